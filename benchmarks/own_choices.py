@@ -22,7 +22,7 @@ from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT, Compilation
+from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.tasks.task import Task

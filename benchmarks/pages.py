@@ -33,7 +33,7 @@ ELSEWHERE = {
     "docs/how_to/many_machines.md": "needs a cluster; tests/scheduling runs on one with the RL libraries",
     "docs/how_to/rust.md": "needs cargo and sources of crates; tests/mlgo_clang/test_rustc.py builds with them",
     "docs/tutorials/first_episode.md": "tests/test_pages.py runs it",
-    "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/ten_programs.py builds it in the same ways",
+    "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/ten_programs.py builds it alike",
     "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_examples.py runs its programs",
 }
 """Reasons to skip a page, by its path."""
@@ -67,7 +67,7 @@ SKIPPED = {
     ),
     "needs the extra `training`; tests/cli/test_train.py runs it": ("mlgo-gym train",),
     "writes pages of the repository; tests/test_pages.py checks them": ("make numbers",),
-    "needs the linker script of a board; tests/corpus/commands/test_targets.py records cross builds": (
+    "needs the linker script of a board; tests/corpus/test_targets.py records cross builds": (
         'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
     ),
     "needs a file of the repository; tests/test_examples.py builds it": ("make -C examples/firmware",),

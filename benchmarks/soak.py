@@ -36,7 +36,7 @@ import numpy as np
 from benchmarks.measuring import command_line, write_json
 from benchmarks.soak_samples import Sample, as_json, draw, print_slopes, slopes, take_sample
 from benchmarks.soak_scenarios import CUT_OFF, DAMAGED, SCENARIOS, Environments
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.episode import episode_maker
 from mlgo_gym.llvm.toolchain import find_toolchain

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import Table
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_clang.files import scratch_parent
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20

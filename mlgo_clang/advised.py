@@ -7,10 +7,9 @@ import signal
 
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, say
 from mlgo_clang.counters import count
-from mlgo_clang.header import ProtocolError
+from mlgo_clang.errors import MlgoError, PolicyError
 from mlgo_clang.interactive import EVICTION, INLINING, InteractiveCompile, Interrupted, die_by
 from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
-from mlgo_clang.programs import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def compile_advised(job: Job) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         problem = _compile_by_policies(job)
-    except (PolicyError, ProtocolError, OSError) as error:
+    except (MlgoError, OSError) as error:
         problem = str(error)
     except Interrupted as interrupted:
         return die_by(interrupted.number)
@@ -135,7 +134,7 @@ def _compile_by_recipe(job: Job) -> int | None:
             become(job.command)
         advisor = EVICTION if recipe.evicts else INLINING
         problem = _run(job, ([(advisor, recipe.bind)], len(recipe.decisions), None))
-    except (PolicyError, ProtocolError, OSError) as error:
+    except (MlgoError, OSError) as error:
         problem = str(error)
     except Interrupted as interrupted:
         return die_by(interrupted.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from mlgo_clang.programs import PolicyError
+from mlgo_clang.errors import PolicyError
 from mlgo_clang.settings import BY_LEVEL
 
 TYPE_CHECKING = False

@@ -7,9 +7,9 @@ the same module and the same clang give the same requests in the same order.
 from __future__ import annotations
 
 import os
-import stat
 
-from mlgo_clang.programs import PolicyError
+from mlgo_clang.errors import PolicyError
+from mlgo_clang.files import read_untrusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ FIRST_LINE = "mlgo-gym recipe 1"
 SUFFIX = ".recipe"
 EVICTION = "eviction"
 _LONGEST = 1 << 24
-
-
-class RecipeError(PolicyError):
-    """A recipe cannot be read, or belongs to another module."""
 
 
 class Recipe:
@@ -51,11 +47,11 @@ class Recipe:
         def decide(data: bytes, start: int) -> int:
             decision = next(remaining, None)
             if decision is None:
-                raise RecipeError(f"clang requests more than the {len(self.decisions)} decisions of the recipe")
+                raise PolicyError(f"clang requests more than the {len(self.decisions)} decisions of the recipe")
             number = int(decision)
             # LLVM does not check a column.
             if mask is not None and not (number < mask.count and data[start + mask.offset + 8 * number]):
-                raise RecipeError(f"clang cannot take column {number} of the recipe here; search again")
+                raise PolicyError(f"clang cannot take column {number} of the recipe here; search again")
             return number
 
         return decide
@@ -72,26 +68,16 @@ def read_recipe(folder: str, digest: str) -> Recipe | None:
     """Return the recipe of a module in a folder; None if there is none.
 
     Raises:
-        RecipeError: the recipe cannot be read, or belongs to another module.
+        PolicyError: the recipe cannot be read, or belongs to another module.
     """
     path = os.path.join(folder, f"{digest}{SUFFIX}")
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n", opener=_open) as file:
-            # The name may belong to a pipe without a writer, or to a device without an end.
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RecipeError(f"expected a regular file, got {path}; remove it")
-            text = file.read(_LONGEST + 1)
-        if len(text) > _LONGEST:
-            raise RecipeError(f"expected at most {_LONGEST:,} characters in a recipe, got more in {path}; remove it")
+        text = read_untrusted(path, _LONGEST).decode(errors="surrogateescape")
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RecipeError(f"the recipe {path} cannot be read: {error}") from error
+        raise PolicyError(f"the recipe {path} cannot be read: {error}") from error
     return parse_recipe(text, digest)
-
-
-def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def mark_used(folder: str, digest: str) -> None:
@@ -106,15 +92,15 @@ def parse_recipe(text: str, digest: str) -> Recipe:
     """Return the recipe in the contents of a file.
 
     Raises:
-        RecipeError: the text is no recipe, or the recipe of another module.
+        PolicyError: the text is no recipe, or the recipe of another module.
     """
     head, blank, body = text.partition("\n\n")
     first, *fields = head.split("\n")
     if first != FIRST_LINE or not blank:
-        raise RecipeError(f"expected a recipe with the first line {FIRST_LINE!r}, got {first[:80]!r}")
+        raise PolicyError(f"expected a recipe with the first line {FIRST_LINE!r}, got {first[:80]!r}")
     found = next((field.partition(" ")[2] for field in fields if field.startswith("digest ")), "")
     if found != digest:
-        raise RecipeError(f"expected the recipe of the module {digest[:12]}, got that of {found[:12]}")
+        raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {found[:12]}")
     evicts = f"advisor {EVICTION}" in fields
     try:
         parts = [line.split(" ", 2)[1] for line in body.split("\n")[:-1]]
@@ -122,7 +108,7 @@ def parse_recipe(text: str, digest: str) -> Recipe:
         parts = ["?"]
     decisions: Sequence[str] = ",".join(parts).split(",") if evicts and parts else "".join(parts)
     if not all(each.isascii() and each.isdigit() for each in decisions) if evicts else "".join(decisions).strip("01"):
-        raise RecipeError(
+        raise PolicyError(
             f"expected {'columns' if evicts else 'decisions of 0 and 1'} in the recipe of {digest[:12]}, got others; "
             "remove the file"
         )

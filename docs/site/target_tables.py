@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks import exactness
 from docs.site.values import percent, source
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
 
 MACHINES = {
     "x86_64-linux": "baseline x86-64, the default",

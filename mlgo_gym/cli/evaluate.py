@@ -12,7 +12,7 @@ import typer
 from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LimitOption, MetricOption, with_options
 from mlgo_gym.cli.output import FAILED, JsonOption, echo
 from mlgo_gym.cli.terminal import INTERRUPTED
-from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.corpus.splits import Part
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation

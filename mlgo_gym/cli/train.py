@@ -23,7 +23,7 @@ from mlgo_gym.cli.training_options import (
     network_settings,
     training_monitor,
 )
-from mlgo_gym.corpus.sampling import PARTS
+from mlgo_gym.corpus.splits import PARTS
 from mlgo_gym.errors import MlgoError
 
 train_commands = typer.Typer(

@@ -8,11 +8,10 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, Target, find_target
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
-from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, write_command, write_description, write_metadata
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, Target, find_target
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal, cast
 
 from mlgo_gym.corpus.builtin import LEVELS, builtin_corpus, builtin_folder
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, join_corpora
 from mlgo_gym.corpus.csmith import csmith_corpus
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
@@ -23,10 +22,10 @@ from mlgo_gym.corpus.datasets.dataset import (
     missing_parts,
     read_report,
 )
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_description
-from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
 from mlgo_gym.corpus.recording.recorder import LEVELS as DATASET_LEVELS
-from mlgo_gym.corpus.sampling import PARTS, Part, is_part
+from mlgo_gym.corpus.splits import PARTS, Part, is_part
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, find_target
 from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

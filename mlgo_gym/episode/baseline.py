@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.measurement import Measurement
 

@@ -14,7 +14,7 @@ from mlgo_gym.compiler.protocol.connection import CompileResult
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_baseline
 from mlgo_gym.episode.decision_count import keep_decisions

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Self
 
-from mlgo_gym.corpus.commands.targets import find_target
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.opening import check_corpus, records_flags
+from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
 from mlgo_gym.errors import MlgoError, UnknownArgumentError

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.compiler.protocol.callee_features import with_callee_features
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import ModuleOrder

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from mlgo_gym.corpus.recording.links import Link, read_links
-from mlgo_gym.corpus.recording.relink import check_link_arguments, relink
+from mlgo_gym.corpus.recording.links import Link, check_link_arguments, read_links, relink
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.corpus.splits import Part
 
 VERSION = 1
 """Version of the protocol; any change of the constants below raises it."""

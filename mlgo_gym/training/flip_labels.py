@@ -13,7 +13,7 @@ import numpy as np
 
 from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, MODULE_SHARE
 from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions
 from mlgo_gym.episode.attribution.flips import flip_effects, independent
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile

@@ -21,7 +21,7 @@ from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.process.limits import Limits
 from mlgo_gym.compiler.process.process import CompilerProcess
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from tests.traces import children, scratch_folders, traces

@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from mlgo_gym.compiler.process.scratch import make_scratch, scratch_parent
+from mlgo_clang.files import scratch_parent
+from mlgo_gym.compiler.process.scratch import make_scratch
 
 MAKE = "import os; from mlgo_gym.compiler.process.scratch import make_scratch; print(make_scratch(), flush=True)"
 

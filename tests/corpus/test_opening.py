@@ -8,10 +8,10 @@ import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus import opening
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
-from mlgo_gym.corpus.description import write_description
+from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.sampling import PARTS, is_test
+from mlgo_gym.corpus.splits import PARTS, is_test
+from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import SIZES, many_modules

@@ -19,7 +19,8 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.process.scratch import scratch_parent, scratch_root
+from mlgo_clang.files import scratch_parent
+from mlgo_gym.compiler.process.scratch import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError

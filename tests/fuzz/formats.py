@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_clang.header import ProtocolError, read_header
-from mlgo_clang.recipes import RecipeError, parse_recipe
-from mlgo_gym.corpus.commands.allowed import refused_argument
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.parquet import import_parquet
+from mlgo_clang.header import read_header
+from mlgo_clang.recipes import parse_recipe
+from mlgo_gym.corpus.flags import refused_argument
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.object_list import read_object_list
@@ -49,7 +49,7 @@ from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
 
-TYPED = (MlgoError, ProtocolError, RecipeError)
+TYPED = (MlgoError,)
 """Errors that a reader may raise."""
 
 JSON_TOKENS = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym import open_corpus
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.block_frequencies import (
     FREQUENCY_FLAGS,

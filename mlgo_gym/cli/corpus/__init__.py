@@ -15,10 +15,9 @@ from mlgo_gym.cli.options import ClangOption, CorpusArgument, JobsOption, TrustF
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, print_json, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
-from mlgo_gym.corpus.information import DecisionCounter, describe
+from mlgo_gym.corpus.inspection import DecisionCounter, describe, verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
+from mlgo_clang.files import abandoned_folders, process_prefix, remove_folder, scratch_parent
 from mlgo_gym.errors import CompilerError
-from mlgo_gym.storage.temporary_folders import abandoned_folders, process_prefix
 
 _PREFIX = "mlgo-gym-"
 
@@ -47,22 +47,15 @@ def _make_root(parent: str, pid: int) -> Path:
     return root
 
 
-@lru_cache(maxsize=1)
-def scratch_parent() -> str:
-    """Return the parent of scratch roots: `/dev/shm` if it is writable, else the temporary folder."""
-    shared_memory = "/dev/shm"  # noqa: S108 - only mkdtemp makes folders there, for this user alone
-    return shared_memory if os.access(shared_memory, os.W_OK | os.X_OK) else tempfile.gettempdir()
-
-
 def _sweep(parent: str) -> None:
     """Remove the folders of killed processes, and kill the compilers that still use them; once per process."""
-    for folder in abandoned_folders(Path(parent), _PREFIX):
+    for folder in abandoned_folders(parent, _PREFIX):
         with contextlib.suppress(OSError):
             _kill_users_of(folder)
-            shutil.rmtree(folder)
+        remove_folder(folder)
 
 
-def _kill_users_of(folder: Path) -> None:
+def _kill_users_of(folder: str) -> None:
     """Kill this user's processes whose command line contains the folder, whose name is random and never reused."""
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -15,17 +15,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
-from mlgo_gym.corpus.commands.shim_compiles import record_compile
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target, target_of_triple, triple_of
+from mlgo_gym.corpus.datasets.builds import installed_rustc, record_crates, record_package
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
-from mlgo_gym.corpus.datasets.crates import installed_rustc, record_crates
-from mlgo_gym.corpus.datasets.fetch import SourceArchive
-from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
-from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
-from mlgo_gym.corpus.description import read_command, read_description
+from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_archives, unpack_sources
+from mlgo_gym.corpus.driver import PORTABLE_TARGET
+from mlgo_gym.corpus.folder import read_command, read_description
 from mlgo_gym.corpus.recording.recorder import LEVELS, Recorder, RecordFailure, Recording
+from mlgo_gym.corpus.recording.shim_compiles import record_compile
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, find_target, target_of_triple, triple_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically

@@ -18,12 +18,11 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlgo_gym.corpus.commands.allowed import file_arguments, refused_argument
-from mlgo_gym.corpus.commands.driver import NATIVE, code_generation_flags, driver_options, rust_flags
-from mlgo_gym.corpus.commands.inputs import copy_inputs
-from mlgo_gym.corpus.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.driver import NATIVE, code_generation_flags, driver_options, rust_flags
+from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
+from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
+from mlgo_gym.corpus.recording.libraries import is_gcc, objects_written_since
 from mlgo_gym.corpus.recording.links import LinkWriter
-from mlgo_gym.corpus.recording.path_interception import is_gcc, objects_written_since
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder

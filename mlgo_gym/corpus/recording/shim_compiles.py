@@ -10,13 +10,13 @@ import os
 import sys
 from itertools import count, pairwise
 
-from mlgo_clang.driver_commands import cc1_commands
+from mlgo_clang.driver_commands import cc1_commands, drop_options
 
 # Importing pathlib and typing would double the time that this file takes to load.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 OTHER_SUFFIXES = {
@@ -158,18 +158,6 @@ def compile_commands(
     driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
     status, stderr = run_front_end([*driver, *kept, *settings["after"], *arguments[end:]], folder)
     return cc1_commands(stderr), stderr.strip() if status != 0 else None
-
-
-def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:
-    """Return arguments without options that begin with one of `joined`, or that take the next word as their value."""
-    kept: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word in with_value:
-            next(rest, None)
-        elif not word.startswith(joined):
-            kept.append(word)
-    return kept
 
 
 def without_side_outputs(line: Sequence[str]) -> list[str]:

@@ -10,13 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
-from mlgo_gym.corpus.commands.allowed import check_arguments, refused_argument
-from mlgo_gym.corpus.commands.driver import cc1_line
-from mlgo_gym.corpus.commands.flags import edit_flags
-from mlgo_gym.corpus.commands.shim_compiles import drop_options
-from mlgo_gym.corpus.commands.targets import find_target, triple_of
+from mlgo_gym.corpus.driver import cc1_line
+from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.module import Module, missing_bitcode
+from mlgo_gym.corpus.targets import find_target, triple_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.corpus.commands.flags import arity, edit_flags
+from mlgo_gym.corpus.flags import arity, edit_flags
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 

@@ -9,14 +9,14 @@ import pytest
 
 from mlgo_gym.compiler.process.confinement import confinement_support
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.allowed import refused_argument
-from mlgo_gym.corpus.commands.compilation import plan
-from mlgo_gym.corpus.description import write_description
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.flags import refused_argument
+from mlgo_gym.corpus.folder import write_description
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import from_directory
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain

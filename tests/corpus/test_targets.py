@@ -14,11 +14,10 @@ from benchmarks.own_choices import replayed
 from mlgo_clang import interactive
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder
-from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT, plan
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS, target_of_triple
+from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.recording.links import read_links
-from mlgo_gym.corpus.recording.relink import relink
+from mlgo_gym.corpus.recording.links import read_links, relink
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS, target_of_triple
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.object_file import object_sizes, read_elf

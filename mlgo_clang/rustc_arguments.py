@@ -1,13 +1,12 @@
 """Command lines of rustc, split into options, and its version.
 
-A shim loads this file by path during a build, so it imports only the standard library.
+`mlgo-rustc`, recordings and the package read them.
 """
 
 from __future__ import annotations
 
 import os
 
-# ruff: noqa: PTH118, PTH119, PTH122, PTH123 - pathlib would double the time that a shim takes to start
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
