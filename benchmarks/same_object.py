@@ -80,7 +80,7 @@ def check(
 
 def check_policy(source: Path, policy: str, clang: str, plugin: Path | None) -> dict[str, Any]:
     """Return for each way to use a policy whether it gives the object of `gym.make`."""
-    objects = policy_objects(source, policy, clang, plugin)
+    objects = policy_objects(source, policy, policy.split("-")[1].capitalize(), clang, plugin)
     return {"policy": policy, "equal": {name: found == objects["gym.make"] for name, found in objects.items()}}
 
 

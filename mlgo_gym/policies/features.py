@@ -48,10 +48,6 @@ def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advic
         columns = feature_columns(f"the policy {policy!r}", names, [*mask, *kinds, *env.feature_names])
     except MlgoError as error:
         raise PolicyError(str(error)) from None
-    if not is_flat(space):
-        parts = [name.partition("[") for name in names]
-        places = [(tensor, int(column.removesuffix("]") or 0)) for tensor, _, column in parts]
-        return lambda observation: np.array([observation[name].flat[column] for name, column in places], np.float32)
     if mask or kinds:
         one_hot = np.eye(len(kinds), dtype=np.float32)
 
@@ -71,20 +67,6 @@ def mask_size(env: CompilerEnv) -> int:
     """Return the length of the action mask in observations; 0 without one."""
     space = env.observation_space
     return len(space[MASK].sample()) if isinstance(space, gym.spaces.Dict) and MASK in space.spaces else 0
-
-
-def is_flat(space: gym.Space[Any]) -> bool:
-    """Return whether observations are flat vectors, alone or beside an action mask."""
-    return not isinstance(space, gym.spaces.Dict) or "observations" in space.spaces
-
-
-def check_flat(space: gym.Space[Any]) -> None:
-    """Raise an MlgoError unless observations `is_flat()`."""
-    if isinstance(space, gym.spaces.Dict) and not is_flat(space):
-        raise MlgoError(
-            f"expected flat observations, got the tensors {', '.join(space.spaces)}; make the environment with "
-            'observation="flat"'
-        )
 
 
 def flat_part(observation: Any) -> Floats:

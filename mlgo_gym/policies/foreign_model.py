@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.policies.features import MASK, chooser, flat_part, is_flat
+from mlgo_gym.policies.features import MASK, chooser, flat_part
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
 from mlgo_gym.policies.protocol import row
 from mlgo_gym.storage.json_text import parse_json
@@ -322,7 +322,7 @@ def _decision(outputs: Sequence[ModelTensor], spec: Path) -> int:
 def _bind_inputs(policy: str, env: CompilerEnv, tensors: Sequence[ModelTensor]) -> list[Read]:
     """Return for each input of a model the function that reads it from an observation."""
     readers = [_reader(env, tensor) for tensor in tensors]
-    if len(tensors) == 1 and is_flat(env.observation_space) and tensors[0].size == len(env.feature_names):
+    if len(tensors) == 1 and tensors[0].size == len(env.feature_names):
         (tensor,) = tensors
         return [readers[0] or (lambda observation: flat_part(observation).astype(tensor.dtype).reshape(tensor.shape))]
     missing = [tensor for tensor, read in zip(tensors, readers, strict=True) if read is None]
@@ -347,7 +347,7 @@ def _reader(env: CompilerEnv, tensor: ModelTensor) -> Read | None:
             return lambda observation: np.asarray(observation[key]).astype(dtype).reshape(shape)
     first = name if name in env.feature_names else f"{name}[0]"
     columns = [feature for feature in env.feature_names if feature == name or feature.startswith(f"{name}[")]
-    if not is_flat(space) or first not in env.feature_names or len(columns) != size:
+    if first not in env.feature_names or len(columns) != size:
         return None
     start = env.feature_names.index(first)
     return lambda observation: flat_part(observation)[start : start + size].astype(dtype).reshape(shape)

@@ -31,6 +31,7 @@ from mlgo_gym.policies.model_files import (
 )
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies.rule import RuleText, bundled_rules, is_rule, load_rule, rule_file
 from mlgo_gym.policies.rules import RULES, ratio_policy, threshold_policy
 from mlgo_gym.policies.sb3 import load_sb3, saved_features
 from mlgo_gym.policies.user_code import find_object, source_digest
@@ -43,6 +44,7 @@ _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
 
 _MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
     "mlp": lambda env, file: network_policy(env, Network.load(file), f"mlp:{file}"),
+    "rule": load_rule,
     "tflite": TflitePolicy,
     "onnx": OnnxPolicy,
     "sb3": load_sb3,
@@ -61,6 +63,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | specification | policy |
     |---|---|
     | `default`, `random`, `never`, `always`, `threshold:NUMBER` | a rule |
+    | `last-call`, `rule:FILE` | a condition on features, bundled or in a file (`mlgo_gym.policies.rule`) |
     | `first_legal`, `never_evict`, `ratio:NUMBER`, `size_order` | a rule of register allocation |
     | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast`, `inline-oz-rust` | a bundled policy |
     | `inline-oz-thumbv7em`, `inline-os-riscv32imc`, `inline-oz-wasm32-wasi` | bundled policies for a target |
@@ -98,12 +101,14 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         return policy
     if spec in bundled_policies():
         return _bundled_policy(inner, spec)
+    if spec in bundled_rules():
+        return load_rule(inner, rule_file(spec))
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} is another compile without decisions; only an evaluation can use it")
     if is_model(spec):
         return _MODELS[name](inner, model_file(spec))
     if not colon or _is_misspelt(name):
-        raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_policies()))
+        raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_rules(), *bundled_policies()))
     return _users_policy(spec, inner)
 
 
@@ -120,7 +125,9 @@ def plain_clang_flags(spec: str) -> tuple[str, ...]:
 
 
 def needs_callee_features(spec: str) -> bool:
-    """Return whether the network of a policy uses callee features."""
+    """Return whether a policy uses callee features."""
+    if is_rule(spec):
+        return uses_callee_features(RuleText.load(rule_file(spec)).features)
     if spec.startswith("sb3:"):
         return uses_callee_features(saved_features(model_file(spec)))
     if spec.startswith("mlp:"):
@@ -141,6 +148,8 @@ def policy_identity(spec: str) -> str:
     """
     if spec in bundled_policies():
         return f"{spec} {file_digest(bundled_file(spec))}"
+    if spec in bundled_rules():
+        return f"{spec} {file_digest(rule_file(spec))}"
     # Names without a colon are of this package, or of a task.
     if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in {*RULES, *_WITH_NUMBER}:
         return spec

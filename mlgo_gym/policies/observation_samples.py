@@ -9,7 +9,7 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.features import check_flat, flat_part
+from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.normalization import Floats, Normalization
 
 
@@ -35,7 +35,6 @@ def record_observations(
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv):
         raise MlgoError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; make one with gym.make()")
-    check_flat(inner.observation_space)
     rows: list[Floats] = []
     observation, info = inner.reset(seed=seed)
     in_episode = 0

@@ -20,7 +20,7 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS, Measurement
 
-OBSERVATIONS = ("flat", "dict", "vector")
+OBSERVATIONS = ("flat", "vector")
 """The forms of an observation; `vector` differs from `flat` where actions are masked."""
 
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from mlgo_clang.header import read_header
-from mlgo_clang.recipes import parse_recipe
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.importing import import_parquet
@@ -206,13 +205,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _driver_recipe(data: bytes) -> None:
-    text = data.decode(errors="surrogateescape")
-    digest = next((line[7:] for line in text.split("\n") if line.startswith("digest ")), "")
-    recipe = parse_recipe(text, digest)
-    assert set(recipe.decisions) <= {"0", "1"}
-
-
 def _normalization(data: bytes) -> None:
     normalization = Normalization.load(_file("normalization.json", data))
     values = normalization(np.zeros(len(normalization.names), np.float32))
@@ -293,7 +285,6 @@ FORMATS = {
         Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
                needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
-        Format("drivers-recipe", _driver_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
         Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),

@@ -149,7 +149,7 @@ def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied:
     assert lengths == [len(credit) for _, _, credit in follow.found][-100:]
 
 
-class EndClang(BaseCallback):
+class EndClang(BaseCallback):  # type: ignore[misc] # the library has no types here
     """Ends the compile of the first environment after a few steps."""
 
     def _on_step(self) -> bool:

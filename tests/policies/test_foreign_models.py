@@ -196,7 +196,7 @@ def make(kind: str, tmp_path: Path) -> Make:
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("observation", ["flat", "dict"])
+@pytest.mark.parametrize("observation", ["flat", "vector"])
 def test_a_model_drives_an_episode(
     make: Make, kind: str, middle: float, observation: str, inline: CompilerEnv, corpus: Path
 ) -> None:
