@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions

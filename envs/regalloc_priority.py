@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Unpack
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions

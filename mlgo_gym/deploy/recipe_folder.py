@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import SECONDS

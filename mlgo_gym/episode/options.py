@@ -266,7 +266,7 @@ class EnvironmentOptions:
 
     @property
     def callee_features(self) -> bool:
-        """Whether observations have the features of `mlgo_gym.compiler.protocol.callee_features`."""
+        """Whether observations have the features of `mlgo_gym.compiler.callee_features`."""
         return False
 
     @property

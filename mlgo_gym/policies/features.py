@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import Advisor

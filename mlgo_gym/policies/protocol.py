@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.task import Task
 

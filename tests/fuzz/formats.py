@@ -32,12 +32,11 @@ from mlgo_gym.evaluation.module_facts import MODULES
 from mlgo_gym.evaluation.reporting.curves import curves_in
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
-from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record
-from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.training_log import read_events, read_log
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
