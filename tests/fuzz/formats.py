@@ -28,10 +28,8 @@ from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.evaluation.module_facts import MODULES
-from mlgo_gym.evaluation.reporting.curves import curves_in
-from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
+from mlgo_gym.evaluation.curves import curves_in
+from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
