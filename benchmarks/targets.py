@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.measuring import Table, command_line, write_json
 from benchmarks.reference_table import facts_of
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import MlgoError

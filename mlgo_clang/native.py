@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOCK_SECONDS = 120.0
 """Longest wait for another compile that builds the same code; it takes two seconds, on a busy machine a minute."""
 
-_GENERATORS = ("deploy", "deploy/templates", "policies", "compiler/protocol")
+_GENERATORS = ("deploy", "deploy/templates", "policies", "compiler")
 """Folders of `mlgo_gym` with the files that generate the code."""
 
 _SOURCES = ("callee_basic_block_count", "callee_users", "node_count")

@@ -14,8 +14,8 @@ from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.process.interrupts import uninterrupted
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module

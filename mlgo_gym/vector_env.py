@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv

@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.connection import CompileResult
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgo_clang.driver_commands import drop_options
-from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.module import Module, missing_bitcode

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.deploy.network_code import fill_template, forward_pass
 from mlgo_gym.deploy.network_graph import check_outputs
 from mlgo_gym.errors import MlgoError, PolicyError

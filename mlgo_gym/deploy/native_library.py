@@ -21,8 +21,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
-from mlgo_gym.compiler.protocol.callee_prediction import callee_prediction_code
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.callee_prediction import callee_prediction_code
 from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, eviction_code, network_decision_code, rule_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
 from mlgo_gym.deploy.program import exit_status_of, output_of

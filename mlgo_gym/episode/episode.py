@@ -9,9 +9,9 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.compilation import Compilation
@@ -21,7 +21,7 @@ from mlgo_gym.episode.decision_count import keep_decisions
 from mlgo_gym.episode.project_costs import ProjectCost
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError, ToolchainError
-from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
+from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 

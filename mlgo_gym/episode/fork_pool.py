@@ -11,7 +11,7 @@ import warnings
 from collections import OrderedDict
 from pathlib import Path
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import MlgoError, MlgoWarning

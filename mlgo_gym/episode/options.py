@@ -94,7 +94,7 @@ class EnvironmentOptions:
     observation: str = option(
         "flat",
         """Form of observations: `"flat"`, one float32 vector named by `feature_names`, beside an `action_mask` where
-        actions are masked; `"vector"`, one float32 vector that contains the mask; `"dict"`, raw tensors by name.""",
+        actions are masked; `"vector"`, one float32 vector that contains the mask.""",
     )
     reward: str = option(
         "relative",
@@ -268,7 +268,7 @@ class EnvironmentOptions:
 
     @property
     def callee_features(self) -> bool:
-        """Whether observations have the features of `mlgo_gym.compiler.protocol.callee_features`."""
+        """Whether observations have the features of `mlgo_gym.compiler.callee_features`."""
         return False
 
     @property

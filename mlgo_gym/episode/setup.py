@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
-from mlgo_gym.compiler.protocol.callee_features import with_callee_features
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module

@@ -7,7 +7,7 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import StartedEpisode
 from mlgo_gym.episode.outcome import EpisodeOutcome, conclude, fail

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline

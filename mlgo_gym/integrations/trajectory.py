@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure, failure_reward
 from mlgo_gym.episode.stepper import Stepper

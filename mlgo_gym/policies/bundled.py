@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING

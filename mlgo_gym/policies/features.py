@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import Advisor
@@ -48,10 +48,6 @@ def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advic
         columns = feature_columns(f"the policy {policy!r}", names, [*mask, *kinds, *env.feature_names])
     except MlgoError as error:
         raise PolicyError(str(error)) from None
-    if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
-        parts = [name.partition("[") for name in names]
-        places = [(tensor, int(column.removesuffix("]") or 0)) for tensor, _, column in parts]
-        return lambda observation: np.array([observation[name].flat[column] for name, column in places], np.float32)
     if mask or kinds:
         one_hot = np.eye(len(kinds), dtype=np.float32)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.bundled import bundled_file, bundled_policies, bundled_policy

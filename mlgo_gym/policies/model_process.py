@@ -18,12 +18,10 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.compiler.process.affinity import SharedAffinity
-from mlgo_gym.compiler.process.host_lifetime import cancel_close_after_fork, close_after_fork
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.compiler.process.limits import Limits, is_out_of_memory, raise_if_descriptor_limit
-from mlgo_gym.compiler.process.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
-from mlgo_gym.compiler.process.starvation import Starvation
+from mlgo_gym.compiler.affinity import SharedAffinity
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.limits import Limits, Starvation, is_out_of_memory, raise_if_descriptor_limit
+from mlgo_gym.compiler.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess, cancel_close_after_fork, close_after_fork
 from mlgo_gym.errors import CompilerError, PolicyError
 
 SECONDS = 60.0

@@ -56,7 +56,7 @@ def bind_inputs(policy: str, env: CompilerEnv, tensors: Sequence[ModelTensor]) -
         PolicyError: a feature is missing, or has another size.
     """
     found = [_find(env, tensor) for tensor in tensors]
-    if len(tensors) == 1 and found[0] is None and _is_flat(env) and tensors[0].size == len(env.feature_names):
+    if len(tensors) == 1 and found[0] is None and tensors[0].size == len(env.feature_names):
         (tensor,) = tensors
         return [lambda observation: flat_part(observation).astype(tensor.dtype).reshape(tensor.shape)]
     missing = [tensor for tensor, read in zip(tensors, found, strict=True) if read is None]
@@ -89,11 +89,6 @@ def _checked(env: CompilerEnv, policy: str, action: int) -> int:
     return action
 
 
-def _is_flat(env: CompilerEnv) -> bool:
-    space = env.observation_space
-    return not isinstance(space, gym.spaces.Dict) or "observations" in space.spaces
-
-
 def _find(env: CompilerEnv, tensor: ModelTensor) -> Read | None:
     size, dtype, shape, name = tensor.size, tensor.dtype, tensor.shape, tensor.name
     if name in TRAINING_ONLY and size == 1:
@@ -105,7 +100,7 @@ def _find(env: CompilerEnv, tensor: ModelTensor) -> Read | None:
         if key in space.spaces and math.prod(space[key].shape or (1,)) == size:
             return lambda observation: np.asarray(observation[key]).astype(dtype).reshape(shape)
     first = name if name in env.feature_names else f"{name}[0]"
-    if not _is_flat(env) or first not in env.feature_names:
+    if first not in env.feature_names:
         return None
     start = env.feature_names.index(first)
     if sum(each == name or each.startswith(f"{name}[") for each in env.feature_names) != size:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy

@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from mlgo_gym.compiler.protocol.connection import CompileResult
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.episode.episode import watchers
 
 

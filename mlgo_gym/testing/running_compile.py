@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.stepper import Answer, Stepper

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, MODULE_SHARE
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, MODULE_SHARE
+from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions
 from mlgo_gym.episode.attribution.flips import flip_effects, independent

@@ -54,7 +54,7 @@ def finish(env: Any, seed: int) -> list[Step]:
 
 
 @every
-@pytest.mark.parametrize("observation", ["flat", "dict", "vector"])
+@pytest.mark.parametrize("observation", ["flat", "vector"])
 def test_it_keeps_the_rules_of_gymnasium_and_repeats_an_episode(name: str, observation: str, varied: str) -> None:
     check_environment(name, corpus=varied, max_decisions=SHORT, observation=observation)
 

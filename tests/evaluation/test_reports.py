@@ -81,7 +81,7 @@ def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() 
         assert named in first_difference(BEFORE, other)
     options = {"fork_resets": False, "memory_limit": None, "preoptimize": False, "trust_flags": True, "timeout": 3}
     arguments = {"callee_features": True, "reward": "bytes", "credit": True, "module_order": "cycle"}
-    same = rule(arguments={**arguments, "observation": "dict", "compile_options": options})
+    same = rule(arguments={**arguments, "observation": "vector", "compile_options": options})
     assert first_difference(BEFORE, same) == ""
 
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from mlgo_clang.header import read_header
-from mlgo_clang.recipes import parse_recipe
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.importing import import_parquet
@@ -33,12 +32,11 @@ from mlgo_gym.evaluation.module_facts import MODULES
 from mlgo_gym.evaluation.reporting.curves import curves_in
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
-from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record
-from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.training_log import read_events, read_log
 from mlgo_gym.policies.foreign_model import read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
@@ -208,13 +206,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _driver_recipe(data: bytes) -> None:
-    text = data.decode(errors="surrogateescape")
-    digest = next((line[7:] for line in text.split("\n") if line.startswith("digest ")), "")
-    recipe = parse_recipe(text, digest)
-    assert set(recipe.decisions) <= {"0", "1"}
-
-
 def _normalization(data: bytes) -> None:
     normalization = Normalization.load(_file("normalization.json", data))
     values = normalization(np.zeros(len(normalization.names), np.float32))
@@ -295,7 +286,6 @@ FORMATS = {
         Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
                needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
-        Format("drivers-recipe", _driver_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
         Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),

@@ -15,15 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
 from mlgo_gym.extras import library
-from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.llvm.training_log import LogHeader, LogWriter
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.tensors import format_tensors

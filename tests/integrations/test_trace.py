@@ -17,7 +17,7 @@ from mlgo_gym.integrations.logs import log_names
 from mlgo_gym.integrations.replay import replay, validate
 from mlgo_gym.integrations.trace import trace
 from mlgo_gym.integrations.trajectory import Trajectory
-from mlgo_gym.llvm.log_reader import read_log
+from mlgo_gym.llvm.training_log import read_log
 from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"

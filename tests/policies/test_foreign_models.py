@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.process.confinement import confinement_support
+from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
@@ -196,7 +196,7 @@ def make(kind: str, tmp_path: Path) -> Make:
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("observation", ["flat", "dict"])
+@pytest.mark.parametrize("observation", ["flat", "vector"])
 def test_a_model_drives_an_episode(
     make: Make, kind: str, middle: float, observation: str, inline: CompilerEnv, corpus: Path
 ) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from mlgo_clang import recipes as drivers_recipes
+from mlgo_clang.recipes import stored_decisions
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
@@ -79,7 +79,7 @@ def test_a_recording_or_recipe_that_is_no_file_does_not_block(
         assert not is_search(tmp_path / "recording.json")
         make_endless(tmp_path / f"{'0' * 64}.recipe", kind)
         with pytest.raises(PolicyError, match="expected a regular file"):
-            drivers_recipes.read_recipe(str(tmp_path), "0" * 64)
+            stored_decisions(str(tmp_path), "0" * 64)
 
 
 def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:

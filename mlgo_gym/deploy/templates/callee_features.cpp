@@ -45,7 +45,7 @@ struct Named {
   int Copies = -1, Referrers = -1;
 };
 
-// The decisions of a module so far. Features have the order of mlgo_gym.compiler.protocol.callee_features.
+// The decisions of a module so far. Features have the order of mlgo_gym.compiler.callee_features.
 class DecisionHistory {
 public:
   // Read the file of link facts in the environment variable MLGO_LINK_FACTS; mlgo_clang/link_facts.py has its format.

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
+from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 

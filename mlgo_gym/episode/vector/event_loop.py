@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 from mlgo_gym.episode.vector.wakeups import Wakeups
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor

@@ -6,7 +6,7 @@ import contextlib
 import select
 from collections.abc import Container
 
-from mlgo_gym.compiler.process.interrupts import interruptible
+from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.compiler.session import Session
 
 

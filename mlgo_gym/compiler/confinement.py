@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.callee_features import (
+from mlgo_gym.compiler.callee_features import (
     AVAILABLE,
     DISCARDABLE,
     EXTERNAL,
@@ -25,7 +25,7 @@ from mlgo_gym.compiler.protocol.callee_features import (
     Call,
     DecisionHistory,
 )
-from mlgo_gym.compiler.protocol.inline_contexts import InlineContexts, callee_name, feature_offsets, printed_features
+from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, feature_offsets, printed_features
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.training_log import LogHeader
 
@@ -36,7 +36,7 @@ _FUNCTIONS = "node_count"
 
 def callee_prediction_code() -> str:
     """Return C that computes the same features, for code that cannot use this module."""
-    return (files("mlgo_gym.compiler.protocol") / "callee_prediction.c").read_text(encoding="utf-8")
+    return (files("mlgo_gym.compiler") / "callee_prediction.c").read_text(encoding="utf-8")
 
 
 class CalleePrediction:

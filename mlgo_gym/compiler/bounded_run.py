@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from mlgo_gym.compiler.process.confinement import run_confined
-from mlgo_gym.compiler.process.host_lifetime import Guard
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.confinement import run_confined
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.process import Guard
 from mlgo_gym.errors import ToolchainError
 
 TIMEOUT = 3600.0

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlgo_gym.compiler.protocol.callee_features import clang_features
-from mlgo_gym.compiler.protocol.decision import DecisionSite, context_of, functions_of
+from mlgo_gym.compiler.callee_features import clang_features
+from mlgo_gym.compiler.decision import DecisionSite, context_of, functions_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.training_log import LogHeader
 

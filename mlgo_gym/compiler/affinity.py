@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 
 BURST_SECONDS = 0.004
 """A clang that computes for longer than this, in seconds, may run on any CPU."""

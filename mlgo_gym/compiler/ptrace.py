@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from mlgo_gym.compiler.snapshots.syscall_abi import SyscallAbi
+from mlgo_gym.compiler.syscall_abi import SyscallAbi
 from mlgo_gym.errors import SnapshotError
 
 # include/uapi/linux/ptrace.h and elf.h

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.link_facts import UNKNOWN, LinkFacts
 from mlgo_gym.llvm.tensor_spec import TensorSpec

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import os
 
-from mlgo_gym.compiler.protocol.callee_prediction import CalleePrediction
-from mlgo_gym.compiler.protocol.connection import Connection
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.compiler.protocol.inline_contexts import CONTEXT_FLAGS, InlineContexts, strip_context_output
+from mlgo_gym.compiler.callee_prediction import CalleePrediction
+from mlgo_gym.compiler.connection import Connection
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.inline_contexts import CONTEXT_FLAGS, InlineContexts, strip_context_output
 from mlgo_gym.errors import ToolchainError
 
 TAIL_BYTES = 64 * 1024

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.process.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, file_id
-from mlgo_gym.compiler.snapshots.ptrace import Call, Tracee
-from mlgo_gym.compiler.snapshots.syscall_abi import SyscallAbi, syscall_abi
+from mlgo_gym.compiler.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, file_id
+from mlgo_gym.compiler.ptrace import Call, Tracee
+from mlgo_gym.compiler.syscall_abi import SyscallAbi, syscall_abi
 from mlgo_gym.errors import SnapshotError
 
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
