@@ -17,8 +17,7 @@ from pathlib import Path
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.link_facts import read_lines, with_header
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import read_elf
-from mlgo_gym.llvm.symbol_table import read_symbol_table
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.storage.cache import write_atomically
 
 _ELF = b"\x7fELF"

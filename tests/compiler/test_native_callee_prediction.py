@@ -17,8 +17,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.link_facts import LinkFacts
-from mlgo_gym.llvm.object_file import read_elf
-from mlgo_gym.llvm.symbol_table import read_symbol_table
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.make_env import make_environment
 
 LONG = 30.0
