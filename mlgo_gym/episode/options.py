@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import ORDERS
-from mlgo_gym.corpus.opening import check_corpus, records_flags
+from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
@@ -237,8 +237,7 @@ class EnvironmentOptions:
         """Check the name of the corpus, and that the flags of modules without recorded ones can count."""
         flags, named = self.compile_options.flags, False
         if isinstance(self.corpus, str):
-            check_corpus(self.corpus)
-            named = records_flags(self.corpus)
+            named = not any(spec.is_path for spec in parse_corpora(self.corpus))
         if self.target is not None:
             find_target(self.target)
             if flags is not None:
