@@ -13,7 +13,7 @@ from pathlib import Path
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
+from mlgo_gym.scheduling import FileStore, StoredFiles
 from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
 
 _KINDS = {"mlp": "load_mlp", "rule": "load_rule", "tflite": "TflitePolicy", "onnx": "OnnxPolicy", "sb3": "load_sb3"}

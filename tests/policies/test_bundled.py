@@ -19,7 +19,7 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.bundled import bundled_file, bundled_policies
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity
 from mlgo_gym.policies.model_files import file_digest, pack_policies, unpack_policy
-from mlgo_gym.scheduling.file_store import FileStore
+from mlgo_gym.scheduling import FileStore
 from tests.policies.episodes import play
 
 
