@@ -40,7 +40,7 @@ installed_rustc = lru_cache(maxsize=1)(rustc_version)
 
 @dataclass(frozen=True, slots=True)
 class DatasetBuild:
-    """What the modules of a dataset are recorded from: its entry, level, clang, metadata, and a folder for all files."""
+    """The recording of a dataset: its entry, level, clang, metadata of all modules, and the folder for its files."""
 
     dataset: Dataset
     work: Path
