@@ -101,7 +101,7 @@ CLANG_ACTION = "-emit-obj"
 
 
 class CompilerProcess:
-    """A child process that leads its own process group, guarded as by `mlgo_gym.compiler.process.Guard`.
+    """A child process that leads its own process group, guarded as by `mlgo_gym.compiler.Guard`.
 
     This process may be killed before the guard is set. One argument is withheld from the child until then: without it
     the child exits.

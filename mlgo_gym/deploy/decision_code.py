@@ -13,8 +13,8 @@ from mlgo_gym.deploy.network_code import fill_template, forward_pass
 from mlgo_gym.deploy.network_graph import check_outputs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.policies.bundled import bundled_file, or_use_fast
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
+from mlgo_gym.policies.model_files import bundled_file, or_use_fast
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rule import RuleText, is_rule, rule_file
 from mlgo_gym.storage.cache import write_atomically
