@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.measuring import Table, command_line, cpu_seconds
 from mlgo_gym import open_corpus
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.env import CompilerEnv

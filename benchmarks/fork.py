@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.compilation import plan

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.checked_modules import CheckedModules, checking_parser
 from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
 from mlgo_gym.env import CompilerEnv

@@ -24,6 +24,7 @@ from typing import Any
 
 from benchmarks.checked_modules import CheckedModules, checking_parser
 from mlgo_gym.corpus.builtin import PROGRAMS
+from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError
@@ -65,7 +66,9 @@ def check(
     if plugin is not None and environment == INLINE:
         others["plugin"] = partial(ways.plugin, plugin)
     checks: dict[str, Callable[[], bool]] = {name: partial(same, way) for name, way in others.items()}
-    sources = list(PROGRAMS.glob(f"{module}.c*")) if corpus.partition("@")[0] == "builtin" and clang is None else []
+    sources = (
+        list(PROGRAMS.glob(f"{module}.c*")) if parse_corpora(corpus)[0].name == "builtin" and clang is None else []
+    )
     if environment == INLINE and sources:
         checks["mlgo-clang"] = lambda: len(set(in_wrapper(sources[0]))) == 1
     equal, errors = {}, []

@@ -207,8 +207,8 @@ def _killed(envs: Environments) -> int:
         *_, terminated, truncated, info = env.step(info["default_action"])
         if terminated:
             return 1
-    assert env._stepper is not None
-    _kill(envs, env._stepper.episode.session.pid)
+    assert env._episode is not None
+    _kill(envs, env._episode.session.pid)
     terminated = truncated = False
     while not (terminated or truncated):
         *_, terminated, truncated, info = env.step(info["default_action"])

@@ -18,8 +18,6 @@ from mlgo_gym.corpus.module import INFINITE, Module, Modules, edit_module, missi
 from mlgo_gym.corpus.splits import PARTS, Part, draw, draw_stratified, first_of_groups, is_part, read_facts
 from mlgo_gym.errors import CorpusError, did_you_mean
 
-DEFAULT_LEVEL = "Oz"
-
 
 class Corpus:
     """A sequence of modules, each created on request.

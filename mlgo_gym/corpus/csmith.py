@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
 from mlgo_gym.corpus.folder import read_command, read_metadata, write_command, write_metadata

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mlgo_clang.driver_commands import cc1_commands
 from mlgo_clang.rustc_arguments import flags_of_level
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.flags import arity
 from mlgo_gym.corpus.targets import TARGETS, Target
 from mlgo_gym.errors import CorpusError, ToolchainError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from typing import Any
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import default_flags, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import missing_in_folder

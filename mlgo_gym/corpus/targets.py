@@ -1,4 +1,4 @@
-"""The targets that corpora are compiled for: driver flags, and the headers of the C library."""
+"""Optimisation levels and targets of corpora: driver flags, and the headers of the C library."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from itertools import pairwise
 
 from mlgo_gym.errors import CorpusError, did_you_mean
 
+LEVELS = ("Oz", "Os", "O2", "O3")
+"""Optimisation levels of recordings and datasets."""
+
+BUILTIN_LEVELS = LEVELS[:3]
+"""Optimisation levels of the builtin corpus."""
+
+DEFAULT_LEVEL = "Oz"
 DEFAULT_TARGET = "x86_64-linux"
 """Target of corpora whose name has none."""
 
@@ -122,3 +129,10 @@ def find_target(name: str) -> Target:
     if name not in TARGETS:
         raise CorpusError(f"expected a target of {', '.join(TARGETS)}, got {name!r}{did_you_mean(name, TARGETS)}")
     return TARGETS[name]
+
+
+def check_level(level: str, levels: Sequence[str] = LEVELS, corpus: str = "") -> None:
+    """Raise `CorpusError` for an optimisation level of a corpus that is not one of `levels`."""
+    if level not in levels:
+        where = f" in {corpus!r}" if corpus else ""
+        raise CorpusError(f"expected a level of {', '.join(levels)}, got {level!r}{where}{did_you_mean(level, levels)}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import CorpusReport, write_metadata

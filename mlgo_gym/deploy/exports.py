@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.policies.bundled import bundled_file, or_use_fast
 from mlgo_gym.policies.eviction import decides_evictions
+from mlgo_gym.policies.model_files import bundled_file, or_use_fast
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rule import is_rule
 from mlgo_gym.storage.cache import write_atomically

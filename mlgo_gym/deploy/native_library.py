@@ -21,8 +21,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
-from mlgo_gym.compiler.protocol.callee_prediction import callee_prediction_code
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.callee_prediction import callee_prediction_code
 from mlgo_gym.deploy.c_code import (
     FLAGS,
     eviction_code,

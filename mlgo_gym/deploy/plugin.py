@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
 from mlgo_gym.deploy.c_code import FLAGS, DecisionCode, comment_text, decision_code, fill_template
 from mlgo_gym.deploy.exports import writing
 from mlgo_gym.deploy.program import output_of

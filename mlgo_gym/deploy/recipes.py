@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlgo_clang.driver_commands import cc1_commands
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.corpus.module import Module

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import ORDERS
-from mlgo_gym.corpus.opening import check_corpus, records_flags
+from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
@@ -201,6 +201,8 @@ class EnvironmentOptions:
         of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
         if self.scope == "function" and of_project:
             raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
+        if self.link_facts is not None and not self.callee_features:
+            raise MlgoError(f"expected callee_features=True with link_facts={self.link_facts!r}, got False; add it")
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)
         check_order(self.module_order)
@@ -235,8 +237,7 @@ class EnvironmentOptions:
         """Check the name of the corpus, and that the flags of modules without recorded ones can count."""
         flags, named = self.compile_options.flags, False
         if isinstance(self.corpus, str):
-            check_corpus(self.corpus)
-            named = records_flags(self.corpus)
+            named = not any(spec.is_path for spec in parse_corpora(self.corpus))
         if self.target is not None:
             find_target(self.target)
             if flags is not None:
@@ -266,8 +267,13 @@ class EnvironmentOptions:
 
     @property
     def callee_features(self) -> bool:
-        """Whether observations have the features of `mlgo_gym.compiler.protocol.callee_features`."""
+        """Whether observations have the features of `mlgo_gym.compiler.callee_features`."""
         return False
+
+    @property
+    def link_facts(self) -> str | os.PathLike[str] | None:
+        """The file of link facts."""
+        return None
 
     @property
     def credit(self) -> bool:
@@ -306,6 +312,11 @@ class InliningOptions(EnvironmentOptions):
         False,
         """Add features of the predicted callee and of earlier decisions (`CALLEE_FEATURES`), and `info["callee"]`.
         A compile takes longer.""",
+    )
+    link_facts: str | os.PathLike[str] | None = option(
+        None,
+        """File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
+        `callee_referrers`. Needs `callee_features=True`. Default: both are -1, unknown.""",
     )
     credit: bool = option(
         False,

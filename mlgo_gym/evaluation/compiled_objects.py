@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang.recipes import SUFFIX
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv

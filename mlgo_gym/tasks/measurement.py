@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from mlgo_gym.compiler.protocol.connection import CompileResult
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record
-from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes

@@ -7,7 +7,7 @@ import select
 
 import pytest
 
-from mlgo_gym.compiler.process.affinity import BURST_SECONDS, SharedAffinity
+from mlgo_gym.compiler.affinity import BURST_SECONDS, SharedAffinity
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.llvm.advisors import INLINING

@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.process.confinement import confinement_support
+from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.flags import refused_argument

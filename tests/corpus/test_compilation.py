@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, ToolchainError

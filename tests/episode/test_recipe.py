@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlgo_clang.recipes import stored_decisions
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, read_recipe, write_recipe
 from mlgo_gym.errors import MlgoError
 

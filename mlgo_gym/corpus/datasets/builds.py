@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mlgo_clang.rustc_arguments import rustc_version
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Dataset
 from mlgo_gym.corpus.datasets.unpack import unpack
 from mlgo_gym.errors import CorpusError, UnreachableError

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import without_embedding
 from mlgo_gym.corpus.flags import check_arguments, take_thinlto_index
 from mlgo_gym.corpus.folder import UNSPECIFIED_OVERRIDE, CorpusReport, parse_command, write_description

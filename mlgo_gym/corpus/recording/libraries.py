@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.driver import linker_command
 from mlgo_gym.corpus.recording.shim_links import file_kind
 from mlgo_gym.errors import CorpusError

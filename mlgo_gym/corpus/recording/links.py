@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang.driver_commands import drop_options
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import linker_command, linker_overrides
 from mlgo_gym.corpus.folder import is_outside, read_json_object
 from mlgo_gym.errors import CorpusError, UntrustedError

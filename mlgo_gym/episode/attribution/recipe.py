@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.recipes import SUFFIX, format_recipe, parse_recipe, read_count
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.storage.cache import write_atomically

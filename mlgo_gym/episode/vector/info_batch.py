@@ -50,9 +50,7 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
 def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
     """Return what `batch_infos()` returns for the infos of `decision_info()` of episodes with a decision; faster."""
     pending = [
-        PendingDecision(
-            task, episode.decision, episode.compilation.module.name, episode.decisions, bool(episode.contexts)
-        )
+        PendingDecision(task, episode.decision, episode.module, episode.decisions, episode.contexts)
         for episode in episodes
         if episode.decision is not None
     ]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.recording.links import Link, read_links, relink
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, UntrustedError

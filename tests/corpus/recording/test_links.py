@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.driver import NATIVE
 from mlgo_gym.corpus.opening import open_corpus
