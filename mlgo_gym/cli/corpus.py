@@ -15,9 +15,8 @@ from mlgo_gym.cli.output import JsonOption, aligned, echo, exit_with, print_json
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
-from mlgo_gym.corpus.datasets.catalogue_page import cached_reports, page
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.datasets.pins import write_pins
+from mlgo_gym.corpus.datasets.pins import catalogue_page, write_pins
 from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, histogram, verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
@@ -221,21 +220,17 @@ def fetch(
 def catalogue(
     *,
     output: Annotated[Path, typer.Option(help="Path of the page.")] = Path("docs/reference/datasets.md"),
-    optimize: LevelOption = "Oz",
     clang: ClangOption = None,
     pins: Annotated[
         bool, typer.Option(help="Write the pinned content of each dataset instead, from the datasets in the cache.")
     ] = False,
 ) -> None:
-    """Write the page of all datasets: sources, licences, modules, lines, failures and times.
-
-    Measured values come from the cache; run `corpus fetch --all` first.
-    """
-    toolchain = find_toolchain(clang)
+    """Write the page of all datasets: sources, licences, languages and numbers of modules."""
     if not pins:
-        write_atomically(output, page(cached_reports(toolchain, optimize), toolchain, optimize).encode())
+        write_atomically(output, catalogue_page().encode())
         echo(f"written: {output}")
         return
+    toolchain = find_toolchain(clang)
     for dataset in map(find_dataset, dataset_names()):
         folders = {level: dataset_folder(dataset, level, toolchain) for level in LEVELS}
         complete = {level: folder for level, folder in folders.items() if not missing_parts(dataset, folder)}
