@@ -34,7 +34,7 @@ from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSett
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.wasm_file import without_custom_sections
-from mlgo_gym.policies.bundled import bundled_policies
+from mlgo_gym.policies.model_files import bundled_policies
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.program_run import linked_size, modules_of

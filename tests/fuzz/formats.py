@@ -35,14 +35,12 @@ from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.training_log import read_events, read_log
-from mlgo_gym.policies.foreign_model import read_model_description
+from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.sb3 import load_sb3
-from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
