@@ -52,7 +52,7 @@ def doctor(
 
 def examine(clang: str | None = None) -> Findings:
     """Return the findings as JSON-able data; `problems` lists each problem with its remedy."""
-    from mlgo_gym.compiler.process.confinement import confinement_support
+    from mlgo_gym.compiler.confinement import confinement_support
     from mlgo_gym.compiler.snapshot_support import snapshot_support
 
     problems: list[dict[str, str]] = []
@@ -62,8 +62,8 @@ def examine(clang: str | None = None) -> Findings:
 
     for place in _misleading_places():
         report(
-            f"{place} contains {_SWITCH}, and a released compiler has no model: rustc grows code without a message, and "
-            "clang refuses to compile",
+            f"{place} contains {_SWITCH}, and a released compiler has no model: rustc grows code without a message, "
+            "and clang refuses to compile",
             "remove the flag; RUSTC_WRAPPER=mlgo-rustc or CC=mlgo-clang compile with a policy",
         )
     compiler = _clang(clang, report)
@@ -211,7 +211,7 @@ def _cache(report: Report) -> Findings:
 
 
 def _scratch(report: Report) -> Findings:
-    from mlgo_gym.compiler.process.scratch import make_scratch
+    from mlgo_gym.compiler.scratch import make_scratch
 
     try:
         folder = make_scratch()
