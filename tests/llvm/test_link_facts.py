@@ -18,6 +18,8 @@ from tests.cli.command import run
 
 WRAPPER = str(Path(sys.executable).with_name("mlgo-clang++"))
 
+BITCODE = ("-emit-llvm", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists")
+
 COMMON = """
 int sink(int);
 extern int state;
@@ -70,6 +72,14 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
     program = compiler_command("bundled", "gcc")[0]
     subprocess.run([program, "ar", "rc", archive, *sorted(again.iterdir())], check=True, timeout=60)
     assert LinkFacts.of_objects([*objects_in(build), *objects_in(again), *objects_in(archive)]) == facts
+    # A corpus is compiled by plain clang.
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name in ("first", "second"):
+        compile_source(build, name, corpus / f"{name}.bc", *compiler_command("bundled", "g++"), *BITCODE)
+    run("corpus", "make", "--input-dir", corpus, "--output-dir", tmp_path / "made")
+    run("link-facts", tmp_path / "made", "--output", tmp_path / "of_corpus")
+    assert LinkFacts.read(tmp_path / "of_corpus") == facts
     # Builds that are linked together add up.
     text = run("link-facts", output, archive, "--output", output).stdout
     assert text == f"{output}: 2 weak functions, 0 of them in one object; 2 differ from the file before\n"
@@ -108,8 +118,7 @@ def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_envir
         remaining[name] = set(LinkFacts.of_objects(objects_in(output)).counts)
     assert remaining == {"rule": set(), "facts": {"_Z6sharedi"}}
     bitcode = tmp_path / "first.bc"
-    flags = ("-emit-llvm", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists")
-    compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *flags)
+    compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *BITCODE)
     with finished_compiles() as compiles:
         arguments = {"callee_features": True, "link_facts": str(facts)}
         evaluate("mlgo/Inline-v0", policies=["last-call"], corpus=str(bitcode), env_kwargs=arguments)
