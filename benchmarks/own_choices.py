@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.checked_modules import CheckedModules, checking_parser
+
 from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT, Compilation

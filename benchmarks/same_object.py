@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.checked_modules import CheckedModules, checking_parser
+
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.deploy.decision_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
