@@ -30,6 +30,8 @@ import numpy as np
 
 from benchmarks.measuring import Table, command_line, cpu_seconds
 from mlgo_gym import open_corpus
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
 from mlgo_gym.env import CompilerEnv
@@ -69,16 +71,18 @@ def compile_randomly(
     Raises:
         CompilerError: the compile failed.
     """
+
+    def choose(decision: Decision) -> bytes:
+        advice = task.default_advice(decision)
+        if chance.random() < share:
+            mask = task.action_mask(decision)
+            action = task.action_space.sample() if mask is None else int(chance.choice(np.flatnonzero(mask)))
+            advice = task.encode(decision, read_action(action, task.action_space)) or advice
+        answers.append(advice)
+        return advice
+
     with compilation.session(task.advisors) as session:
-        while (decision := session.wait(TIMEOUT)) is not None:
-            advice = task.default_advice(decision)
-            if chance.random() < share:
-                mask = task.action_mask(decision)
-                action = task.action_space.sample() if mask is None else int(chance.choice(np.flatnonzero(mask)))
-                advice = task.encode(decision, read_action(action, task.action_space)) or advice
-            answers.append(advice)
-            session.advise(advice)
-        return session.finish(TIMEOUT).object_bytes
+        return drive(session, choose, TIMEOUT).object_bytes
 
 
 class Runs:

@@ -19,6 +19,8 @@ import numpy as np
 
 
 from benchmarks.unwind_calls import forbid_in_bitcode
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT, Compilation
 from mlgo_gym.env import CompilerEnv
@@ -35,24 +37,30 @@ def replayed(compilation: Compilation, task: Task, flags: tuple[str, ...] = ()) 
     command = (*compilation.command, *flags)
     with Session(command) as session:
         plain = session.finish(TIMEOUT).object_bytes
-    decisions = 0
+    decisions: list[Decision] = []
+
+    def choose(decision: Decision) -> bytes:
+        decisions.append(decision)
+        return task.default_advice(decision)
+
     with Session(command, task.advisors) as session:
-        while (decision := session.wait(TIMEOUT)) is not None:
-            session.advise(task.default_advice(decision))
-            decisions += 1
-        return plain, session.finish(TIMEOUT).object_bytes, decisions
+        return plain, drive(session, choose, TIMEOUT).object_bytes, len(decisions)
 
 
 def with_infinite_weights(compilation: Compilation, task: Task) -> int:
     """Return the number of decisions with an infinite weight, where all finite weights are shown as 0."""
     count = 0
+
+    def choose(decision: Decision) -> bytes:
+        nonlocal count
+        header = session.header()
+        assert header is not None
+        weights = np.frombuffer(decision.payload, header.dtype)["use_def_density"]
+        count += bool(np.isnan(weights).any())
+        return task.default_advice(decision)
+
     with Session(compilation.command, task.advisors) as session:
-        while (decision := session.wait(TIMEOUT)) is not None:
-            header = session.header()
-            assert header is not None
-            weights = np.frombuffer(decision.payload, header.dtype)["use_def_density"]
-            count += bool(np.isnan(weights).any())
-            session.advise(task.default_advice(decision))
+        drive(session, choose, TIMEOUT)
     return count
 
 

@@ -1,12 +1,14 @@
-"""Coroutines that wait for compilers: written once as generators, run by blocking or by an event loop."""
+"""The decision loop, and other coroutines that wait for compilers; they block, or an event loop runs them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.protocol.connection import CompileResult
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError
@@ -18,6 +20,27 @@ CompilerCoroutine: TypeAlias = Generator[Session, Decision | None, T]
 
 Errors of `Session.wait()` are raised at the yield.
 """
+
+
+def drive_coroutine(session: Session, choose: Callable[[Decision], bytes]) -> CompilerCoroutine[CompileResult]:
+    """Return `drive()` as a coroutine for an event loop, or for `yield from` in another coroutine."""
+    while (decision := (yield session)) is not None:
+        session.advise(choose(decision))
+    return session.finish(0.0)
+
+
+def drive(session: Session, choose: Callable[[Decision], bytes], timeout: float) -> CompileResult:
+    """Answer every decision of a session until its clang exits, and return the result.
+
+    Args:
+        session: The session; it stays open.
+        choose: Returns the bytes of an advice tensor for a decision. It may raise, or be interrupted by a signal.
+        timeout: Maximum silence of clang, in seconds.
+
+    Raises:
+        CompilerError: clang failed, or was silent for too long.
+    """
+    return run_blocking(drive_coroutine(session, partial(interruptible, choose)), timeout)
 
 
 @uninterrupted()

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import SECONDS
@@ -57,16 +59,23 @@ def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
         compilation = plan(module, toolchain)
     except MlgoError as error:
         return str(error)
-    remaining = list(recipe.answers)
+    answers, requests = iter(recipe.answers), 0
     advisor = EVICTION if recipe.advisor == EVICTION.name else INLINING
-    with compilation.session((advisor,) if remaining else ()) as session:
-        while session.wait(SECONDS) is not None:
-            if not remaining:
-                return f"expected {len(recipe.answers)} requests, got more"
-            session.advise(remaining.pop(0).to_bytes(8, "little"))
-        text = object_sizes(session.finish(SECONDS).object_bytes).text
-    if remaining:
-        return f"expected {len(recipe.answers)} requests, got {len(recipe.answers) - len(remaining)}"
+
+    def choose(decision: Decision) -> bytes:
+        nonlocal requests
+        requests += 1
+        answer = next(answers, None)
+        if answer is not None:
+            return answer.to_bytes(8, "little")
+        header = session.header()
+        assert header is not None, "a header precedes the first decision"
+        return advisor.answer(header, decision.payload)
+
+    with compilation.session((advisor,) if recipe.answers else ()) as session:
+        text = object_sizes(drive(session, choose, SECONDS).object_bytes).text
+    if requests != len(recipe.answers):
+        return f"expected {len(recipe.answers)} requests, got {requests}"
     return "" if text == recipe.text else f"expected {recipe.text} bytes, got {text}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
@@ -54,18 +56,21 @@ class PolicyObjects:
         advisors = () if self._policy is None else task.advisors
         limit = setup.options.max_decisions
         decisions = 0
+
+        def choose(decision: Decision) -> bytes:
+            nonlocal decisions
+            advice = None
+            if self._policy is not None and (limit is None or decisions < limit):
+                info = decision_info(task, decision, compilation.module.name, decisions)
+                if (mask := task.action_mask(decision)) is not None:
+                    info["action_mask"] = mask
+                action = self._policy.act(task.observe(decision), info)
+                advice = task.encode(decision, read_action(action, task.action_space))
+            decisions += 1
+            return task.default_advice(decision) if advice is None else advice
+
         with compilation.session(advisors, contexts=features, callee_features=features) as session:
-            while (decision := session.wait(setup.timeout)) is not None:
-                advice = None
-                if self._policy is not None and (limit is None or decisions < limit):
-                    info = decision_info(task, decision, compilation.module.name, decisions)
-                    if (mask := task.action_mask(decision)) is not None:
-                        info["action_mask"] = mask
-                    action = self._policy.act(task.observe(decision), info)
-                    advice = task.encode(decision, read_action(action, task.action_space))
-                session.advise(task.default_advice(decision) if advice is None else advice)
-                decisions += 1
-            return session.finish(setup.timeout).object_bytes
+            return drive(session, choose, setup.timeout).object_bytes
 
 
 def _for_lto(compilation: Compilation, lto: str) -> Compilation:

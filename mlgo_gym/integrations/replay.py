@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
@@ -181,23 +183,25 @@ def _pair(pair: tuple[float, float] | None) -> str:
 def _compile(env: CompilerEnv, module: Module, advice: Sequence[Sequence[bytes]], *, handed_over: bool) -> Measurement:
     """Compile a module with recorded advice by advisor; a single advisor's is sent ahead, so that clang never waits."""
     task, timeout = env.task, env.setup.timeout
-    queues = [deque(each) for each in advice]
+    queues = [deque(answers) for answers in advice]
     total = sum(map(len, advice))
+
+    def choose(decision: Decision) -> bytes:
+        if queues[decision.advisor]:
+            return queues[decision.advisor].popleft()
+        if handed_over:
+            return task.default_advice(decision)
+        raise MlgoError(f"expected {total} decisions, got more; trace again")
+
     with env.compilation(module).session(task.advisors, optimization_record=task.optimization_record) as session:
         if len(queues) == 1:
             session.advise_ahead(advice[0])
             queues[0].clear()
-        while (decision := session.wait(timeout)) is not None:
-            if queues[decision.advisor]:
-                session.advise(queues[decision.advisor].popleft())
-            elif handed_over:
-                session.advise(task.default_advice(decision))
-            else:
-                raise MlgoError(f"expected {total} decisions, got more; trace again")
+        compiled = drive(session, choose, timeout)
         unused = sum(map(len, queues)) + session.advice_ahead
-        if unused:
-            raise MlgoError(f"expected {total} decisions, got {total - unused}; trace again")
-        return Measurement.of(session.finish(timeout))
+    if unused:
+        raise MlgoError(f"expected {total} decisions, got {total - unused}; trace again")
+    return Measurement.of(compiled)
 
 
 def _actions_difference(evaluated: EvaluatedPolicies, policy: str, episode: EpisodeResult) -> str:

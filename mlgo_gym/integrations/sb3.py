@@ -205,8 +205,9 @@ class CreditAdvantages(BaseCallback):
     """Trains PPO or A2C on the credit of each decision instead of the reward at the end of an episode.
 
     The environments are made with `credit=True`. After each rollout the callback sets the advantages of the decisions
-    of finished episodes to their reward (`info["rewards"]`) minus the critic's value, without anything that follows
-    later. Those of unfinished episodes are 0; a rollout without a finished episode warns.
+    of ended episodes to their reward (`info["rewards"]`) minus the critic's value, without anything that follows later.
+    The decisions of a failed episode share its `error_reward` equally. Advantages of unfinished episodes are 0. A
+    rollout without an ended episode warns.
 
     ```python
     envs = gym.make_vec("mlgo/Inline-v0", num_envs=12, batch_size=4, autoreset_mode="SameStep", credit=True)
@@ -256,14 +257,13 @@ class CreditAdvantages(BaseCallback):
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
             self._ended += 1
-            failed = bool(info.get("error"))
-            if "rewards" not in info and not failed:
+            if "rewards" not in info:
                 raise MlgoError(
                     "expected info['rewards'] at the end of an episode, got none; make the environments with "
                     "credit=True and info='full'"
                 )
-            if cells and not failed:
-                # The episode may have begun before this rollout.
+            if cells:
+                # The episode may have begun before this rollout; a failed one shares `error_reward` equally.
                 self._credits[tuple(np.transpose(cells))] = info["rewards"][-len(cells) :]
         return True
 

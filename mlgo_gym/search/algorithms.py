@@ -8,14 +8,11 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.search_result import SearchResult
-from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.policies import load_policy
 from mlgo_gym.search.bundles import bundles
 from mlgo_gym.search.functions import functions
-from mlgo_gym.search.local_search import hill_climb, random_search
-from mlgo_gym.search.look_ahead import beam, greedy
-from mlgo_gym.search.mcts import mcts
-from mlgo_gym.search.portfolio import load_portfolio
 from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
+from mlgo_gym.search.tree_search import beam, greedy, hill_climb, mcts, random_search
 
 ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
     "greedy": greedy,
@@ -76,11 +73,9 @@ def search_module(
     check_algorithm(algorithm, start)
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    portfolio = load_portfolio(env, seed) if algorithm in WITH_POLICIES else None
-    space = SearchSpace(env, module, budget, function, policy, portfolio, known)
+    space = SearchSpace(env, module, budget, function, policy, known, seed)
     best = ALGORITHMS[algorithm](space, seed)
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
-    replayed = space.replay(best.actions)
     return SearchResult(
         module=module.name,
         algorithm=algorithm,
@@ -89,7 +84,7 @@ def search_module(
         baseline=best.baseline,
         compiles=spent,
         seconds=elapsed,
-        verified=replayed.cost == best.cost,
+        verified=space.replay(best.actions).cost == best.cost,
         improvements=improvements,
         failed=space.failed,
     )

@@ -17,15 +17,18 @@ import numpy as np
 from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite, functions_of
 from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, causes_of_changes
 from mlgo_gym.episode.attribution.flips import group_causes, independent
-from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
+from mlgo_gym.episode.attribution.inline_compile import (
+    CallSite,
+    InlineCompile,
+    InlineDecision,
+    run_inline_compile,
+)
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.search.expected_compile import ExpectedCompile, override_all
-from mlgo_gym.search.flip_plan import FlipPlan, Trial
-from mlgo_gym.search.move_ranking import MoveRanking, code_copies
-from mlgo_gym.search.moves import Flip, Move, MoveKey, all_moves, make_move, single_moves
-from mlgo_gym.search.portfolio import PortfolioAnswers, ReplayPolicy
+from mlgo_gym.policies import Policy
+from mlgo_gym.policies.rules import Rule
+from mlgo_gym.search.expected_compile import ExpectedCompile, FlipPlan, Trial
+from mlgo_gym.search.moves import Flip, Move, MoveKey, MoveRanking, all_moves, code_copies, make_move, single_moves
 from mlgo_gym.search.search_space import Leaf, SearchSpace
 
 VERIFY_EVERY = 8
@@ -63,7 +66,7 @@ class BundleSearch:
         self._costs = FunctionCosts(space.setup, self._compilation)
         self._generator = np.random.default_rng(seed)
         self._ranking = MoveRanking(by_cost=self._costs.counts_calls)
-        self._portfolio = PortfolioAnswers(space)
+        self._answers: dict[str, dict[CallSite, int]] = {name: {} for name in space.portfolio}
         self._policy = space.start
         # Moves that were rated, with the functions that they affect; and those that shared a function, which are
         # retried, at last alone.
@@ -75,7 +78,8 @@ class BundleSearch:
         first = self._compile(None)
         assert first is not None, "the failure of the first compile is raised"
         if space.setup.options.callee_features:
-            self._policy = ReplayPolicy(first.compiled)
+            # Callee features cost time in each compile, and change with every flip.
+            self._policy = _repeat(first.compiled)
         self.best = first
         if not first.compiled.decisions:
             # Raises the error for a module without decisions.
@@ -147,18 +151,22 @@ class BundleSearch:
         trials = [(self.best, self._policy)]
         budget = self._space.budget
         for name, policy in self._space.portfolio.items():
-            is_known = any(self._portfolio.agrees(name, trial.compiled.decisions) for trial, _ in trials)
+            # The compile of a policy that would give all answers of another compile is the same.
+            is_known = any(
+                all(self._answer(name, decision) == decision.answer for decision in trial.compiled.decisions)
+                for trial, _ in trials
+            )
             if is_known or budget.remaining < _MIN_COMPILES or budget.is_spent:
                 continue
             self._policy = policy
             trial = self._compile(None)
             if trial is not None:
                 trials.append((trial, policy))
-        trials.sort(key=lambda each: each[0].total)
+        trials.sort(key=lambda pair: pair[0].total)
         (self.best, self._policy), *self._restarts = trials
         self._expected = self._expect(self.best)
         for trial, _ in self._restarts:
-            self._expected.replace_worse_parts(override_all(trial))
+            self._expected.replace_worse_parts(trial.override_all())
         if self._expects_improvement and budget.remaining > VERIFY_EVERY:
             self._verify()
 
@@ -195,7 +203,18 @@ class BundleSearch:
         return independent(candidates, lambda move: affected.of(move.decisions), MAX_MOVES)
 
     def _all_moves(self) -> list[Move]:
-        return all_moves(self._expected.visits, self._portfolio.of(self._expected.decisions))
+        decisions = self._expected.decisions
+        for name, answers in self._answers.items():
+            for decision in decisions:
+                # The first answer at a call site counts: flips change features of all calls, but few answers.
+                if decision.call_site not in answers:
+                    answers[decision.call_site] = self._answer(name, decision)
+        policies = {name: [by_site[call.call_site] for call in decisions] for name, by_site in self._answers.items()}
+        return all_moves(self._expected.visits, policies)
+
+    def _answer(self, name: str, decision: InlineDecision) -> int:
+        """Return the answer of a policy of the portfolio to a recorded decision."""
+        return self._space.action_of(self._space.portfolio[name], Decision(0, decision.site, decision.payload), 0)
 
     def _clear_tried(self) -> None:
         for keys in (self._tried, self._attempts, self._ambiguous, self._alone):
@@ -212,7 +231,7 @@ class BundleSearch:
 
     def _pairs(self) -> list[Move]:
         """Return random pairs of calls with the same caller or the same callee."""
-        found: list[Move] = []
+        pairs: list[Move] = []
         groups: dict[tuple[str, str], list[Flip]] = {}
         for move in single_moves(self._expected.visits):
             ((site, _),), (decision,) = move.changes, move.decisions
@@ -225,8 +244,8 @@ class BundleSearch:
                 first, second = self._generator.choice(len(flips), 2, replace=False).tolist()
                 move = make_move("pair", [flips[first], flips[second]])
                 if move.key not in self._tried:
-                    found.append(move)
-        return found
+                    pairs.append(move)
+        return pairs
 
     def _try(self, moves: Sequence[Move], *, pinned: bool) -> None:
         """Compile with some moves, and keep those that helped; the policy decides on others unless they are pinned."""
@@ -297,6 +316,12 @@ class BundleSearch:
             self.best, other = trial, self.best
         self._expected = self._expect(self.best)
         self._expected.replace_worse_parts(other)
+
+
+def _repeat(compiled: InlineCompile) -> Policy:
+    """Return a policy with the answers of a compile by site, and clang's own choice elsewhere."""
+    answers = {decision.site: decision.answer for decision in compiled.decisions}
+    return Rule(lambda _observation, info: answers.get(info["site"], info["default_action"]))
 
 
 def bundles(space: SearchSpace, seed: int = 0) -> Leaf:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure
 from mlgo_gym.search.algorithms import check_algorithm, search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+
+_Found = tuple[SearchResult, Recipe | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class CorpusSearch:
     compiles: int | None = None
     seconds: float | None = None
     seed: int = 0
-    names: tuple[str, ...] = field(default=())
+    names: tuple[str, ...] = ()
     start: str = "default"
     recipes: Path | None = None
 
@@ -65,8 +67,8 @@ class CorpusSearch:
         """
         env = make_environment(self.environment, self._arguments)
         names = [env.corpus.module(name).name for name in dict.fromkeys(self.names)] or env.corpus.names
-        found = [name for name in names if env.decisions(env.corpus.module(name))]
-        return sorted(found, key=lambda name: (-env.corpus.size(name), name))
+        decided = [name for name in names if env.decisions(env.corpus.module(name))]
+        return sorted(decided, key=lambda name: (-env.corpus.size(name), name))
 
     def run(self, output: Path | None = None, execution: Execution = Execution()) -> Iterator[SearchResult]:
         """Search each module, and yield the results as they finish; results of an earlier run come first.
@@ -79,7 +81,7 @@ class CorpusSearch:
             MissingExtraError: Ray is not installed.
             MlgoError: The file has results of another search, or the cluster is unreachable.
         """
-        header = self._header()
+        header = {name: value for name, value in asdict(self).items() if name not in ("names", "recipes")}
         done = _read(output, header) if output is not None else []
         yield from done
         remaining = [name for name in self.modules() if name not in {result.module for result in done}]
@@ -98,15 +100,12 @@ class CorpusSearch:
         """The arguments, with callee features if the start policy uses them."""
         return with_callee_features(self.arguments, [self.start])
 
-    def _header(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("names", "recipes")}
-
     def _search(self, names: list[str], execution: Execution) -> Iterator[SearchResult]:
         if not names:
             return
         env = make_environment(self.environment, self._arguments)
-        work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.start])
-        with work.workers(env, execution) as running, closing(running.run(ItemQueue(names))) as results:
+        work = EnvironmentWork(self.environment, self._arguments, self._start, [self.start])
+        with work.workers(env, execution) as workers, closing(workers.run(ItemQueue(names))) as results:
             for name, found in results:
                 if isinstance(found, WorkerFailure):
                     yield self._failure(name, str(found))
@@ -119,10 +118,7 @@ class CorpusSearch:
                     keep_recipe(local, self.recipes, module.bitcode.read_bytes())
                 yield result
 
-    def begin(
-        self, env: CompilerEnv, store: FileStore | None = None
-    ) -> Callable[[str], tuple[SearchResult, Recipe | None]]:
-        """Return the function that searches a module by name; the store has the start policy on another machine."""
+    def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], _Found]:
         local = self if store is None else replace(self, start=unpack_policy(self.start, store))
         # On another machine the folder is empty.
         known = known_evictions(self.recipes) if self.recipes is not None and can_split(env.setup) else {}
@@ -131,18 +127,15 @@ class CorpusSearch:
     def _failure(self, name: str, error: str) -> SearchResult:
         return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
 
-    def _one(
-        self, env: CompilerEnv, known: Mapping[str, Sequence[int]], name: str
-    ) -> tuple[SearchResult, Recipe | None]:
+    def _one(self, env: CompilerEnv, known: Mapping[str, Sequence[int]], name: str) -> _Found:
         limits: dict[str, Any] = {"compiles": self.compiles, "seconds": self.seconds}
         try:
             module = env.corpus.module(name)
             result = search_module(env, module, self.algorithm, seed=self.seed, start=self.start, known=known, **limits)
-            if self.recipes is not None and result.cost < result.baseline:
-                return result, make_recipe(env, module, result.actions, result.compiles)
+            smaller = self.recipes is not None and result.cost < result.baseline
+            return result, make_recipe(env, module, result.actions, result.compiles) if smaller else None
         except MlgoError as error:
             return self._failure(name, str(error)), None
-        return result, None
 
 
 def _read(path: Path, header: Mapping[str, Any]) -> list[SearchResult]:

@@ -1,15 +1,117 @@
-"""The compile that a search expects: the best parts of several compiles, told apart by their functions."""
+"""The compile that a search by bundles expects: its decisions with flips, and the best parts of several compiles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
-from mlgo_gym.compiler.protocol.decision import functions_of
+import numpy as np
+
+from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite, functions_of
 from mlgo_gym.episode.attribution.affected_functions import causes_of_changes
 from mlgo_gym.episode.attribution.flips import group_causes
-from mlgo_gym.episode.attribution.inline_compile import InlineDecision, differing, with_counterpart
+from mlgo_gym.episode.attribution.inline_compile import (
+    InlineCompile,
+    InlineDecision,
+    Visits,
+    differing,
+    with_counterpart,
+)
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.search.flip_plan import Trial
+
+# Number of recorded decisions to search for a call; those in between come from bodies that are not inlined now.
+_LOOK_AHEAD = 24
+
+# Features that distinguish the calls of a function as long as their callees are unchanged.
+_CALL_FEATURES = (
+    "callee_basic_block_count",
+    "nr_ctant_params",
+    "cost_estimate",
+    "callee_conditionally_executed_blocks",
+)
+
+
+class FlipPlan:
+    """Repeats recorded decisions, and flips some of them.
+
+    Args:
+        visits: The recorded decisions by context and visit.
+        overrides: Sites of recorded answers that the policy of the compile would not give; they are always repeated.
+        changes: Sites to answer differently, each with its answer.
+        dtype: Type of an observation, from the header of the advisor.
+        pinned: Whether to repeat all recorded answers; by default the policy decides where nothing overrides it.
+    """
+
+    def __init__(
+        self,
+        visits: Visits,
+        overrides: Collection[DecisionSite],
+        changes: Iterable[tuple[DecisionSite, int]],
+        dtype: np.dtype[Any],
+        *,
+        pinned: bool = False,
+    ) -> None:
+        self._visits, self._overrides, self._changes, self._pinned = visits, overrides, dict(changes), pinned
+        self._dtype = dtype
+        self._features = [name for name in _CALL_FEATURES if name in (dtype.names or ())]
+        self._next: dict[tuple[str, int], int] = {}
+
+    def answer(self, decision: Decision) -> int | None:
+        """Return the answer to the next decision of the compile; None leaves it to the policy.
+
+        Calls are matched in order within each visit. Recorded calls that do not occur are skipped; a new call is left
+        to the policy.
+        """
+        visit = decision.site[:2]
+        recorded = self._visits.get(visit)
+        if recorded is None:
+            return None
+        start = self._next.get(visit, 0)
+        fingerprint = self._fingerprint(decision.payload)
+        for index in range(start, min(start + _LOOK_AHEAD, len(recorded))):
+            if self._fingerprint(recorded[index].payload) == fingerprint:
+                break
+        else:
+            # The same call has another fingerprint if its callee changed.
+            index = start
+            if index >= len(recorded) or index != decision.site.index:
+                return None
+        self._next[visit] = index + 1
+        site = DecisionSite(*visit, index)
+        if site in self._changes:
+            return self._changes[site]
+        return recorded[index].answer if self._pinned or site in self._overrides else None
+
+    def _fingerprint(self, payload: bytes) -> tuple[int, ...]:
+        """Return the features that identify a call whose index has changed."""
+        record = np.frombuffer(payload, self._dtype)[0]
+        return tuple(int(record[name][0]) for name in self._features)
+
+
+class Trial(NamedTuple):
+    """A compile of the search.
+
+    Attributes:
+        compiled: The compile.
+        overrides: Sites whose answer is not that of the compile's policy.
+        costs: The cost of each function in place of its bytes, and their sum in place of `text`; with the metric `text`
+            those of `compiled`.
+        cost: Cost of the compile, by the environment's metric.
+    """
+
+    compiled: InlineCompile
+    overrides: frozenset[DecisionSite]
+    costs: FunctionSizes
+    cost: float
+
+    @property
+    def total(self) -> int:
+        """The sum of `costs`."""
+        return self.costs.text
+
+    def override_all(self) -> Trial:
+        """Return the same compile with all answers kept under another policy."""
+        return self._replace(overrides=frozenset(decision.site for decision in self.compiled.decisions))
 
 
 class ExpectedCompile:
@@ -29,12 +131,11 @@ class ExpectedCompile:
 
     def __init__(self, trial: Trial, *, counts_calls: bool = False) -> None:
         self._counts_calls = counts_calls
-        compiled, overrides, costs, _ = trial
-        self.visits: dict[tuple[str, int], list[InlineDecision]] = dict(compiled.visits)
-        self.overrides = set(overrides)
-        self.sizes: dict[str, int] = dict(compiled.functions.functions)
-        self.costs: dict[str, int] = dict(costs.functions)
-        self.total = costs.text
+        self.visits: dict[tuple[str, int], list[InlineDecision]] = dict(trial.compiled.visits)
+        self.overrides = set(trial.overrides)
+        self.sizes: dict[str, int] = dict(trial.compiled.functions.functions)
+        self.costs: dict[str, int] = dict(trial.costs.functions)
+        self.total = trial.total
 
     @property
     def decisions(self) -> list[InlineDecision]:
@@ -51,11 +152,11 @@ class ExpectedCompile:
         for function in functions:
             _replace(self.sizes, compiled.functions, function)
             self.total += _replace(self.costs, trial.costs, function)
-        chosen = set(contexts)
-        self.visits = {key: visit for key, visit in self.visits.items() if key[0] not in chosen}
-        self.visits |= {key: visit for key, visit in compiled.visits.items() if key[0] in chosen}
-        self.overrides = {site for site in self.overrides if site.context not in chosen}
-        self.overrides |= {site for site in trial.overrides if site.context in chosen}
+        replaced = set(contexts)
+        self.visits = {key: visit for key, visit in self.visits.items() if key[0] not in replaced}
+        self.visits |= {key: visit for key, visit in compiled.visits.items() if key[0] in replaced}
+        self.overrides = {site for site in self.overrides if site.context not in replaced}
+        self.overrides |= {site for site in trial.overrides if site.context in replaced}
 
     def contexts_of(self, trial: Trial, decisions: Iterable[InlineDecision], functions: Iterable[str]) -> set[str]:
         """Return the contexts of some decisions or functions, in this compile or another."""
@@ -72,26 +173,22 @@ class ExpectedCompile:
         The differing decisions form groups that share no changed function. The cost of a group is the cost of its
         functions.
         """
-        decisions = trial.compiled.decisions
-        growth = self.growth(trial)
-        causes = differing(self.decisions, decisions)
-        pairs = [with_counterpart(self.visits, decisions[index]) for index in causes]
-        found = causes_of_changes(self.decisions, decisions, growth, pairs, self.sizes, counts_calls=self._counts_calls)
-        for group, functions in group_causes(len(causes), found):
+        decisions, growth = trial.compiled.decisions, self.growth(trial)
+        flipped = differing(self.decisions, decisions)
+        pairs = [with_counterpart(self.visits, decisions[index]) for index in flipped]
+        causes = causes_of_changes(
+            self.decisions, decisions, growth, pairs, self.sizes, counts_calls=self._counts_calls
+        )
+        for group, functions in group_causes(len(flipped), causes):
             if sum(growth[function] for function in functions) < 0:
-                flipped = [decisions[causes[cause]] for cause in group]
-                self.replace(trial, functions, self.contexts_of(trial, flipped, functions))
+                replaced = [decisions[flipped[cause]] for cause in group]
+                self.replace(trial, functions, self.contexts_of(trial, replaced, functions))
 
 
-def _replace(mine: dict[str, int], other: FunctionSizes, function: str) -> int:
+def _replace(values: dict[str, int], other: FunctionSizes, function: str) -> int:
     """Replace the value of a function by that of another compile; return the growth."""
     value = other.functions.get(function, 0)
-    growth = value - mine.pop(function, 0)
+    growth = value - values.pop(function, 0)
     if value:
-        mine[function] = value
+        values[function] = value
     return growth
-
-
-def override_all(trial: Trial) -> Trial:
-    """Return a compile whose answers are all kept under another policy."""
-    return trial._replace(overrides=frozenset(decision.site for decision in trial.compiled.decisions))

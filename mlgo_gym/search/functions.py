@@ -7,7 +7,7 @@ functions, and the best trials of all functions add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from mlgo_gym.episode.allocation_compile import (
 )
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies import Policy
 from mlgo_gym.search.search_space import Leaf, SearchSpace
 
 NOTHING = 0.3
@@ -57,17 +57,15 @@ class FunctionSearch:
                 f"{space.task.name} with {space.setup.metric!r}; use mlgo/RegAllocEvict-v0 with "
                 "metric='estimated-instructions' and scope='module'"
             )
+        setup = space.setup
         self._space, self._generator = space, np.random.default_rng(seed)
-        self._compilation = space.setup.compilation(space.module)
-        plain = measure_baseline(
-            self._compilation, space.setup.timeout, optimization_record=space.task.optimization_record
-        )
-        self._baseline = space.task.outcome(plain, space.setup.metric)
-        first = self._compile(lambda decision, _: self._default(decision))
+        self._compilation = setup.compilation(space.module)
+        plain = measure_baseline(self._compilation, setup.timeout, optimization_record=space.task.optimization_record)
+        self._baseline = space.task.outcome(plain, setup.metric)
+        first = self._first = self._compile(lambda decision, _: self._default(decision))
         if not first.functions:
             space.root().close()  # raises the error of a module without decisions
-        self._first = first
-        self._known = {name: space.known[each] for name, each in first.digests.items() if each in space.known}
+        self._known = {name: space.known[digest] for name, digest in first.digests.items() if digest in space.known}
         self._best = {name: _Best(first, decisions) for name, decisions in first.functions.items()}
         self._record()
 
@@ -81,9 +79,8 @@ class FunctionSearch:
                 self._try(self._legal(policy))
         while space.budget.remaining > 1 and not space.budget.is_spent:
             self._try_flips()
-        actions = [each.answer for name in self._first.functions for each in self._best[name].decisions]
-        remaining = iter(actions)
-        verified = self._compile(lambda *_: next(remaining))
+        actions = (eviction.answer for name in self._first.functions for eviction in self._best[name].decisions)
+        verified = self._compile(lambda *_: next(actions))
         leaf = Leaf(verified.actions, verified.cost, self._baseline)
         space.record(leaf)
         return leaf
@@ -100,10 +97,8 @@ class FunctionSearch:
         return legal_answer(self._space.task, decision, columns[place] if place < len(columns) else -1)
 
     def _legal(self, policy: Policy) -> Callable[[Decision, int], int]:
-        def choose(decision: Decision, index: int) -> int:
-            return legal_answer(self._space.task, decision, self._space.action_of(policy, decision, index))
-
-        return choose
+        task, action_of = self._space.task, self._space.action_of
+        return lambda decision, index: legal_answer(task, decision, action_of(policy, decision, index))
 
     def _compile(self, choose: Callable[[Decision, int], int]) -> AllocationCompile:
         return run_allocation_compile(self._space.setup, self._compilation, choose)
@@ -126,7 +121,7 @@ class FunctionSearch:
 
     def _try_flips(self) -> None:
         """Compile the best columns of each function, but for one decision that takes another column."""
-        flips: dict[str, Mapping[int, int]] = {}
+        flips: dict[tuple[str, int], int] = {}
         for name, best in self._best.items():
             index = int(self._generator.integers(len(best.decisions)))
             _, answer, legal = best.decisions[index]
@@ -134,17 +129,16 @@ class FunctionSearch:
             if others:
                 last = self._space.size - 1
                 takes_nothing = others[-1] == last and self._generator.random() < NOTHING
-                flips[name] = {index: last if takes_nothing else int(self._generator.choice(others))}
+                flips[name, index] = last if takes_nothing else int(self._generator.choice(others))
 
         def choose(decision: Decision, _: int) -> int:
             name, _, index = decision.site
-            flip, decisions = flips.get(name, {}), self._best[name].decisions
-            if index in flip:
-                return flip[index]
+            if (name, index) in flips:
+                return flips[name, index]
             # Behind a flip the same columns are tried where clang's own choice was not taken before.
-            known = decisions[index] if index < len(decisions) else None
-            if known is not None and known.decision.payload == decision.payload:
-                return known.answer
+            for known in self._best[name].decisions[index : index + 1]:
+                if known.decision.payload == decision.payload:
+                    return known.answer
             return self._default(decision)
 
         self._try(choose)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
+from mlgo_gym.compiler.protocol.decision import DecisionSite
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.allocation_compile import AllocationCompile, run_allocation_compile
-from mlgo_gym.episode.attribution.inline_compile import InlineCompile, run_inline_compile
+from mlgo_gym.episode.allocation_compile import run_allocation_compile
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.attribution.recipe import SUFFIX, Recipe, read_recipe
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
+
+_MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
 
 
 def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
@@ -31,18 +34,29 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
         CompilerError: The compile failed.
     """
-    compilation = env.compilation(module)
-    evicts = env.task.advisors == (EVICTION,)
-    baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=env.task.optimization_record)
+    compilation, task = env.compilation(module), env.task
+    evicts = task.advisors == (EVICTION,)
+    baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=task.optimization_record)
     assert baseline.sizes is not None, "a plain compile makes an object"
-    compiled = None if actions is None else (_allocate if evicts else _compile)(env, module, actions)
-    text, cost = baseline.sizes.text, None
-    if isinstance(compiled, AllocationCompile):
-        assert compiled.measurement.sizes is not None, "a compile makes an object"
-        text = compiled.measurement.sizes.text
-        cost = compiled.cost, float(env.task.outcome(baseline, env.metric))
-    elif compiled is not None:
-        text = compiled.text
+    text, by_site, others = baseline.sizes.text, dict[DecisionSite, int](), dict[str, Any]()
+    if actions is not None:
+        remaining = iter(actions)
+        if evicts:
+            allocated = run_allocation_compile(
+                env.setup, compilation, lambda decision, _: next(remaining, task.default_action(decision))
+            )
+            evictions = [eviction for decisions in allocated.functions.values() for eviction in decisions]
+            by_site = {eviction.decision.site: eviction.answer for eviction in evictions}
+            assert allocated.measurement.sizes is not None, "a compile makes an object"
+            text = allocated.measurement.sizes.text
+            cost = allocated.cost, float(task.outcome(baseline, env.metric))
+            others = {"cost": cost, "functions": allocated.digests}
+        else:
+            compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
+            by_site = {decision.site: decision.answer for decision in compiled.decisions}
+            text = compiled.text
+        if len(by_site) != len(actions):
+            raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
     return Recipe(
         module=module.name,
         digest=module.digest(),
@@ -50,11 +64,10 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         flags=recipe_flags(env, module),
         text=text,
         baseline_text=baseline.sizes.text,
-        actions={} if compiled is None else _actions_by_site(compiled),
+        actions=by_site,
         compiles=compiles,
         advisor=EVICTION.name if evicts else INLINING.name,
-        cost=cost,
-        functions=compiled.digests if isinstance(compiled, AllocationCompile) else {},
+        **others,
     )
 
 
@@ -63,8 +76,8 @@ def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
 
     Of equal functions the newest recipe counts. Damaged recipes and a missing folder are skipped.
     """
-    found: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda each: each.stat().st_mtime):
+    known: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime):
         try:
             recipe = read_recipe(path)
         except MlgoError:
@@ -72,8 +85,8 @@ def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
         columns: dict[str, list[int]] = defaultdict(list)
         for site, column in recipe.actions.items():
             columns[site.context].append(column)
-        found |= {digest: tuple(columns[name]) for name, digest in recipe.functions.items()}
-    return found
+        known |= {digest: tuple(columns[name]) for name, digest in recipe.functions.items()}
+    return known
 
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
@@ -81,35 +94,3 @@ def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
     # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.preoptimization`).
     flags = env.compilation(module).flags
     return edit_flags(flags, delete=("-disable-llvm-passes", *_MEASURING)) if env.task.after_optimization else flags
-
-
-_MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
-
-
-def _actions_by_site(compiled: InlineCompile | AllocationCompile) -> dict[DecisionSite, int]:
-    if isinstance(compiled, InlineCompile):
-        return {decision.site: decision.answer for decision in compiled.decisions}
-    return {each.decision.site: each.answer for decisions in compiled.functions.values() for each in decisions}
-
-
-def _compile(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> InlineCompile:
-    remaining = iter(actions)
-    compiled = run_inline_compile(env.compilation(module), env.task, lambda _: next(remaining, 0), env.setup.timeout)
-    _check_decisions(len(compiled.decisions), actions)
-    return compiled
-
-
-def _allocate(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> AllocationCompile:
-    remaining = iter(actions)
-
-    def choose(decision: Decision, _: int) -> int:
-        return next(remaining, env.task.default_action(decision))
-
-    compiled = run_allocation_compile(env.setup, env.compilation(module), choose)
-    _check_decisions(len(compiled.actions), actions)
-    return compiled
-
-
-def _check_decisions(found: int, actions: tuple[int, ...]) -> None:
-    if found != len(actions):
-        raise MlgoError(f"expected {len(actions)} decisions, got {found}; the module or its flags changed")

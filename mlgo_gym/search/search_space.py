@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import gymnasium as gym
 import numpy as np
@@ -20,9 +21,20 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.stepper import Stepper
-from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.errors import ActionError, MlgoError, PolicyError
+from mlgo_gym.llvm.advisors import EVICTION
+from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.measurement import INSTRUCTIONS
+
+PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
+"""Policies of inlining whose decisions a search combines, as a whole and function by function."""
+
+FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "inline-os-fast", "always")
+"""The same where executed instructions cost."""
+
+EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
+"""Policies of evictions whose decisions a search combines, function by function."""
 
 
 class Budget:
@@ -93,8 +105,7 @@ class Branch(AbstractContextManager["Branch"]):
     """
 
     def __init__(self, space: SearchSpace, stepper: Stepper, actions: tuple[int, ...]) -> None:
-        self._space = space
-        self._stepper = stepper
+        self._space, self._stepper = space, stepper
         self.actions = actions
 
     @property
@@ -144,16 +155,13 @@ class Branch(AbstractContextManager["Branch"]):
         Each decision of the episode follows `follow` by its index; clang's own choice replaces illegal and missing
         actions.
         """
-        try:
+        with self:
             while self.decision is not None:
-                index = len(self.actions)
-                action = self.default
+                index, action = len(self.actions), self.default
                 if index < len(follow) and self._space.task.encode(self.decision, follow[index]) is not None:
                     action = follow[index]
                 self.take(action)
             return self.leaf()
-        finally:
-            self.close()
 
     def try_action(self, action: int, follow: tuple[int, ...] = ()) -> Leaf:
         """Return the leaf after an action and a rollout in a fork; see `roll_out()`."""
@@ -184,11 +192,12 @@ class SearchSpace:
         budget: Limits of the search.
         function: The function, with `scope="function"`.
         start: Policy whose decisions the search starts from, if it can start from a policy; None is clang's own.
-        portfolio: Further policies by name, whose decisions the search may combine.
         known: Columns of functions by the digest of their first request, which a search of evictions tries first.
+        seed: Seed of random policies.
 
     Attributes:
         size: Number of actions.
+        best: The leaf with the least cost so far; its cost is infinite before the first one.
         improvements: Index (from 1) and cost of each compile that cost less than all before.
         failed: Number of failed compiles; they count against the budget.
 
@@ -203,24 +212,30 @@ class SearchSpace:
         budget: Budget,
         function: str | None = None,
         start: Policy | None = None,
-        portfolio: Mapping[str, Policy] | None = None,
         known: Mapping[str, Sequence[int]] | None = None,
+        seed: int = 0,
     ) -> None:
         space = env.action_space
         if not isinstance(space, gym.spaces.Discrete):
             raise MlgoError(f"expected a Discrete action space to search, got {space}; use another environment")
         self.size = int(space.n)
-        self.setup = env.setup
-        self.task = env.task
-        self.module = module
-        self.budget = budget
-        self.function = function
-        self.start = start
-        self.portfolio = dict(portfolio or {})
+        self.setup, self.task = env.setup, env.task
+        self.module, self.budget, self.function, self.start = module, budget, function, start
         self.known = dict(known or {})
-        self._maker = env.maker
+        self._env, self._seed = env, seed
+        self.best = Leaf((), math.inf, math.inf)
         self.improvements: list[tuple[int, float]] = []
         self.failed = 0
+
+    @cached_property
+    def portfolio(self) -> dict[str, Policy]:
+        """Policies by name whose decisions a search may combine; those that do not fit the compiler are absent."""
+        policies = {}
+        inlining = FAST_PORTFOLIO if INSTRUCTIONS in self.setup.weights else PORTFOLIO
+        for name in EVICTION_PORTFOLIO if self.task.advisors == (EVICTION,) else inlining:
+            with suppress(PolicyError):
+                policies[name] = load_policy(name, self._env, seed=self._seed)
+        return policies
 
     def action_of(self, policy: Policy | None, decision: Decision, index: int) -> int:
         """Return the action of a policy at the decision with an index; the policy None is clang's own choice."""
@@ -232,7 +247,8 @@ class SearchSpace:
     def record(self, leaf: Leaf) -> None:
         """Count a finished compile."""
         self.budget.spent += 1
-        if not self.improvements or leaf.cost < self.improvements[-1][1]:
+        if leaf.cost < self.best.cost:
+            self.best = leaf
             self.improvements.append((self.budget.spent, leaf.cost))
 
     def record_failure(self) -> None:
@@ -247,10 +263,8 @@ class SearchSpace:
             CorpusError: The module has no decision.
             CompilerError: The compile failed.
         """
-        started = run_blocking(
-            self._maker.begin(np.random.default_rng(0), self.module, self.function), self.setup.timeout
-        )
-        return Branch(self, Stepper(self.setup, started, strict=True, raises=True), ())
+        work = self._env.maker.begin(np.random.default_rng(0), self.module, self.function)
+        return Branch(self, Stepper(self.setup, run_blocking(work, self.setup.timeout), strict=True, raises=True), ())
 
     def replay(self, actions: tuple[int, ...]) -> Leaf:
         """Return the leaf of some actions in a new compile.

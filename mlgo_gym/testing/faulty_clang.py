@@ -6,6 +6,8 @@ import json
 import shlex
 from pathlib import Path
 
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
@@ -91,11 +93,13 @@ def _record(bitcode: Path, toolchain: Toolchain, path: Path) -> None:
     """Write clang's messages under its own decisions, and the object."""
     with Session(plan(Module(bitcode.stem, bitcode), toolchain).command, [INLINING]) as session:
         questions = []
-        while (decision := session.wait(_SECONDS)) is not None:
+
+        def choose(decision: Decision) -> bytes:
             questions.append(decision.payload.hex())
-            session.advise(decision.payload[-8:])
+            return decision.payload[-8:]
+
+        compiled = drive(session, choose, _SECONDS)
         header = session.header()
-        compiled = session.finish(_SECONDS)
     line = json.dumps(header.to_json(), separators=(",", ":")) + "\n" if header is not None else ""
     path.write_text(json.dumps({"header": line, "questions": questions}))
     path.with_suffix(".o").write_bytes(compiled.object_bytes)

@@ -16,7 +16,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.coroutine import CompilerCoroutine, CoroutineDriver, run_blocking
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, CoroutineDriver, drive, drive_coroutine, run_blocking
 from mlgo_gym.compiler.protocol.connection import CompileResult
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.protocol.standard_error import TAIL_BYTES
@@ -51,14 +51,17 @@ def alternate(decision: Decision) -> bytes:
     return (KEEP, INLINE)[decision.site.index % 2]
 
 
-def drive(
+def run(
     session: Session, choose: Callable[[Decision], bytes] = default, timeout: float = LONG
 ) -> tuple[list[Decision], CompileResult]:
-    decisions = []
-    while (decision := session.wait(timeout)) is not None:
+    """Drive a session, and return its decisions too."""
+    decisions: list[Decision] = []
+
+    def noted(decision: Decision) -> bytes:
         decisions.append(decision)
-        session.advise(choose(decision))
-    return decisions, session.finish(timeout)
+        return choose(decision)
+
+    return decisions, drive(session, noted, timeout)
 
 
 def plain(compilation: Compilation) -> bytes:
@@ -69,7 +72,7 @@ def plain(compilation: Compilation) -> bytes:
 def failure_of(command: Sequence[str], timeout: float = LONG) -> CompilerError:
     with Session(command, [INLINING]) as session:
         with pytest.raises(CompilerError) as caught:
-            drive(session, timeout=timeout)
+            run(session, timeout=timeout)
         assert not alive(session.pid)
     return caught.value
 
@@ -87,7 +90,7 @@ def test_clang_requests_its_decisions_in_order_and_default_actions_give_the_obje
         assert first is not None
         assert not scratch_folders()  # the channel is open
         session.advise(default(first))
-        decisions, compiled = drive(session)
+        decisions, compiled = run(session)
         header = session.header()
     decisions = [first, *decisions]
     assert header is not None
@@ -105,7 +108,7 @@ def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBi
     objects = set()
     for answer in (KEEP, INLINE):
         with Session(compilation.command, [INLINING]) as session:
-            decisions, compiled = drive(session, lambda _, answer=answer: answer)  # type: ignore[misc]
+            decisions, compiled = run(session, lambda _, answer=answer: answer)  # type: ignore[misc]
         assert len(decisions) == 9
         objects.add(compiled.object_bytes)
     assert len(objects) == 2
@@ -123,7 +126,7 @@ def test_three_advisors_in_one_compile(toolchain: Toolchain, make_bitcode: MakeB
         return struct.pack("<q", max(column for column in range(33) if mask[column]))
 
     with Session(compilation.command, ADVISORS) as session:
-        decisions, compiled = drive(session, answer)
+        decisions, compiled = run(session, answer)
     assert {decision.advisor for decision in decisions} == {0, 1, 2}
     assert {decision.context for decision in decisions} == {"", "many"}
     assert object_sizes(compiled.object_bytes).text > 0
@@ -149,7 +152,7 @@ def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(co
         thread.start()
         thread.join()
         with started[0] as session:
-            decisions, _ = drive(session)
+            decisions, _ = run(session)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -163,12 +166,12 @@ def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(co
 @pytest.mark.parametrize(("wait", "count"), [(False, 13), (False, 4), (True, 4), (False, 0)])
 def test_decisions_follow_the_advice_sent_ahead(compile_calls: Compilation, wait: bool, count: int) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
-        _, one_by_one = drive(session, alternate)
+        _, one_by_one = run(session, alternate)
     with Session(compile_calls.command, [INLINING]) as session:
         if wait:
             assert session.wait(LONG) is not None
         session.advise_ahead([(KEEP, INLINE)[number % 2] for number in range(count)])
-        decisions, compiled = drive(session, alternate)
+        decisions, compiled = run(session, alternate)
         assert session.advice_ahead == 0
     assert [decision.site.index for decision in decisions] == list(range(count, 13))
     assert compiled.object_bytes == one_by_one.object_bytes
@@ -334,9 +337,7 @@ def loop(coroutine: CompilerCoroutine[bytes], timeout: float) -> bytes:
 
 def answer_all(behaviour: str) -> CompilerCoroutine[bytes]:
     with Session(fake_clang(behaviour), [INLINING]) as session:
-        while (yield session) is not None:
-            session.advise(ANSWER)
-        return session.finish(0.0).object_bytes
+        return (yield from drive_coroutine(session, lambda _: ANSWER)).object_bytes
 
 
 def second_try(behaviour: str) -> CompilerCoroutine[bytes]:

@@ -23,9 +23,8 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
-from mlgo_gym.search.move_ranking import MoveRanking
-from mlgo_gym.search.moves import Move, make_move
-from mlgo_gym.search.portfolio import PORTFOLIO
+from mlgo_gym.search.moves import Move, MoveRanking, make_move
+from mlgo_gym.search.search_space import PORTFOLIO
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
 
@@ -185,7 +184,7 @@ def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: Ma
     text = recipe.text + 1
     assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
     fewer = dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
-    assert replay_recipe(fewer, module, toolchain) == "expected 1 requests, got more"
+    assert "expected 1 requests, got" in replay_recipe(fewer, module, toolchain)
 
 
 def flip(callee: str, answer: int, estimate: float) -> Move:
