@@ -1,6 +1,6 @@
 """Generate the list of arguments that an untrusted corpus may have from clang's and LLVM's option tables.
 
-    python .ci/option_tables.py CLANG... --tables Options.inc... > mlgo_gym/corpus/commands/allowed_arguments.json
+    python .ci/option_tables.py CLANG... --tables Options.inc... > mlgo_gym/corpus/allowed_arguments.json
 
 clang's table is the generated `Options.inc` (in `clang/Driver` or `clang/Options` of Debian's `libclang-NN-dev`). It
 has the kind and the group of each option, the class of options that it sets, and the parser of its value. LLVM's

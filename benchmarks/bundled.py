@@ -21,8 +21,7 @@ from benchmarks.measuring import command_line, read_json
 from docs.site.measurements import card_facts
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.bundled import NETWORKS
-from mlgo_gym.policies.model_files import file_digest
+from mlgo_gym.policies.model_files import NETWORKS, file_digest
 from mlgo_gym.policies.network import Network
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.labels import FACTS, LABELS

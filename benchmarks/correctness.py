@@ -31,9 +31,9 @@ import numpy as np
 from benchmarks.measuring import Table, command_line, cpu_seconds
 from mlgo_gym import open_corpus
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.corpus.commands.compilation import Compilation
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.reproducer import WRONG, keep_crash, keep_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError

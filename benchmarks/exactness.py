@@ -29,10 +29,10 @@ import numpy as np
 from benchmarks.measuring import RESULTS, CheckedModules, command_line
 from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
-from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT, Compilation
+from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
 from mlgo_gym.deploy.decision_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv
@@ -166,7 +166,7 @@ def check_ways(
 
 def check_policy(source: Path, policy: str, clang: str, plugin: Path | None) -> Entry:
     """Return for each way to use a policy whether it gives the object of `gym.make`."""
-    objects = policy_objects(source, policy, clang, plugin)
+    objects = policy_objects(source, policy, clang=clang, plugin=plugin)
     return {"policy": policy, "equal": {name: found == objects["gym.make"] for name, found in objects.items()}}
 
 

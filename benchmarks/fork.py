@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import SOURCES, Table, command_line, write_json
+from mlgo_clang.files import scratch_parent
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.process.scratch import scratch_parent
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor

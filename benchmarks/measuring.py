@@ -13,8 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 ROOT = Path(__file__).parents[1]

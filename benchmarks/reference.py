@@ -28,7 +28,6 @@ from benchmarks.learning import METHODS, WORK, Method
 from benchmarks.measuring import RESULTS, ROOT, Sizes, command_line, cpu_seconds, facts, read_json, smallest_sizes
 from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, FAST, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
 from mlgo_gym import __version__
-from mlgo_gym.evaluation.episode_result import DONE
 from mlgo_gym.evaluation.protocol import (
     ENVIRONMENT,
     SEARCH_BUDGETS,
@@ -38,7 +37,8 @@ from mlgo_gym.evaluation.protocol import (
     protocol_corpus,
     search_modules,
 )
-from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.record import DONE
+from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.evaluation.search_result import SearchResult
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
@@ -179,7 +179,8 @@ def call(command: str) -> None:
 
 def tasks(options: argparse.Namespace, levels: Sequence[str], only: str) -> Iterator[Task]:
     """Yield the selected rows: the first seed of all, then the others; searches last."""
-    own = [Row(*text.split("=", 1), budget=options.budget) for text in options.policy]
+    pairs = (text.split("=", 1) for text in options.policy)
+    own = [Row(name, policy, budget=options.budget) for name, policy in pairs]
     for rows in ((*POLICIES, *own), SEARCHES):
         for seed in SEEDS:
             for row in rows:

@@ -32,7 +32,7 @@ from scipy.stats import theilslopes
 
 from benchmarks.measuring import ROOT, Table, command_line, write_json
 from benchmarks.soak_scenarios import CUT_OFF, DAMAGED, SCENARIOS, Environments, children_of
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import compiler_environments
@@ -179,8 +179,9 @@ def soak(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[str,
         print(f"{title}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
     verdicts = {row["verdict"] for row in found}
     status = 1 if any(remaining.values()) or "grows" in verdicts else 2 if "undecided" in verdicts else 0
-    counts = {"tally": dict(tally), "episodes_by_scenario": dict(by_scenario), "remaining": remaining}
-    return {"minutes": minutes, "seed": seed, **counts, "slopes": found, "samples": samples}, status
+    settings: dict[str, Any] = {"minutes": minutes, "seed": seed}
+    counts: dict[str, Any] = {"tally": dict(tally), "episodes_by_scenario": dict(by_scenario), "remaining": remaining}
+    return {**settings, **counts, "slopes": found, "samples": samples}, status
 
 
 def main() -> None:

@@ -107,8 +107,10 @@ class Environments:
 
     def close(self) -> None:
         """Close all long-lived environments."""
-        for env in (*self._singles.values(), *self._vectors.values()):
+        for env in self._singles.values():
             env.close()
+        for envs in self._vectors.values():
+            envs.close()
         self._singles.clear()
         self._vectors.clear()
 

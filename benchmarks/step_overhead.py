@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from benchmarks.measuring import Table, command_line, play_default, write_json
-from mlgo_gym.compiler.process.scratch import scratch_parent
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_clang.files import scratch_parent
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError

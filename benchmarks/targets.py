@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_json
-from mlgo_gym.corpus.commands.targets import TARGETS
+from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.policies.bundled import bundled_policies
+from mlgo_gym.policies.model_files import bundled_policies
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.program_run import linked_size, modules_of
@@ -102,7 +102,7 @@ class Builds:
         return found
 
     def search(self, programs: Mapping[str, Any], count: int, found: Results) -> Iterator[None]:
-        """Search small modules of measured programs; write bytes before and after into `found`, and yield after each."""
+        """Search small modules of measured programs; write bytes before and after into `found`; yield after each."""
 
         def key(name: str) -> tuple[int, str]:
             return self.env.corpus.size(name), name

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Unpack
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
@@ -55,14 +55,12 @@ class InlineTask(Task):
     _misplaced = False
 
     def _bind(self, observation: str) -> None:
+        del observation  # both forms are equal without a mask
         header = self.headers[0]
         self.layout = FeatureLayout(header, bounds=BOUNDS)
         self.feature_names = self.layout.names
         self.action_space = gym.spaces.Discrete(2)
-        flat = observation != "dict"
-        self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
-        self._see = self.layout.flat if flat else self.layout.tensors
-        self._flat = flat
+        self.observation_space = self.layout.flat_space()
         self._default = _offset(header, INLINING_DEFAULT)
         self._block_count = _offset(header, "callee_basic_block_count")
 
@@ -89,18 +87,16 @@ class InlineTask(Task):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site."""
-        return self._see(self.features(decision))
+        return self.layout.flat(self.features(decision))
 
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
         """Return the features of several call sites."""
-        if not self._flat:
-            return super().observe_batch(decisions)
         nothing = bytes(self.layout.dtype.itemsize)
         return self.layout.flat_batch([nothing if each is None else self.features(each) for each in decisions])
 
     def final_observation(self) -> Any:
         """Return zeros."""
-        return self._see(bytes(self.layout.dtype.itemsize))
+        return self.layout.flat(bytes(self.layout.dtype.itemsize))
 
     def default_action(self, decision: Decision) -> int:
         """Return clang's own choice, exactly: the feature `inlining_default`."""
@@ -157,13 +153,13 @@ class InlineEnv(CompilerEnv):
 
     ## Observation space
 
-    With `observation="flat"` a `Box` of shape `(N,)`, float32, whose elements are named by `feature_names`; with
-    `"dict"` the raw tensors, each `int64` of shape `(1,)`. Flags are 0 or 1; the bounds of all others are infinite. N
-    is 36 on clang 17 and 18, and 39 from clang 19 on. The features are those of llvm/Analysis/InlineModelFeatureMaps.h,
-    `callee_basic_block_count` to `threshold` and the like. The last one, `inlining_default`, is the choice of clang's
-    own heuristic. All are counts, costs in LLVM's inline-cost units (5 per instruction), or flags. Before
-    llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with its own choice; the environment
-    corrects `inlining_default` there, and the count is 0. With `callee_features=True` the 21 callee features follow.
+    A `Box` of shape `(N,)`, float32, whose elements are named by `feature_names`. Flags are 0 or 1; the bounds of all
+    others are infinite. N is 36 on clang 17 and 18, and 39 from clang 19 on. The features are those of
+    llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the like. The last one,
+    `inlining_default`, is the choice of clang's own heuristic. All are counts, costs in LLVM's inline-cost units (5 per
+    instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with
+    its own choice; the environment corrects `inlining_default` there, and the count is 0. With `callee_features=True`
+    the 21 callee features follow.
 
     ## Action space
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
@@ -66,8 +66,6 @@ class JointTask(Task):
             FeatureLayout(self.headers[EVICTION], exclude_features=("mask",), bounds=BOUNDS),
             priority_layout(self.headers[PRIORITY]),
         ]
-        evictions = FeatureLayout(self.headers[EVICTION], bounds=BOUNDS)
-        self._raw = [self._layouts[INLINING], evictions, self._layouts[PRIORITY]]
         self._starts = (0, 2, 2 + self._evict.columns)
         self.actions = self._starts[PRIORITY] + len(PRIORITY_CHOICES)
         self.action_space = gym.spaces.Discrete(self.actions)
@@ -76,20 +74,15 @@ class JointTask(Task):
             " | ".join(layout.names[position] if position < len(layout.names) else "-" for layout in self._layouts)
             for position in range(self._width)
         )
-        self._flat, self._vector = observation != "dict", observation == "vector"
+        self._vector = observation == "vector"
         boxes = [layout.flat_space() for layout in self._layouts]
         low = np.min([np.pad(box.low, (0, self._width - box.low.size)) for box in boxes], axis=0)
         high = np.max([np.pad(box.high, (0, self._width - box.high.size)) for box in boxes], axis=0)
-        spaces: dict[str, gym.Space[Any]] = {
-            "task": gym.spaces.Discrete(3),
-            "action_mask": gym.spaces.Box(0, 1, (self.actions,), np.int8),
-        }
-        if self._flat:
-            spaces["observations"] = gym.spaces.Box(low, high, dtype=np.float32)
-        else:
-            for advisor, layout in zip(self.advisors, self._raw, strict=True):
-                spaces[advisor.name] = layout.dict_space()
-        self.observation_space = gym.spaces.Dict(spaces)
+        self.observation_space = gym.spaces.Dict(
+            task=gym.spaces.Discrete(len(self.advisors)),
+            action_mask=gym.spaces.Box(0, 1, (self.actions,), np.int8),
+            observations=gym.spaces.Box(low, high, dtype=np.float32),
+        )
         if self._vector:
             flags = len(self.advisors), self.actions
             low, high = np.pad(low, flags), np.pad(high, flags, constant_values=1)
@@ -112,22 +105,15 @@ class JointTask(Task):
             self._layouts[kind].flat_into(payload, observations[start : start + len(self._layouts[kind].names)])
             observations[start + self._width :] = mask
             return observations
-        observation: dict[str, Any] = {"task": np.int64(kind), "action_mask": mask}
-        if self._flat:
-            vector = np.zeros(self._width, np.float32)
-            self._layouts[kind].flat_into(payload, vector[: len(self._layouts[kind].names)])
-            observation["observations"] = vector
-        else:
-            for number, (advisor, layout) in enumerate(zip(self.advisors, self._raw, strict=True)):
-                data = payload if number == kind else bytes(layout.dtype.itemsize)
-                observation[advisor.name] = layout.tensors(data)
-        return observation
+        vector = np.zeros(self._width, np.float32)
+        self._layouts[kind].flat_into(payload, vector[: len(self._layouts[kind].names)])
+        return {"task": np.int64(kind), "action_mask": mask, "observations": vector}
 
     def final_observation(self) -> Any:
         """Return zeros; the mask allows action 0, since masked distributions need a legal action."""
         mask = np.zeros(self.actions, np.int8)
         mask[0] = 1
-        return self._see(INLINING, bytes(self._raw[INLINING].dtype.itemsize), mask)
+        return self._see(INLINING, bytes(self._layouts[INLINING].dtype.itemsize), mask)
 
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
         """Return the mask: the actions of this kind of decision that clang allows."""
@@ -170,7 +156,7 @@ class JointTask(Task):
         label, factor = PRIORITY_CHOICES[choice]
         if factor is None:
             return _FIRST if label == "first" else _LAST
-        features = np.frombuffer(decision.payload, self._raw[PRIORITY].dtype)[0]
+        features = np.frombuffer(decision.payload, self._layouts[PRIORITY].dtype)[0]
         size, stage = features["li_size"].item(), features["stage"].item()
         return self._priority.encode(decision, size_order(int(size * factor), stage))
 
@@ -206,8 +192,7 @@ class JointEnv(CompilerEnv):
     With `observation="flat"` a `Dict` of `task`, `Discrete(3)`: 0 inlining, 1 eviction, 2 priority; `observations`, a
     `Box` of shape `(N,)`, float32, the features of that kind of decision as in its own environment, padded with zeros
     to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
-    `inlining | eviction | priority`. With `"dict"` the raw tensors below `inlining`, `eviction` and `priority`; those
-    of the other two kinds are zero. With `"vector"` one `Box` for policies without `Dict` support: the kind in one-hot
+    `inlining | eviction | priority`. With `"vector"` one `Box` for policies without `Dict` support: the kind in one-hot
     form (3 elements), the features, and the mask.
 
     ## Action space

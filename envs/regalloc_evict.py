@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
@@ -51,31 +51,28 @@ class EvictTask(AllocationTask):
         self._features = FeatureLayout(header, exclude_features=("mask",), bounds=BOUNDS)
         self.feature_names = self._features.names
         self.action_space = gym.spaces.Discrete(self.columns)
-        self._see: Callable[[bytes], Any] | None = None
-        if observation == "flat":
+        self._vector = observation == "vector"
+        if self._vector:
+            self.observation_space, self.feature_names = self.layout.flat_space(), self.layout.names
+        else:
             mask = gym.spaces.Box(0, 1, (self.columns,), np.int8)
             self.observation_space = gym.spaces.Dict(observations=self._features.flat_space(), action_mask=mask)
-        elif observation == "vector":
-            self.observation_space, self._see = self.layout.flat_space(), self.layout.flat
-            self.feature_names = self.layout.names
-        else:
-            self.observation_space, self._see = self.layout.dict_space(), self.layout.tensors
         self._advice = [struct.pack("<q", column) for column in range(self.columns)]
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of all columns and the mask."""
-        if self._see is not None:
-            return self._see(decision.payload)
-        return {"observations": self._features.flat(decision.payload), "action_mask": self.action_mask(decision)}
+        return self._see(decision.payload, self.action_mask(decision))
+
+    def _see(self, payload: bytes, mask: npt.NDArray[np.int8]) -> Any:
+        if self._vector:
+            return self.layout.flat(payload)
+        return {"observations": self._features.flat(payload), "action_mask": mask}
 
     def final_observation(self) -> Any:
         """Return zeros; the mask allows the last column, since masked distributions need a legal action."""
-        nothing = bytes(self.layout.dtype.itemsize)
-        if self._see is not None:
-            return self._see(nothing)
         mask = np.zeros(self.columns, np.int8)
         mask[-1] = 1
-        return {"observations": self._features.flat(nothing), "action_mask": mask}
+        return self._see(bytes(self.layout.dtype.itemsize), mask)
 
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
         """Return the feature `mask`: int8 of shape (columns,)."""
@@ -138,11 +135,11 @@ class RegAllocEvictEnv(CompilerEnv):
 
     With `observation="flat"` a `Dict` of `observations`, a `Box` of shape `(N,)`, float32, whose elements are named by
     `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. Flags and
-    relative features are from 0 to 1; nothing bounds the others. With `"dict"` the raw tensors. With `"vector"` one
-    `Box` of all features, `mask` included, for policies without `Dict` support. The compiler's header defines the
-    number of columns. Each feature except `progress` has one value per column: columns 0 to 31 are positions in the
-    allocation order, column 32 is the candidate itself. All floats except `progress` are divided by their largest value
-    among the columns (MLEvictAdvisor::tryFindEvictionCandidate). A NaN, which means an infinite weight, becomes 0.
+    relative features are from 0 to 1; nothing bounds the others. With `"vector"` one `Box` of all features, `mask`
+    included, for policies without `Dict` support. The compiler's header defines the number of columns. Each feature
+    except `progress` has one value per column: columns 0 to 31 are positions in the allocation order, column 32 is the
+    candidate itself. All floats except `progress` are divided by their largest value among the columns
+    (MLEvictAdvisor::tryFindEvictionCandidate). A NaN, which means an infinite weight, becomes 0.
 
     ## Action space
 

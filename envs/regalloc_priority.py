@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Unpack
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
@@ -65,6 +65,7 @@ class PriorityTask(AllocationTask):
         return ()
 
     def _bind(self, observation: str) -> None:
+        del observation  # both forms are equal without a mask
         self.layout = priority_layout(self.headers[0])
         self.feature_names = self.layout.names
         if missing := {"li_size", "stage"} - set(self.feature_names):
@@ -73,17 +74,15 @@ class PriorityTask(AllocationTask):
                 "use another clang"
             )
         self.action_space = gym.spaces.Box(0.0, 1.0, (1,), np.float32)
-        flat = observation != "dict"
-        self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
-        self._see = self.layout.flat if flat else self.layout.tensors
+        self.observation_space = self.layout.flat_space()
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a live range."""
-        return self._see(decision.payload)
+        return self.layout.flat(decision.payload)
 
     def final_observation(self) -> Any:
         """Return zeros."""
-        return self._see(bytes(self.layout.dtype.itemsize))
+        return self.layout.flat(bytes(self.layout.dtype.itemsize))
 
     def default_action(self, decision: Decision) -> Any:
         """Return the priority of `size_order()`, float32 of shape (1,); the features do not determine LLVM's own."""
@@ -127,9 +126,8 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     ## Observation space
 
-    With `observation="flat"` a `Box` of shape `(4,)`, float32, named by `feature_names`; with `"dict"` the raw tensors
-    and `weight_infinite`. Nothing bounds size and stage. An infinite weight, of a live range that cannot be spilled,
-    becomes 65536, and `weight_infinite` is 1. No weight is larger.
+    A `Box` of shape `(4,)`, float32, named by `feature_names`. Nothing bounds size and stage. An infinite weight, of a
+    live range that cannot be spilled, becomes 65536, and `weight_infinite` is 1. No weight is larger.
 
     ## Action space
 

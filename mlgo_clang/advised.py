@@ -7,10 +7,9 @@ import signal
 
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, say
 from mlgo_clang.counters import count
-from mlgo_clang.header import ProtocolError
+from mlgo_clang.errors import MlgoError, PolicyError
 from mlgo_clang.interactive import EVICTION, INLINING, InteractiveCompile, Interrupted, die_by
 from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
-from mlgo_clang.programs import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from mlgo_clang.interactive import Advisor, Bind
     from mlgo_clang.invocation import Invocation
     from mlgo_clang.native import NativeNetwork
-    from mlgo_clang.recipes import Recipe
     from mlgo_clang.settings import Settings
     from mlgo_clang.two_steps import TwoSteps
 
@@ -100,7 +98,7 @@ def compile_advised(job: Job) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         problem = _compile_by_policies(job)
-    except (PolicyError, ProtocolError, OSError) as error:
+    except (MlgoError, OSError) as error:
         problem = str(error)
     except Interrupted as interrupted:
         return die_by(interrupted.number)
@@ -112,30 +110,30 @@ def compile_advised(job: Job) -> int:
 def _compile_by_recipe(job: Job) -> int | None:
     """Compile with the decisions of the module's recipe; return None if there is none that fits."""
     from mlgo_clang.programs import run_program
-    from mlgo_clang.recipes import digest_of, mark_used, read_recipe
+    from mlgo_clang.recipes import ADVISORS, digest_of, replay, stored_decisions
 
     settings = job.settings
     try:
         bitcode = job.bitcode()
         digest = digest_of(bitcode)
-        recipe = read_recipe(settings.recipes, digest)
+        recipe = stored_decisions(settings.recipes, digest)
         if recipe is None and settings.search:
             count("searched")
             words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
             words += [*_start_of_search(job), *job.command]
             # One compile more for the baseline, and one for the start.
             run_program("recipe_search", words, bitcode, (settings.search + 2) * settings.timeout)
-            recipe = read_recipe(settings.recipes, digest)
+            recipe = stored_decisions(settings.recipes, digest)
         if recipe is None:
             count("without a recipe")
             return None
-        mark_used(settings.recipes, digest)
-        if not recipe.decisions:
+        advisor, decisions = recipe
+        if not decisions:
             count("compiled by a recipe")
             become(job.command)
-        advisor = EVICTION if recipe.evicts else INLINING
-        problem = _run(job, ([(advisor, recipe.bind)], len(recipe.decisions), None))
-    except (PolicyError, ProtocolError, OSError) as error:
+        switches = INLINING if advisor == ADVISORS[0] else EVICTION
+        problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
+    except (MlgoError, OSError) as error:
         problem = str(error)
     except Interrupted as interrupted:
         return die_by(interrupted.number)
@@ -196,18 +194,19 @@ def _candidate(job: Job, policy: str) -> Candidate:
 
 def _decisions_in_advance(steps: TwoSteps, network: NativeNetwork) -> tuple[Bind, int]:
     """Return a function that repeats the decisions of another compile in two steps, and their number."""
+    from mlgo_clang.recipes import replay
+
     run, _ = steps.compile(network, [(steps.switches, network.bind)], os.devnull)
     if run.status != 0:
         raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
-    recipe = _decisions_of(run)
-    return recipe.bind, len(recipe.decisions)
+    decisions = _decisions_of(run)
+    return replay(decisions), len(decisions)
 
 
-def _decisions_of(run: InteractiveCompile) -> Recipe:
+def _decisions_of(run: InteractiveCompile) -> list[int]:
     from mlgo_clang.native import NativeServer
-    from mlgo_clang.recipes import Recipe
 
-    return Recipe("".join(server.answers for server in run.servers[:1] if isinstance(server, NativeServer)))
+    return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
 
 
 def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
@@ -262,9 +261,11 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
             _pass_on(steps.warnings, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
-        recipe = _decisions_of(run)
-        decisions = len(recipe.decisions) if len(advisors) == 1 else None
-        return _run(job, ([(INLINING, recipe.bind), *advisors[1:]], decisions, None), warnings)
+        from mlgo_clang.recipes import replay
+
+        repeated = _decisions_of(run)
+        decisions = len(repeated) if len(advisors) == 1 else None
+        return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 
+from mlgo_clang.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +38,6 @@ CLANG = Dialect("clang", ("-mllvm", ""), ("-fno-crash-diagnostics",))
 RUSTC = Dialect("rustc", ("-C", "llvm-args="), ())
 
 
-class NoCompilerError(Exception):
-    """The underlying clang does not exist."""
-
-
 def compiler_command(clang: str, mode: str) -> list[str]:
     """Return the words that start a clang's driver.
 
@@ -51,16 +49,16 @@ def compiler_command(clang: str, mode: str) -> list[str]:
         mode: `gcc` for C, `g++` for C++, as `--driver-mode=` takes it.
 
     Raises:
-        NoCompilerError: there is no such program.
+        UsageError: there is no such program.
     """
     if clang != "bundled":
         found = which(clang)
         if found is None:
-            raise NoCompilerError(f"expected a clang 17 or newer, got {clang!r}, which is no program; name another")
+            raise UsageError(f"expected a clang 17 or newer, got {clang!r}, which is no program; name another")
         return [found] if mode == "gcc" else [found, f"--driver-mode={mode}"]
     library = next(filter(os.path.isdir, (os.path.join(folder, "ziglang", "lib") for folder in sys.path)), None)
     if library is None:
-        raise NoCompilerError("the bundled compiler is missing: pip install ziglang, or name another clang")
+        raise UsageError("the bundled compiler is missing: pip install ziglang, or name another clang")
     words = [os.path.join(os.path.dirname(library), "zig"), "clang"]
     if mode != "gcc":
         words.append(f"--driver-mode={mode}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.folders import cache_folder
-from mlgo_clang.locks import lock
+from mlgo_clang.files import cache_folder, lock
 
 _LARGEST = 1 << 16
 _LOCK_SECONDS = 0.5

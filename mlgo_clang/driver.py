@@ -6,10 +6,11 @@ import os
 import signal
 import sys
 
-from mlgo_clang.compiler import FAILED, NoCompilerError, become, compiler_command, missing_linker, say
+from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, say
 from mlgo_clang.counters import count
+from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.invocation import read_invocation
-from mlgo_clang.settings import BY_LEVEL, UsageError, split_arguments
+from mlgo_clang.settings import BY_LEVEL, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     try:
         settings, rest = split_arguments(arguments)
         compiler = compiler_command(settings.clang, mode)
-    except (UsageError, NoCompilerError) as error:
+    except UsageError as error:
         say(f"error: {error}")
         return FAILED
     words = compiler
@@ -87,7 +88,6 @@ def _describe(policy: str, levels: Sequence[str]) -> list[str]:
     import hashlib
 
     from mlgo_clang.policies import network_file
-    from mlgo_clang.programs import PolicyError
 
     descriptions = []
     for level in levels if policy == BY_LEVEL else levels[:1]:

@@ -1,10 +1,10 @@
-"""The commands that clang's driver prints with `-###`: each on a line of its own, with every word in quotes."""
+"""The commands that clang's driver prints with `-###`, each on one line with quoted words; and edits of them."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 
 def read_commands(text: str) -> list[list[str]]:
@@ -54,3 +54,15 @@ def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[s
     except subprocess.TimeoutExpired:
         return []
     return [] if shown.returncode else read_commands(shown.stderr.decode(errors="surrogateescape"))
+
+
+def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:
+    """Return arguments without options that begin with one of `joined`, or that take the next word as their value."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in with_value:
+            next(rest, None)
+        elif not word.startswith(joined):
+            kept.append(word)
+    return kept

@@ -6,16 +6,14 @@ small file. This module reads the one line that LLVM's `TrainingLogger` always w
 
 from __future__ import annotations
 
+from mlgo_clang.errors import ProtocolError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "int8_t": 1}
 _LARGEST_OBSERVATION = 1 << 24
-
-
-class ProtocolError(Exception):
-    """Clang did not follow the protocol of the channel."""
 
 
 class Tensor:

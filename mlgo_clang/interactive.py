@@ -8,8 +8,9 @@ import signal
 import sys
 
 from mlgo_clang.compiler import CLANG
-from mlgo_clang.folders import make_scratch, remove_folder
-from mlgo_clang.header import ProtocolError, read_header
+from mlgo_clang.errors import ProtocolError
+from mlgo_clang.files import make_scratch, remove_folder
+from mlgo_clang.header import read_header
 from mlgo_clang.invocation import expand_response_files
 from mlgo_clang.other_machines import target_of
 from mlgo_clang.servers import RuleServer, silence
@@ -34,7 +35,7 @@ PRINTING_FILES = (*PRINTING, "-ir-dump-directory=")
 """The same, to files in a folder named as the base of the channel; clang has the option since version 18."""
 WITHOUT_SIZE_LIMIT = "-ml-advisor-size-increase-threshold=1000"
 """Option of every compile for WebAssembly with an advisor, which otherwise stops when its estimate of the module has
-doubled; `mlgo_gym.corpus.commands.compilation` has the same. A later option of the user wins."""
+doubled; `mlgo_gym.corpus.compilation` has the same. A later option of the user wins."""
 EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
 
 _STOP_SECONDS = 10.0

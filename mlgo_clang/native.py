@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 
-from mlgo_clang.folders import cache_folder, write_file
-from mlgo_clang.header import ProtocolError, Tensor
-from mlgo_clang.locks import lock
-from mlgo_clang.programs import PolicyError, run_program
+from mlgo_clang.errors import PolicyError, ProtocolError
+from mlgo_clang.files import cache_folder, lock, write_program
+from mlgo_clang.header import Tensor
+from mlgo_clang.programs import run_program
 from mlgo_clang.servers import silence
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOCK_SECONDS = 120.0
 """Longest wait for another compile that builds the same code; it takes two seconds, on a busy machine a minute."""
 
-_GENERATORS = ("deploy", "deploy/templates", "policies", "compiler/protocol")
+_GENERATORS = ("deploy", "deploy/templates", "policies", "compiler")
 """Folders of `mlgo_gym` with the files that generate the code."""
 
 _SOURCES = ("callee_basic_block_count", "callee_users", "node_count")
@@ -125,7 +125,7 @@ def _library(path: str, compiler: Sequence[str]) -> str:
 
 def _build(path: str, compiler: Sequence[str], note: str, facts: bytes) -> str:
     library = run_program("native_library", [path, os.path.dirname(note), *compiler])
-    write_file(note, os.fsencode(os.path.basename(library)) + b"\n" + facts)
+    write_program(note, os.fsencode(os.path.basename(library)) + b"\n" + facts)
     return library
 
 

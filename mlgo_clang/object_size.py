@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import struct
 
-from mlgo_clang.programs import PolicyError
+from mlgo_clang.errors import PolicyError
 
 _EXECUTABLE = 4  # SHF_EXECINSTR of elf(5)
 _CODE = 10  # the code section of the WebAssembly core specification, section 5.5
-
-
-class ObjectSizeError(PolicyError):
-    """A file is neither an ELF object nor a WebAssembly object with readable sections."""
 
 
 def text_size(path: str) -> int:
@@ -24,7 +20,7 @@ def text_size(path: str) -> int:
         path: the object; an ELF object is 32-bit or 64-bit, of either byte order.
 
     Raises:
-        ObjectSizeError: the file is no such object.
+        PolicyError: the file is no such object.
     """
     with open(path, "rb") as file:
         data = file.read()
@@ -32,7 +28,7 @@ def text_size(path: str) -> int:
         return _code_size(path, data)
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in (1, 2) or data[5] not in (1, 2):
         found = f"{path} that starts with {data[:8]!r}"
-        raise ObjectSizeError(f"expected an ELF or WebAssembly object, got {found}; use one policy")
+        raise PolicyError(f"expected an ELF or WebAssembly object, got {found}; use one policy")
     order = "<" if data[5] == 1 else ">"
     is_64_bit = data[4] == 2
     # Flags and size of a section: the address and the offset are between them.
@@ -44,7 +40,7 @@ def text_size(path: str) -> int:
             number = section.unpack_from(data, table)[1]
         sections = [section.unpack_from(data, table + index * entry) for index in range(number)]
     except struct.error:
-        raise ObjectSizeError(f"{path} ends before its table of sections; use one policy") from None
+        raise PolicyError(f"{path} ends before its table of sections; use one policy") from None
     return sum(size for flags, size in sections if flags & _EXECUTABLE)
 
 
@@ -64,5 +60,5 @@ def _code_size(path: str, data: bytes) -> int:
     except IndexError:
         position = -1
     if position != len(data):
-        raise ObjectSizeError(f"{path} ends within a section; use one policy")
+        raise PolicyError(f"{path} ends within a section; use one policy")
     return code

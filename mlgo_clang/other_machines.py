@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mlgo_clang.folders import cache_folder, write_file
+from mlgo_clang.files import cache_folder, write_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def header_words(zig: str, target: str) -> list[str]:
     if known != compiler:
         words = _asked_header_words(zig, target)
         if any("-isystem" in word for word in words):
-            write_file(path, "\n".join((compiler, *words)).encode())
+            write_program(path, "\n".join((compiler, *words)).encode())
     return words
 
 
@@ -117,4 +117,4 @@ def linker_option(zig: str, arguments: Sequence[str]) -> list[str]:
     path = os.path.join(cache_folder(), "mlgo-clang", flavour)
     script = f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n"
     # Without this file clang looks for a linker itself.
-    return [f"--ld-path={path}"] if write_file(path, script.encode()) else []
+    return [f"--ld-path={path}"] if write_program(path, script.encode()) else []

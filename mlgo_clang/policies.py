@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from mlgo_clang.programs import PolicyError
+from mlgo_clang.errors import PolicyError
 from mlgo_clang.settings import BY_LEVEL
 
 TYPE_CHECKING = False
@@ -40,21 +40,24 @@ def eviction_policy(policy: str, level: str, compiler: Sequence[str]) -> Bind:
 
 
 def network_file(policy: str, level: str) -> str:
-    """Return the file of `mlp:FILE`, of a bundled policy, or for `inline-fast` of the fast network of a level.
+    """Return the file of `mlp:FILE`, `rule:FILE`, a bundled policy, or for `inline-fast` of the level's fast network.
 
     Raises:
         PolicyError: there is no such file.
     """
     kind, colon, path = policy.partition(":")
     if colon:
-        if kind != "mlp":
+        if kind not in ("mlp", "rule"):
             raise PolicyError(
-                f"expected mlp:FILE, threshold:N or a policy's name, got {policy!r}; see docs/how_to/ship.md"
+                f"expected mlp:FILE, rule:FILE, threshold:N or a policy's name, got {policy!r}; see docs/how_to/ship.md"
             )
+        if kind == "rule" and not path.endswith(".rule"):
+            raise PolicyError(f"expected a rule's file with the suffix .rule, got {path!r}; rename it")
         path = os.path.abspath(os.path.expanduser(path))
     else:
         name = f"inline-o{level}-fast" if policy == BY_LEVEL else policy
-        path = os.path.join(_bundled_networks(), f"{name}.safetensors")
+        path = os.path.join(_bundled_networks(), name)
+        path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
     if not os.path.isfile(path):
         raise PolicyError(f"the policy {policy!r} needs {path}, and there is no such file; name another policy")
     return path

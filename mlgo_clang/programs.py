@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from mlgo_clang.errors import PolicyError
 from mlgo_clang.settings import DEFAULT_TIMEOUT
 
 TYPE_CHECKING = False
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 _SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
 _SIDE_OUTPUTS_WITH_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
 _SIDE_OUTPUTS_JOINED = ("-o", "-MF", "-MT", "-MQ", "-fsave-optimization", "-foptimization-record", "-gsplit-dwarf")
-
-
-class PolicyError(Exception):
-    """A policy cannot be found, read, or used for the decisions that clang requests."""
 
 
 def run_to_end(

@@ -1,64 +1,118 @@
-"""Recipes: the decisions that a search found for a module, by the digest of the module.
+r"""Recipes: text files with the decisions of one module by their sites, of the inliner or on evictions.
 
-`mlgo_gym.episode.attribution.recipe` documents and writes the file `DIGEST.recipe`. A build reads only its decisions:
-the same module and the same clang give the same requests in the same order.
+    mlgo-gym recipe 1
+    module deflate
+    digest 3f6a…
+    clang 22.1.8
+    flags ["-cc1", "-Oz", …]
+    text 10240 11264
+    compiles 50
+
+    0 0110 deflate_fast
+    0 1 longest_match
+    1 00 deflate_fast
+
+The header names the module, the SHA-256 of its bitcode before any optimisation, the compiler and its flags (JSON,
+without input and output). `text` has the bytes of the executable sections with the recipe and with clang's own
+decisions; `compiles` is the number of compiles of the search. After the blank line, each line is one visit of the
+inliner to a context, in clang's order: the visit, the actions (1 inlines, 0 keeps the call), and the context. A recipe
+without such lines means that the search found nothing smaller than clang's own decisions. In the names of modules and
+contexts `\n`, `\r` and `\\` stand for a line break, a carriage return and a backslash.
+
+A recipe of evictions has two more lines in its header, `advisor eviction` and `cost`: the cost by the metric of the
+search, with the recipe and by a plain compile. Each of its lines is a function: `0`, the columns with commas between,
+the digest of the first request, and the function. Equal code before allocation gives equal requests, so a search of a
+changed module finds the columns of its unchanged functions. It measures them before it keeps them.
+
+The actions of all lines in a row answer all decisions of the compile; the same bitcode, compiler and flags request the
+same decisions. The file is called `DIGEST.recipe`: `mlgo-clang --mlgo-recipes=FOLDER` finds it by the digest of the
+bitcode that its front end makes of a source. The bitcode `DIGEST.bc` lies next to it, so `mlgo-gym recipes verify` and
+`mlgo-gym replay` need only the folder.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 
-from mlgo_clang.programs import PolicyError
+from mlgo_clang.errors import PolicyError
+from mlgo_clang.files import read_untrusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mlgo_clang.header import Header
+    from mlgo_clang.interactive import Bind
     from mlgo_clang.servers import Decide
 
-FIRST_LINE = "mlgo-gym recipe 1"
+    Visit = tuple[int, list[int], str, str]
+    """Number of the visit, decisions, digest of the function (of evictions alone), and context."""
+
 SUFFIX = ".recipe"
-EVICTION = "eviction"
-_LONGEST = 1 << 24
+"""Suffix of every recipe's name; the rest of the name is the module's digest."""
+
+ADVISORS = ("inlining", "eviction")
+"""Names of the advisors; the first is the default."""
+
+_FIRST_LINE = "mlgo-gym recipe 1"
 
 
-class RecipeError(PolicyError):
-    """A recipe cannot be read, or belongs to another module."""
+def format_recipe(fields: Mapping[str, str], visits: Iterable[Visit]) -> str:
+    """Return the text of a recipe with some lines in its header."""
+    evicts = fields.get("advisor") == ADVISORS[1]
+    lines = [_FIRST_LINE]
+    lines += [f"{name} {_escape(value) if name == 'module' else value}" for name, value in fields.items()]
+    lines.append("")
+    for visit, decisions, digest, context in visits:
+        text = ("," if evicts else "").join(map(str, decisions))
+        lines.append(f"{visit} {text} {f'{digest} ' if evicts else ''}{_escape(context)}")
+    return "\n".join((*lines, ""))
 
 
-class Recipe:
-    """The decisions for one module.
+def parse_recipe(text: str) -> tuple[dict[str, str], list[Visit]]:
+    """Return the lines of a recipe's header by their first words, and its visits.
 
-    Args:
-        decisions: the decisions in order: of the inliner a `0` or `1`, of evictions a column; none if nothing better
-            than clang's own object is known.
-        evicts: whether they are evictions.
+    Raises:
+        PolicyError: the text is no recipe.
     """
+    head, blank, body = text.partition("\n\n")
+    first, *lines = head.split("\n")
+    if first != _FIRST_LINE or not blank:
+        raise PolicyError(f"expected a recipe that begins with {_FIRST_LINE!r}, got {first[:80]!r}")
+    fields = {name: value for name, _, value in (line.partition(" ") for line in lines)}
+    if "module" in fields:
+        fields["module"] = _unescape(fields["module"])
+    advisor = fields.setdefault("advisor", ADVISORS[0])
+    if advisor not in ADVISORS:
+        raise PolicyError(f"expected the advisor {' or '.join(ADVISORS)} in a recipe, got {advisor[:80]!r}")
+    return fields, [_parse_visit(line, evicts=advisor == ADVISORS[1]) for line in body.split("\n")[:-1]]
 
-    __slots__ = ("decisions", "evicts")
 
-    def __init__(self, decisions: Sequence[str], *, evicts: bool = False) -> None:
-        self.decisions = decisions
-        self.evicts = evicts
+def _parse_visit(line: str, *, evicts: bool) -> Visit:
+    try:
+        visit, text, *digests, context = line.split(" ", 3 if evicts else 2)
+        decisions = [read_count(decision) for decision in (text.split(",") if evicts else text)]
+        if not evicts and (not text or max(decisions) > 1):
+            raise ValueError("expected actions of 0 and 1")
+        return read_count(visit), decisions, digests[0] if evicts else "", _unescape(context)
+    except (ValueError, IndexError) as error:
+        raise PolicyError(f"expected a visit and its decisions in a recipe, got {line[:80]!r}: {error}") from None
 
-    def bind(self, header: Header) -> Decide:
-        """Return the function that gives the decisions in order."""
-        remaining = iter(self.decisions)
-        mask = header.tensors.get("mask")
 
-        def decide(data: bytes, start: int) -> int:
-            decision = next(remaining, None)
-            if decision is None:
-                raise RecipeError(f"clang requests more than the {len(self.decisions)} decisions of the recipe")
-            number = int(decision)
-            # LLVM does not check a column.
-            if mask is not None and not (number < mask.count and data[start + mask.offset + 8 * number]):
-                raise RecipeError(f"clang cannot take column {number} of the recipe here; search again")
-            return number
+def read_count(text: str) -> int:
+    """Return the number ≥ 0 in a recipe, or raise a ValueError."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"expected a number ≥ 0, got {text[:80]!r}")
+    return int(text)
 
-        return decide
+
+def _escape(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _unescape(text: str) -> str:
+    parts = text.split("\\\\")
+    return "\\".join(part.replace("\\n", "\n").replace("\\r", "\r") for part in parts)
 
 
 def digest_of(bitcode: bytes) -> str:
@@ -68,62 +122,51 @@ def digest_of(bitcode: bytes) -> str:
     return hashlib.sha256(bitcode).hexdigest()
 
 
-def read_recipe(folder: str, digest: str) -> Recipe | None:
-    """Return the recipe of a module in a folder; None if there is none.
+def stored_decisions(folder: str, digest: str) -> tuple[str, list[int]] | None:
+    """Return the advisor and all decisions in the recipe of a module; None without one. It counts as used.
 
     Raises:
-        RecipeError: the recipe cannot be read, or belongs to another module.
+        PolicyError: the recipe cannot be read, or belongs to another module.
     """
     path = os.path.join(folder, f"{digest}{SUFFIX}")
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n", opener=_open) as file:
-            # The name may belong to a pipe without a writer, or to a device without an end.
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RecipeError(f"expected a regular file, got {path}; remove it")
-            text = file.read(_LONGEST + 1)
-        if len(text) > _LONGEST:
-            raise RecipeError(f"expected at most {_LONGEST:,} characters in a recipe, got more in {path}; remove it")
+        text = read_untrusted(path).decode(errors="surrogateescape")
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RecipeError(f"the recipe {path} cannot be read: {error}") from error
-    return parse_recipe(text, digest)
+        raise PolicyError(f"the recipe {path} cannot be read: {error}") from error
+    fields, visits = parse_recipe(text)
+    owner = fields.get("digest", "")
+    if owner != digest:
+        raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {owner[:12]}; remove {path}")
+    _mark_used(path)
+    return fields["advisor"], [decision for _, decisions, _, _ in visits for decision in decisions]
 
 
-def _open(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def mark_used(folder: str, digest: str) -> None:
+def _mark_used(path: str) -> None:
     """Set the time of a recipe's last use, for `mlgo-gym recipes prune`."""
     try:
-        os.utime(os.path.join(folder, f"{digest}{SUFFIX}"))
+        os.utime(path)
     except OSError:
         return
 
 
-def parse_recipe(text: str, digest: str) -> Recipe:
-    """Return the recipe in the contents of a file.
+def replay(decisions: Sequence[int]) -> Bind:
+    """Return what makes some decisions in order."""
 
-    Raises:
-        RecipeError: the text is no recipe, or the recipe of another module.
-    """
-    head, blank, body = text.partition("\n\n")
-    first, *fields = head.split("\n")
-    if first != FIRST_LINE or not blank:
-        raise RecipeError(f"expected a recipe with the first line {FIRST_LINE!r}, got {first[:80]!r}")
-    found = next((field.partition(" ")[2] for field in fields if field.startswith("digest ")), "")
-    if found != digest:
-        raise RecipeError(f"expected the recipe of the module {digest[:12]}, got that of {found[:12]}")
-    evicts = f"advisor {EVICTION}" in fields
-    try:
-        parts = [line.split(" ", 2)[1] for line in body.split("\n")[:-1]]
-    except IndexError:
-        parts = ["?"]
-    decisions: Sequence[str] = ",".join(parts).split(",") if evicts and parts else "".join(parts)
-    if not all(each.isascii() and each.isdigit() for each in decisions) if evicts else "".join(decisions).strip("01"):
-        raise RecipeError(
-            f"expected {'columns' if evicts else 'decisions of 0 and 1'} in the recipe of {digest[:12]}, got others; "
-            "remove the file"
-        )
-    return Recipe(decisions, evicts=evicts)
+    def bind(header: Header) -> Decide:
+        remaining = iter(decisions)
+        mask = header.tensors.get("mask")
+
+        def decide(data: bytes, start: int) -> int:
+            decision = next(remaining, None)
+            if decision is None:
+                raise PolicyError(f"clang requests more than the {len(decisions)} decisions of the recipe")
+            # LLVM does not check a column.
+            if mask is not None and not (decision < mask.count and data[start + mask.offset + 8 * decision]):
+                raise PolicyError(f"clang cannot take column {decision} of the recipe here; search again")
+            return decision
+
+        return decide
+
+    return bind

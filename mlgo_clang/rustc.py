@@ -9,16 +9,17 @@ import os
 import signal
 import sys
 
-from mlgo_clang.compiler import FAILED, RUSTC, NoCompilerError, become, compiler_command, say, which
+from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, say, which
 from mlgo_clang.counters import count
+from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.interactive import die_by
 from mlgo_clang.invocation import Invocation
-from mlgo_clang.settings import VARIABLES, UsageError, split_arguments
+from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
+from mlgo_clang.settings import VARIABLES, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from mlgo_clang.advised import Job
     from mlgo_clang.settings import Settings
@@ -37,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         settings, rest = split_arguments(rest)
         if settings.search:
             raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")
-    except (UsageError, NoCompilerError) as error:
+    except UsageError as error:
         say(f"error: {error}", RUSTC)
         return FAILED
     command = [*program, *rest]
@@ -55,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     return _compile(settings, program, rest, crate, values)
 
 
-def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate: Any, values: dict[str, str]) -> int:
+def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate: Crate, values: dict[str, str]) -> int:
     from mlgo_clang.advised import Job, compile_advised
 
     class CrateJob(Job):
@@ -63,8 +64,7 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
             return _front_end_bitcode(self.compiler, crate, self.settings.timeout)
 
         def explain(self, problem: str) -> str:
-            reading = _rustc_arguments()
-            llvm, _ = reading.llvm_version(reading.rustc_version(self.compiler))
+            llvm, _ = llvm_version(rustc_version(self.compiler))
             if 0 < llvm < _OLDEST_LLVM:
                 return f"expected a rustc with LLVM {_OLDEST_LLVM} or newer, got LLVM {llvm}; run rustup update"
             return problem
@@ -86,7 +86,7 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
             )
     try:
         clang = compiler_command("bundled", "gcc")
-    except NoCompilerError as error:
+    except UsageError as error:
         say(f"error: {error}", RUSTC)
         return FAILED
     invocation = Invocation(crate.source, "", crate.level, "")
@@ -105,39 +105,24 @@ def _split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if not program:
         found = which(os.environ.get("MLGO_RUSTC") or "rustc")
         if found is None:
-            raise NoCompilerError("expected rustc on PATH or in $MLGO_RUSTC, got none; install Rust from rustup.rs")
+            raise UsageError("expected rustc on PATH or in $MLGO_RUSTC, got none; install Rust from rustup.rs")
         program = [found]
     elif which(program[0]) is None:
-        raise NoCompilerError(f"expected rustc as the first argument, got {program[0]!r}, which is no program")
+        raise UsageError(f"expected rustc as the first argument, got {program[0]!r}, which is no program")
     else:
         program[0] = which(program[0]) or program[0]
     return program, list(arguments[end:])
 
 
-def _read_crate(arguments: list[str]) -> Any:
+def _read_crate(arguments: list[str]) -> Crate | None:
     """Return the crate of a command line; None if it cannot be read, of which rustc reports the reason."""
     try:
-        return _rustc_arguments().Crate(arguments)
+        return Crate(arguments)
     except OSError:
         return None
 
 
-def _rustc_arguments() -> Any:
-    """Return the module of `mlgo_gym` that reads command lines of rustc; an import of the package takes longer."""
-    from importlib.util import find_spec, module_from_spec, spec_from_file_location
-
-    package = find_spec("mlgo_gym")
-    folder = os.path.dirname(package.origin or "") if package is not None else ""
-    path = os.path.join(folder, "corpus", "commands", "rustc_arguments.py")
-    spec = spec_from_file_location("rustc_arguments", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"expected {path}, which is a part of mlgo-gym; install it again")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _problem(crate: Any, values: dict[str, str]) -> str:
+def _problem(crate: Crate, values: dict[str, str]) -> str:
     """Return why no policy can decide for a crate, and the remedy; an empty text if one can."""
     if (lto := values.get("-C:lto")) is not None and lto not in _NO_LTO:
         return 'expected no link time optimisation, got lto; set lto = "off" in [profile.release]'
@@ -149,14 +134,14 @@ def _problem(crate: Any, values: dict[str, str]) -> str:
     return ""
 
 
-def _llvm_arguments(crate: Any) -> list[str]:
+def _llvm_arguments(crate: Crate) -> list[str]:
     return [value for name, value, _ in crate.options if name == "-C:llvm-args"]
 
 
-def _front_end_bitcode(program: Sequence[str], crate: Any, seconds: float) -> bytes:
+def _front_end_bitcode(program: Sequence[str], crate: Crate, seconds: float) -> bytes:
     import tempfile
 
-    from mlgo_clang.programs import PolicyError, run_to_end
+    from mlgo_clang.programs import run_to_end
 
     with tempfile.TemporaryDirectory() as folder:
         bitcode, sources = os.path.join(folder, "module.bc"), os.path.join(folder, "sources.d")
@@ -168,7 +153,7 @@ def _front_end_bitcode(program: Sequence[str], crate: Any, seconds: float) -> by
             return file.read()
 
 
-def _two_steps_of_clang(job: Job, crate: Any) -> TwoSteps:
+def _two_steps_of_clang(job: Job, crate: Crate) -> TwoSteps:
     """Return a compile of a crate's bitcode by clang, which makes the decisions of rustc and names the callees."""
     from mlgo_clang.two_steps import TwoSteps
 
@@ -176,7 +161,7 @@ def _two_steps_of_clang(job: Job, crate: Any) -> TwoSteps:
     with open(bitcode, "wb") as file:
         file.write(job.bitcode())
         file.flush()
-        flags = [*_rustc_arguments().flags_of_level(crate.level), *crate.driver_flags()]
+        flags = [*flags_of_level(crate.level), *crate.driver_flags()]
         named = [value for name, value, _ in crate.options if name == "--target"]
         target = [f"--target={named[-1]}"] if named and not named[-1].endswith(".json") else []
         source = f"/proc/{os.getpid()}/fd/{bitcode}"
@@ -186,7 +171,7 @@ def _two_steps_of_clang(job: Job, crate: Any) -> TwoSteps:
     return steps
 
 
-def _run_alone(command: list[str], crate: Any, values: dict[str, str]) -> int:
+def _run_alone(command: list[str], crate: Crate, values: dict[str, str]) -> int:
     """Run rustc without a policy, and have cargo and sccache learn on which settings the crate depends."""
     if _dependencies_path(crate, values) is None:
         become(command)
@@ -199,7 +184,7 @@ def _run_alone(command: list[str], crate: Any, values: dict[str, str]) -> int:
     return status
 
 
-def _note_settings(crate: Any, values: dict[str, str]) -> None:
+def _note_settings(crate: Crate, values: dict[str, str]) -> None:
     """Add the settings to the environment variables of a crate's dep-info, so that cargo rebuilds when they change."""
     path = _dependencies_path(crate, values)
     if path is None or not os.path.isfile(path):
@@ -216,7 +201,7 @@ def _note_settings(crate: Any, values: dict[str, str]) -> None:
         file.writelines(lines)
 
 
-def _dependencies_path(crate: Any, values: dict[str, str]) -> str | None:
+def _dependencies_path(crate: Crate, values: dict[str, str]) -> str | None:
     """Return the path of the dep-info that rustc writes for a crate, or None."""
     for name, value, _ in crate.options:
         for part in value.split(",") if name == "--emit" else ():

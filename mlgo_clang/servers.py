@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.header import ProtocolError
+from mlgo_clang.errors import ProtocolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from mlgo_clang.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,10 +34,6 @@ _SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds; clang writes nothing during the code generation after its last request."""
-
-
-class UsageError(Exception):
-    """An option of `mlgo-clang` is unknown or malformed."""
 
 
 class Settings:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.driver_commands import read_commands
+from mlgo_clang.errors import PolicyError
 from mlgo_clang.interactive import INLINING, PRINTING, PRINTING_FILES, InteractiveCompile
 from mlgo_clang.native import NativeServer
-from mlgo_clang.programs import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as _gymnasium
 
 if TYPE_CHECKING:
-    from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
-    from mlgo_gym.compiler.protocol.decision import DecisionSite as DecisionSite
+    from mlgo_gym.compiler.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
+    from mlgo_gym.compiler.decision import DecisionSite as DecisionSite
     from mlgo_gym.corpus import Corpus as Corpus
     from mlgo_gym.corpus import open_corpus as open_corpus
     from mlgo_gym.env import CompilerEnv as CompilerEnv

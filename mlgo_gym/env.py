@@ -13,21 +13,20 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
-from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.process.interrupts import uninterrupted
-from mlgo_gym.compiler.protocol.decision import DecisionSite
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.compiler.coroutine import run, run_blocking
+from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.interrupts import uninterrupted
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import read_options, whole_number
-from mlgo_gym.episode.attribution.counterfactual import Counterfactual, counterfactuals
+from mlgo_gym.episode.counterfactual import Counterfactual, counterfactuals
+from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
-from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.step_limit import AbandonedEpisodes
@@ -88,7 +87,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self.feature_names = task.feature_names
         self.fork_method: str | None = None
         self.fork_reason = ""
-        self._stepper: Stepper | None = None
+        self._episode: Episode | None = None
         self._cursor = OrderCursor()
         self._abandoned = AbandonedEpisodes()
 
@@ -123,7 +122,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             MlgoError: an option is unknown.
         """
         super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
-        if self._waiting is not None:
+        if self._decision is not None:
             self._abandoned.add(len(self.actions))
         self._end_episode()
         if seed is not None:
@@ -139,10 +138,10 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         if module is None:
             self.setup.order  # noqa: B018 - opens the corpus, which may take minutes, where interrupts are not deferred
         with uninterrupted():
-            started = run_blocking(self.maker.begin(self.np_random, module, function, self._cursor), self.setup.timeout)
-            self._stepper = Stepper(self.setup, started)
+            beginning = self.maker.begin(self.np_random, module, function, self._cursor)
+            self._episode = run_blocking(beginning, self.setup.timeout)
         self._show()
-        return self._stepper.observe(), self._stepper.info()
+        return self._episode.observe(), self._episode.info()
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
         """Change the order of the modules from the next episode on, for a curriculum; forks and copies keep it.
@@ -177,16 +176,18 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             ActionError: no decision is pending (call `reset()`), or the action is NaN, or illegal with `strict`.
             CompilerError: the compile failed and `error_reward` is None.
         """
-        stepper = self._stepper
-        if stepper is None or stepper.decision is None:
-            raise ActionError("expected a pending decision, got an episode that is over or not started; call reset()")
-        stepper.answer(stepper.encode(action))
-        stepper.wait()
+        episode = self._started("step()")
+        run(episode.step(episode.encode(action)), self.setup.timeout)
         self._show()
-        outcome = stepper.outcome
+        outcome = episode.outcome
         if outcome is None:
-            return stepper.observe(), 0.0, False, False, stepper.info()
-        return self.task.final_observation(), outcome.reward, not outcome.truncated, outcome.truncated, outcome.info
+            return episode.observe(), 0.0, False, False, episode.info()
+        return episode.observe(), outcome.reward, not outcome.truncated, outcome.truncated, outcome.info
+
+    def _started(self, method: str) -> Episode:
+        if self._episode is None:
+            raise ActionError(f"expected a started episode for {method}, got none; call reset()")
+        return self._episode
 
     @uninterrupted()
     def fork(self) -> Self:
@@ -202,21 +203,18 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             CompilerError: the replay failed.
             SnapshotError: the replay came to another decision.
         """
-        stepper = self._waiting
-        if stepper is None:
-            raise ActionError("cannot fork: no decision is pending; call reset()")
+        self._started("fork()").pending()
         # copy.copy() would make a new environment, by EzPickle.
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        copied._stepper = None
+        copied._episode = None
         copied._np_random = copy.deepcopy(self._np_random)
         copied._cursor, copied._abandoned = self._cursor.copy(), AbandonedEpisodes()
         copied.observation_space = copy.deepcopy(self.observation_space)
         copied.action_space = copy.deepcopy(self.action_space)
-        copied._stepper = stepper.fork()
+        copied._episode = fork = self._started("fork()").fork()
         self.maker.join(copied)
-        episode = copied._stepper.episode
-        copied.fork_method, copied.fork_reason = episode.fork_method, episode.fork_reason
+        copied.fork_method, copied.fork_reason = fork.fork_method, fork.fork_reason
         return copied
 
     def counterfactual(self, *decisions: int | DecisionSite) -> list[Counterfactual]:
@@ -232,21 +230,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             ActionError: no episode is started (call `reset()`).
             MlgoError: the episode has no such decision, or the task has other decisions than inlining.
         """
-        if self._stepper is None:
-            raise ActionError("expected a started episode for counterfactual(), got none; call reset()")
-        setup, episode = self.setup, self._stepper.episode
-        return counterfactuals(
-            self.task,
-            episode.restart,
-            lambda finished: costs(setup, finished)[0],
-            setup.timeout,
-            self.actions,
-            decisions,
-        )
+        return counterfactuals(self._started("counterfactual()"), decisions)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a fork; without a pending decision, a new environment with the same arguments and random state."""
-        if self._waiting is not None:
+        if self._decision is not None:
             return self.fork()
         copied: Self = object.__new__(type(self))
         memo[id(self)] = copied
@@ -257,9 +245,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         return copied
 
     @property
-    def _waiting(self) -> Stepper | None:
-        """The stepper, if a decision is pending."""
-        return self._stepper if self._stepper is not None and self._stepper.decision is not None else None
+    def _decision(self) -> Decision | None:
+        return None if self._episode is None else self._episode.decision
 
     @property
     def actions(self) -> tuple[int | float, ...]:
@@ -267,7 +254,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
 
         Each is an int, or a float where actions are continuous. Clang's own choice replaces an illegal action.
         """
-        return () if self._stepper is None else tuple(self._stepper.actions)
+        return () if self._episode is None else tuple(self._episode.actions)
 
     def state(self) -> EpisodeState:
         """Return the state of the episode as a value, for saving, comparing and `from_state()`.
@@ -275,10 +262,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         Raises:
             ActionError: no episode is started (call `reset()`).
         """
-        if self._stepper is None:
-            raise ActionError("expected a started episode for state(), got none; call reset()")
-        episode = self._stepper.episode
-        module = self.corpus.module(episode.compilation.module.name)  # before it was optimised
+        episode = self._started("state()")
+        module = self.corpus.module(episode.module)  # before it was optimised
         return EpisodeState(
             module.name,
             module.digest(),
@@ -312,7 +297,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         observation, info = self.reset(options=options)
         result = observation, 0.0, False, False, info
         for number, action in enumerate(saved.actions):
-            if self._waiting is None:
+            if self._decision is None:
                 raise MlgoError(
                     f"expected an episode with {len(saved.actions)} decisions, got one with {number}; use an "
                     "environment with the arguments of the state"
@@ -341,8 +326,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
 
         All ones if actions are not masked or no decision is pending; None if actions are continuous.
         """
-        waiting = self._waiting
-        mask = None if waiting is None or waiting.decision is None else self.task.action_mask(waiting.decision)
+        mask = None if self._decision is None else self.task.action_mask(self._decision)
         return self.task.all_legal() if mask is None else mask
 
     def render(self) -> Any:
@@ -356,32 +340,29 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         Raises:
             MissingExtraError: Pillow is not installed and a picture is requested.
         """
-        stepper = self._stepper
         if self.render_mode == "rgb_array":
-            if stepper is None or stepper.picture is None:
-                return EpisodePicture(self.task).draw(None)
-            return stepper.picture.draw(stepper.decision)
-        return self._text(stepper) if self.render_mode == "ansi" else None
+            picture = None if self._episode is None else self._episode.picture
+            return (picture or EpisodePicture(self.task)).draw(None if picture is None else self._decision)
+        return self._text() if self.render_mode == "ansi" else None
 
     def _show(self) -> None:
         if self.render_mode == "human":
-            sys.stdout.write(f"{self._text(self._stepper)}\n\n")
+            sys.stdout.write(f"{self._text()}\n\n")
 
-    def _text(self, stepper: Stepper | None) -> str:
-        if stepper is None or (stepper.decision is None and stepper.outcome is None):
+    def _text(self) -> str:
+        episode = self._episode
+        if episode is None or (episode.decision is None and episode.outcome is None):
             return "no decision is pending: no episode is started"
-        episode = stepper.episode
-        module = episode.compilation.module.name
-        if stepper.decision is None:
-            return render_end(module, episode.decisions, stepper.full_info)
-        last = stepper.actions[-1] if stepper.actions else None
-        return render_text(self.task, module, episode.decisions, stepper.decision, last)
+        if episode.decision is None:
+            return render_end(episode.module, episode.decisions, episode.full_info)
+        last = episode.actions[-1] if episode.actions else None
+        return render_text(self.task, episode.module, episode.decisions, episode.decision, last)
 
     @uninterrupted()
     def _end_episode(self) -> None:
-        if self._stepper is not None:
-            self._stepper.close()
-            self._stepper = None
+        if self._episode is not None:
+            self._episode.close()
+            self._episode = None
 
     def close(self) -> None:
         """End the current compile, and the waiting clangs of further episodes unless a fork is open. Idempotent."""

@@ -8,15 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
-class MlgoError(Exception):
-    """The root of all errors of mlgo-gym.
-
-    Attributes:
-        env_id: Index of the failed environment if a vector environment raises the error; else None.
-    """
-
-    env_id: int | None = None
+from mlgo_clang.errors import MlgoError as MlgoError
+from mlgo_clang.errors import PolicyError as PolicyError
 
 
 def did_you_mean(value: str, names: Iterable[str], *, count: int = 1) -> str:
@@ -70,10 +63,6 @@ class UnreachableError(CorpusError):
 
 class ActionError(MlgoError):
     """NaN, no action at all, or an illegal action without `strict=False`."""
-
-
-class PolicyError(MlgoError):
-    """A policy that is not found, cannot be loaded, or does not fit the environment."""
 
 
 class UnknownArgumentError(MlgoError, TypeError):

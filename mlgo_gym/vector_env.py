@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
@@ -268,9 +268,9 @@ class CompilerVectorEnv(InProcessVectorEnv):
         truncations = np.zeros(count, np.bool_)
         self._delivered = numbers
         sub_envs = [self._sub_envs[number] for number in numbers]
-        if all(sub_env.has_plain_info for sub_env in sub_envs) and self._template.setup.numeric_infos is None:
-            steppers = [sub_env.stepper for sub_env in sub_envs]
-            info = decision_infos(self.task, [stepper.episode for stepper in steppers if stepper is not None])
+        plain = [sub_env.episode for sub_env in sub_envs if sub_env.episode and sub_env.episode.has_plain_info]
+        if len(plain) == count and self._template.setup.numeric_infos is None:
+            info = decision_infos(self.task, plain)
         else:
             infos: dict[int, dict[str, Any]] = {}
             for row, sub_env in enumerate(sub_envs):
@@ -323,7 +323,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
     def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
         sub_env = self._sub_envs[number]
         view.__dict__.update(
-            _stepper=sub_env.shown_stepper,
+            _episode=sub_env.shown_episode,
             _np_random=sub_env.np_random,
             _np_random_seed=sub_env.np_random_seed,
             _cursor=sub_env.cursor,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from mlgo_gym.scheduling.file_store import FileStore

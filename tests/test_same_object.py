@@ -66,16 +66,17 @@ def test_in_the_wrapper(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "name"),
+    ("policy", "level", "name"),
     [
-        ("inline-oz", "c/btree.c"),
-        pytest.param("inline-oz", "cpp/variant_vm.cpp", marks=pytest.mark.slow),
-        pytest.param("inline-os", "c/btree.c", marks=pytest.mark.slow),
-        pytest.param("inline-oz-fast", "c/btree.c", marks=pytest.mark.slow),
+        ("inline-oz", "Oz", "c/btree.c"),
+        ("last-call", "Os", "cpp/small_string.cpp"),
+        pytest.param("inline-oz", "Oz", "cpp/variant_vm.cpp", marks=pytest.mark.slow),
+        pytest.param("inline-os", "Os", "c/btree.c", marks=pytest.mark.slow),
+        pytest.param("inline-oz-fast", "Oz", "c/btree.c", marks=pytest.mark.slow),
     ],
 )
-def test_a_policys_name_gives_one_object_in_every_way(policy: str, name: str) -> None:
-    objects = policy_objects(PROGRAMS / name, policy)
+def test_a_policys_name_gives_one_object_in_every_way(policy: str, level: str, name: str) -> None:
+    objects = policy_objects(PROGRAMS / name, policy, level)
     assert list(objects) == ["gym.make", "evaluate", "trace", "mlgo-clang"]
     assert len(set(objects.values())) == 1
 

@@ -80,7 +80,7 @@ def test_attributes_are_set_one_by_one_unless_all_share_them(envs: CompilerVecto
     assert envs.get_attr("label") == ("d",) * 3
     with pytest.raises(MlgoError, match="expected 3 values of 'label', one per environment, got 2"):
         envs.set_attr("label", ["a", "b"])
-    for name in ("metric", "setup", "render_mode", "_stepper", "step"):
+    for name in ("metric", "setup", "render_mode", "_episode", "step"):
         with pytest.raises(MlgoError, match=f"cannot set '{name}' of an environment: all share it"):
             envs.set_attr(name, 1)
 

@@ -8,7 +8,7 @@ import select
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_clang.files import scratch_parent
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_clang.recipes import digest_of
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.deploy.decision_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
@@ -324,21 +324,23 @@ def in_wrapper(source: Path, seed: int = 0) -> list[str]:
         return [*objects, digest((folder / "driver.o").read_bytes())]
 
 
-def policy_objects(source: Path, policy: str, clang: str = "bundled", plugin: Path | None = None) -> dict[str, str]:
+def policy_objects(
+    source: Path, policy: str, level: str = "Oz", clang: str = "bundled", plugin: Path | None = None
+) -> dict[str, str]:
     """Compile a source in every way that takes a policy by its name; return the digest of each object.
 
     Args:
         source: a C or C++ source.
-        policy: a bundled policy, whose name starts with its level.
+        policy: a policy.
+        level: optimisation level, the letters after `-O`.
         clang: the compiler, the same in every way.
         plugin: a pass plugin of the policy, for that compiler.
     """
     language = "g++" if source.suffix == ".cpp" else "gcc"
     compiler = compiler_command(clang, language)
-    level = f"-{policy.split('-')[1].capitalize()}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words = [level, "-c", str(source), "-o", str(folder / "driver.o")]
+        words = [f"-{level}", "-c", str(source), "-o", str(folder / "driver.o")]
         corpus = str(folder / "module.bc")
         Path(corpus).write_bytes(front_end_bitcode(compiler, words))
         compile_options = {"flags": list(cc1_flags([*compiler, *words])), "timeout": TIMEOUT}

@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.measuring import RESULTS, ROOT, Sizes, facts
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change, estimates
 
 NETWORKS = ROOT / "mlgo_gym" / "policies" / "networks"
 

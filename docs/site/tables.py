@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import exactness
 from docs.site import measurements
 from docs.site.measurements import NETWORKS, benchmark, interval, percent, read, searched
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
 
 Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""

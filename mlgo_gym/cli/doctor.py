@@ -48,7 +48,7 @@ def doctor(
 
 def examine(clang: str | None = None) -> dict[str, Any]:
     """Return the findings as JSON-able data; `problems` lists each problem with its remedy."""
-    from mlgo_gym.compiler.process.confinement import confinement_support
+    from mlgo_gym.compiler.confinement import confinement_support
     from mlgo_gym.compiler.snapshot_support import snapshot_support
 
     problems: Problems = list(flag_problems())
@@ -179,7 +179,7 @@ def _cache(problems: Problems) -> dict[str, Any]:
 
 
 def _scratch(problems: Problems) -> dict[str, Any]:
-    from mlgo_gym.compiler.process.scratch import make_scratch
+    from mlgo_gym.compiler.scratch import make_scratch
 
     try:
         folder = make_scratch()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.commands.rustc_arguments import llvm_version, rustc_version
+from mlgo_clang.rustc_arguments import llvm_version, rustc_version
 
 OLDEST_LLVM = 17
 _VARIABLES = re.compile(r"(?:CARGO_(?:ENCODED_|BUILD_|TARGET_\w+_))?RUSTFLAGS|C(?:PP|XX)?FLAGS")

@@ -13,7 +13,7 @@ from mlgo_gym.cli.manual_pages import make_default, summary
 from mlgo_gym.episode.options import declared_arguments
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED
-from mlgo_gym.tasks.info_reference import info_keys
+from mlgo_gym.tasks.infos import info_keys
 
 _WIDTH = 80
 _LABEL = 24
@@ -65,7 +65,7 @@ def card(name: str) -> dict[str, Any]:
             for feature in table.features
         ],
         "arguments": [each._asdict() for each in arguments],
-        "info": [asdict(key) for key in info_keys(task)],
+        "info": [dict(zip(key._fields, key[:5], strict=False)) for key in info_keys(task)],
     }
 
 

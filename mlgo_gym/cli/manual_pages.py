@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from gymnasium.envs.registration import load_env_creator, registry
@@ -15,7 +14,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.tasks.feature_table import Feature
-from mlgo_gym.tasks.info_reference import InfoKey, info_keys
+from mlgo_gym.tasks.infos import InfoKey, info_keys
 
 _DTYPES = {"int64_t": "int64", "float": "float32"}
 _GENERATED = "<!-- made by `mlgo-gym docs` from the docstrings of the classes and the references in mlgo_gym/tasks -->"
@@ -177,7 +176,7 @@ def _own_info(env: CompilerEnv) -> str:
 
 
 def _without_condition(key: InfoKey) -> InfoKey:
-    return replace(key, condition="")
+    return key._replace(condition="")
 
 
 def _info_table(keys: Iterable[InfoKey]) -> str:

@@ -92,7 +92,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         group, _, entry = name.rpartition(".")
         if not equals or not entry.isidentifier() or group not in ("", "compile_options"):
-            raise MlgoError(f"expected --set NAME=VALUE, got {text!r}; for instance --set observation=dict")
+            raise MlgoError(f"expected --set NAME=VALUE, got {text!r}; for instance --set observation=vector")
         target = settings.setdefault(group, {}) if group else settings
         try:
             target[entry] = json.loads(value)

@@ -22,7 +22,7 @@ def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
 
     The cost are bytes for inlining, and for evictions that of the search's metric; the total has bytes.
     """
-    from mlgo_gym.deploy.recipe_folder import stored_recipes
+    from mlgo_gym.episode.attribution.recipe import stored_recipes
 
     lines = [f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module"]
     data: list[dict[str, object]] = []
@@ -51,7 +51,8 @@ def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = Fals
 
     Recipes with flags that do more than shape code are not run. Exit status 1: a recipe failed.
     """
-    from mlgo_gym.deploy.recipe_folder import stored_recipes, verify_recipe
+    from mlgo_gym.deploy.recipe_folder import verify_recipe
+    from mlgo_gym.episode.attribution.recipe import stored_recipes
     from mlgo_gym.llvm.toolchain import find_toolchain
 
     toolchain = find_toolchain(clang)

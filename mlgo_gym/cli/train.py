@@ -23,7 +23,7 @@ from mlgo_gym.cli.training_options import (
     network_settings,
     training_monitor,
 )
-from mlgo_gym.corpus.sampling import PARTS
+from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.errors import MlgoError
 
 train_commands = typer.Typer(
@@ -246,11 +246,11 @@ def policy(
     from mlgo_gym.training import Base, Labelling, PolicyTraining
     from mlgo_gym.training.checkpoint_choice import MARGINS
 
-    parts = [part.strip() for part in corpus.split(",") if part.strip()]
-    if any("@" in part for part in parts):
+    specs = parse_corpora(corpus)
+    if any(spec.optimize for spec in specs):
         raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
     levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
-    corpora = {each: ",".join(at_level(part, each) for part in parts) for each in levels}
+    corpora = {each: ",".join(str(spec.at(each)) for spec in specs) for each in levels}
     base = Base.parse(trees.base or BASES.get(level, "default")).name
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),
@@ -270,13 +270,3 @@ def policy(
     chosen = monitor.results["margin"][0]
     text = "\n".join([*margin_lines(chosen), f"wrote {file}, margin {chosen['margin']:g}"])
     show(as_json, {"output": file, **chosen}, text)
-
-
-def at_level(part: str, level: str) -> str:
-    """Return a part of a corpus at a level; `NAME:SPLIT` becomes `NAME@LEVEL:SPLIT`, a folder stays as it is."""
-    if Path(part).exists():
-        return part
-    name, colon, split = part.rpartition(":")
-    if colon and split.partition("-")[0] in PARTS:
-        return f"{name}@{level}:{split}"
-    return f"{part}@{level}"

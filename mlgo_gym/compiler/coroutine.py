@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.connection import CompileResult
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError
 
@@ -43,17 +43,17 @@ def drive(session: Session, choose: Callable[[Decision], bytes], timeout: float)
     return run_blocking(drive_coroutine(session, partial(interruptible, choose)), timeout)
 
 
-@uninterrupted()
-def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
-    """Run a coroutine to its end, blocking, and return its result; a clang may be silent for `timeout` seconds.
-
-    Raises:
-        CompilerError: A compile failed or timed out, and the coroutine does not handle it.
-    """
+def run(coroutine: CompilerCoroutine[T], timeout: float) -> T:
+    """Run a coroutine as `run_blocking()` does; handlers of signals may raise anywhere in it, and a call costs less."""
     try:
         session = next(coroutine)
         while True:
-            session = _wait(coroutine, session, timeout)
+            try:
+                decision = session.wait(timeout)
+            except CompilerError as error:  # noqa: PERF203 - the coroutine may handle each
+                session = coroutine.throw(error)
+            else:
+                session = coroutine.send(decision)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -61,12 +61,14 @@ def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
         coroutine.close()
 
 
-def _wait(coroutine: CompilerCoroutine[T], session: Session, timeout: float) -> Session:
-    try:
-        decision = session.wait(timeout)
-    except CompilerError as error:
-        return coroutine.throw(error)
-    return coroutine.send(decision)
+@uninterrupted()
+def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
+    """Run a coroutine to its end, blocking, and return its result; a clang may be silent for `timeout` seconds.
+
+    Raises:
+        CompilerError: A compile failed or timed out, and the coroutine does not handle it.
+    """
+    return run(coroutine, timeout)
 
 
 class CoroutineDriver(Generic[T]):

@@ -13,27 +13,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
-from mlgo_gym.compiler.failures import SessionErrors
-from mlgo_gym.compiler.process.affinity import SharedAffinity
-from mlgo_gym.compiler.process.host_lifetime import cancel_close_after_fork, close_after_fork
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
-from mlgo_gym.compiler.process.process import CompilerProcess, FileId
-from mlgo_gym.compiler.process.scratch import scratch_error
-from mlgo_gym.compiler.process.starvation import Starvation
-from mlgo_gym.compiler.protocol.callee_features import with_callee_features
-from mlgo_gym.compiler.protocol.callee_prediction import CalleePrediction
-from mlgo_gym.compiler.protocol.channel import Channel
-from mlgo_gym.compiler.protocol.connection import CompileResult, Connection
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.compiler.protocol.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
-from mlgo_gym.compiler.protocol.standard_error import StandardError
+from mlgo_gym.compiler.affinity import SharedAffinity
+from mlgo_gym.compiler.callee_features import with_callee_features
+from mlgo_gym.compiler.callee_prediction import CalleePrediction
+from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
+from mlgo_gym.compiler.process import CompilerProcess, FileId, cancel_close_after_fork, close_after_fork, describe_exit
+from mlgo_gym.compiler.scratch import scratch_error
+from mlgo_gym.compiler.standard_error import StandardError
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 
 
-class Session(SessionErrors, AbstractContextManager["Session"]):
+class Session(AbstractContextManager["Session"]):
     """One compile by one clang.
 
     Args:
@@ -299,6 +295,26 @@ class Session(SessionErrors, AbstractContextManager["Session"]):
                 return decision
         raise self.timeout_error(timeout)
 
+    @property
+    def stderr(self) -> str:
+        """Tail of clang's standard error so far."""
+        return self._stderr.text
+
+    def failure(self) -> CompilerError:
+        """Return the error of a clang that failed, with the tail of standard error."""
+        assert self._process is not None
+        if self._unread is not None:
+            return self._protocol_error(self._unread, "it requests decisions and reads no answers; it was killed")
+        exceeded = self.limits.exceeded(self._process.exit_status, self.stderr)
+        return self._error("limit", exceeded) if exceeded else self._error(*describe_exit(self._process.exit_status))
+
+    def _protocol_error(self, channel: Channel, problem: str) -> CompilerError:
+        return self._error("protocol", f"clang violated the protocol of the {channel.advisor.name} advisor: {problem}")
+
+    def _error(self, kind: str, message: str) -> CompilerError:
+        status = self._process.exit_status if self._process is not None else None
+        return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
+
     def grace(self, timeout: float) -> float:
         """Return the additional time for a clang that was silent for `timeout` seconds; see `Starvation`."""
         return self._starvation.grace(self.pid, timeout)
@@ -319,7 +335,7 @@ class Session(SessionErrors, AbstractContextManager["Session"]):
             SnapshotError: No decision is pending, or clang cannot be copied; this session continues.
         """
         # A session that is never forked loads no ptrace.
-        from mlgo_gym.compiler.snapshots.snapshot import fork_process
+        from mlgo_gym.compiler.snapshot import fork_process
 
         if self._pending is None or self._process is None or self.exited:
             raise SnapshotError("expected a pending decision to fork at, got none; wait() for one first")

@@ -1,11 +1,10 @@
 """Corpora: bitcode modules with their flags, from datasets, builds, folders and files."""
 
-from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.make import combine_corpora, make_corpus
+from mlgo_gym.corpus.flags import edit_flags
+from mlgo_gym.corpus.importing import combine_corpora, import_parquet, make_corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.parquet import import_parquet
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import read_object_list
 

@@ -8,11 +8,11 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, Target, find_target
-from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
-from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, write_command, write_description, write_metadata
+from mlgo_gym.corpus.specification import BUILTIN, CorpusSpec
+from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, Target, check_level, find_target
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -20,7 +20,6 @@ from mlgo_gym.storage.cache import cache_directory, key_of
 from mlgo_gym.storage.temporary_folders import complete_folder, locked
 
 PROGRAMS = Path(__file__).parent / "programs"
-LEVELS = ("Oz", "Os", "O2")
 _REVISION = 2
 _LOCK_SECONDS = 600.0  # the compile takes two seconds, on a busy machine a minute
 _LANGUAGES = {".c": "C", ".cpp": "C++"}
@@ -28,7 +27,7 @@ _BY_LANGUAGE = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-e
 
 
 def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, target: str = DEFAULT_TARGET) -> Corpus:
-    """Return the builtin corpus at a level of `LEVELS` for a target; compiled on first use in about two seconds.
+    """Return the builtin corpus at one of `BUILTIN_LEVELS` for a target; compiled on first use in about two seconds.
 
     Modules are named after their sources, such as `c/json`; the folder is the project.
     """
@@ -38,19 +37,12 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, targe
             if not (folder / DESCRIPTION_FILE).exists():
                 with complete_folder(folder) as staging:
                     _compile_all(staging, toolchain, optimize, find_target(target))
-    return Corpus(corpus_name("builtin", optimize, target), FolderModules(folder), path=folder)
-
-
-def corpus_name(name: str, optimize: str, target: str) -> str:
-    """Return the name of a corpus with its level and its target, where these are not the default ones."""
-    parts = [optimize] if target == DEFAULT_TARGET else [optimize, target]
-    return name if parts == [DEFAULT_LEVEL] else "@".join([name, *parts])
+    return Corpus(str(CorpusSpec(BUILTIN, optimize, target).short), FolderModules(folder), path=folder)
 
 
 def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TARGET) -> Path:
     """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level or target."""
-    if optimize not in LEVELS:
-        raise CorpusError(f"expected a level of {', '.join(LEVELS)} for the builtin corpus, got {optimize!r}")
+    check_level(optimize, BUILTIN_LEVELS)
     digests = [(_name(source), _digest(source)) for source in (*_sources(), *_program_files())]
     flags = portable_flags(find_target(target))
     key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_BY_LANGUAGE.items()))

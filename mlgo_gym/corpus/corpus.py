@@ -13,14 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, overload
 
-from mlgo_gym.corpus.commands.flags import check_edits
-from mlgo_gym.corpus.module import Module, missing_bitcode
-from mlgo_gym.corpus.module_source import INFINITE, Modules, edit_module
-from mlgo_gym.corpus.sampling import PARTS, Part, draw, draw_stratified, is_part
-from mlgo_gym.corpus.split_groups import first_of_groups, read_facts
+from mlgo_gym.corpus.flags import check_edits
+from mlgo_gym.corpus.module import INFINITE, Module, Modules, edit_module, missing_bitcode
+from mlgo_gym.corpus.splits import PARTS, Part, draw, draw_stratified, first_of_groups, is_part, read_facts
 from mlgo_gym.errors import CorpusError, did_you_mean
-
-DEFAULT_LEVEL = "Oz"
 
 
 class Corpus:

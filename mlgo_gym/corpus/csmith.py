@@ -13,13 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.corpus.commands.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.description import read_command, read_metadata, write_command, write_metadata
-from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.module_source import INFINITE
+from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.folder import read_command, read_metadata, write_command, write_metadata
+from mlgo_gym.corpus.module import INFINITE, Module
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, find_target
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of

@@ -1,22 +1,190 @@
-"""Modules of a folder, with or without `corpus_description.json`; each is read on request."""
+"""Corpus folders: `corpus_description.json`, `NAME.bc`, `NAME.cmd` and `NAME.json`; modules are read on request."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeGuard
 
-from mlgo_gym.corpus.commands.flags import take_thinlto_index
-from mlgo_gym.corpus.commands.inputs import resolve_inputs
-from mlgo_gym.corpus.description import (
-    DESCRIPTION_FILE,
-    UNSPECIFIED_OVERRIDE,
-    read_command,
-    read_description,
-    read_metadata,
-)
+from mlgo_gym.corpus.flags import resolve_inputs, take_thinlto_index
 from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.untrusted_file import read_untrusted
+
+DESCRIPTION_FILE = "corpus_description.json"
+UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)
+"""Placeholder that LLVM's extractor writes for the flags of a local ThinLTO build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Content of `corpus_description.json`.
+
+    Attributes:
+        modules: module names relative to the folder, without `.bc`, in the order of the file.
+        has_thinlto: whether each module has a ThinLTO index `NAME.thinlto.bc`.
+        global_command_override: flags for every module instead of `.cmd` files, or None.
+        extra: every other key.
+    """
+
+    modules: tuple[str, ...]
+    has_thinlto: bool = False
+    global_command_override: tuple[str, ...] | None = None
+    extra: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+
+
+@dataclass(slots=True)
+class CorpusReport:
+    """Result of writing a corpus.
+
+    Attributes:
+        modules: names of its modules.
+        skipped: name and reason for each input that is not a module of it.
+        excluded: number of modules that the filter excluded.
+        duplicates: number of inputs with the bitcode of an earlier one.
+    """
+
+    modules: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    excluded: int = 0
+    duplicates: int = 0
+
+
+def read_description(folder: str | os.PathLike[str]) -> Description:
+    """Return the content of `folder/corpus_description.json`.
+
+    Raises `CorpusError` without the file that LLVM's mlgo-utils write, or if it names a module outside of the folder.
+    """
+    path = Path(folder) / DESCRIPTION_FILE
+    try:
+        content = read_json_object(path, "make the corpus again")
+    except FileNotFoundError as error:
+        raise CorpusError(f"{path}: expected this file in a corpus, got none; give the folder of a corpus") from error
+    modules = content.pop("modules", None)
+    if not is_texts(modules):
+        raise CorpusError(f"{path}: expected a list of names in 'modules', got {modules!r:.80}; correct it")
+    for name in modules:
+        _check_name(path, name)
+    override = content.pop("global_command_override", None)
+    if override is not None and not is_texts(override):
+        raise CorpusError(f"{path}: expected a list in 'global_command_override', got {override!r:.80}; correct it")
+    return Description(
+        modules=tuple(modules),
+        has_thinlto=bool(content.pop("has_thinlto", False)),
+        global_command_override=None if override is None else tuple(override),
+        extra=content,
+    )
+
+
+def write_description(
+    folder: str | os.PathLike[str],
+    modules: Iterable[str],
+    *,
+    has_thinlto: bool = False,
+    global_command_override: Sequence[str] | None = None,
+    **extra: object,
+) -> Path:
+    """Write `folder/corpus_description.json` atomically and return its path.
+
+    `extra` are further keys about the whole corpus; corpora that differ in them cannot be combined. Facts about one
+    module belong in `write_metadata()`.
+    """
+    path = Path(folder) / DESCRIPTION_FILE
+    names = list(modules)
+    for name in names:
+        _check_name(path, name)
+    content: dict[str, object] = {}
+    if global_command_override is not None:
+        content["global_command_override"] = list(global_command_override)
+    # The long list comes last, so that `head` shows the rest.
+    content |= {"has_thinlto": has_thinlto, **extra, "modules": names}
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    return path
+
+
+def read_command(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the flags of a `.cmd` file; raise `CorpusError` if it cannot be read or does not begin with `-cc1`."""
+    try:
+        data = read_untrusted(path)
+    except OSError as error:
+        raise CorpusError(f"{path}: the flags of the module cannot be read: {error}") from error
+    return parse_command(data, path)
+
+
+def parse_command(data: bytes, origin: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return NUL-terminated flags of a named file; raise `CorpusError` if the first one is not `-cc1`."""
+    flags = _split(data)
+    if flags[0] != "-cc1":
+        raise CorpusError(
+            f"{origin}: expected flags that begin with -cc1, got {flags[0][:80]!r}; record or extract the module "
+            "again, or write its flags to global_command_override"
+        )
+    return flags
+
+
+@lru_cache(maxsize=1024)
+def _split(data: bytes) -> tuple[str, ...]:
+    # Most modules of a corpus have equal flags, and share one object.
+    return tuple(os.fsdecode(data.removesuffix(b"\0")).split("\0"))
+
+
+def write_command(path: str | os.PathLike[str], flags: Sequence[str]) -> Path:
+    """Write flags as a `.cmd` file, each terminated by NUL; raise `CorpusError` if the first one is not `-cc1`."""
+    if not flags or flags[0] != "-cc1":
+        raise CorpusError(f"{path}: expected flags that begin with -cc1, got {list(flags[:1])}")
+    if any("\0" in flag for flag in flags):
+        raise CorpusError(f"{path}: expected flags without NUL bytes, got {list(flags)!r:.200}")
+    write_atomically(Path(path), b"".join(os.fsencode(flag) + b"\0" for flag in flags))
+    return Path(path)
+
+
+def read_metadata(folder: str | os.PathLike[str], name: str) -> dict[str, object]:
+    """Return the content of `NAME.json` (`source`, `source_sha256`, `project`, …); empty without the file."""
+    try:
+        return read_json_object(Path(folder) / f"{name}.json", "record the module again")
+    except FileNotFoundError:
+        return {}
+
+
+def write_metadata(folder: str | os.PathLike[str], name: str, metadata: Mapping[str, object]) -> Path:
+    """Write facts about a module to `NAME.json` next to its bitcode, and return the path."""
+    path = Path(folder) / f"{name}.json"
+    write_atomically(path, (json.dumps(dict(metadata), indent=2, sort_keys=True) + "\n").encode())
+    return path
+
+
+def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
+    """Return an untrusted JSON object; raise `FileNotFoundError`, or `CorpusError` with `remedy` for anything else."""
+    try:
+        content = parse_json(read_untrusted(path))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{path}: expected a JSON object: {error}; {remedy}") from error
+    if not isinstance(content, dict):
+        raise CorpusError(f"{path}: expected a JSON object, got {type(content).__name__}; {remedy}")
+    return content
+
+
+def is_outside(name: str) -> bool:
+    """Return whether a relative path of an untrusted file leads out of its folder."""
+    return not name or name[0] == "/" or "\0" in name or (".." in name and ".." in PurePosixPath(name).parts)
+
+
+def is_texts(value: object) -> TypeGuard[list[str]]:
+    """Return whether decoded JSON is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _check_name(path: Path, name: str) -> None:
+    if is_outside(name):
+        raise CorpusError(f"{path}: the module name {name!r} leads out of the corpus folder; correct or remove it")
 
 
 class FolderModules:

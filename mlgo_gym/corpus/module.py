@@ -1,11 +1,14 @@
-"""One bitcode module: its files and the flags that it was compiled with."""
+"""One bitcode module: its files and the flags that it was compiled with; and sources of modules."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
+from mlgo_gym.corpus.flags import check_arguments, edit_flags
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.untrusted_file import sha256_of
 
@@ -60,3 +63,36 @@ def missing_bitcode(bitcode: Path) -> CorpusError:
 def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
     with path.open("rb") as file:
         return sha256_of(file)
+
+
+INFINITE = 2**31
+"""Length of a corpus that generates modules without end."""
+
+
+class Modules(Protocol):
+    """Modules by name, each created on request."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Module names in order."""
+
+    def load(self, name: str) -> Module:
+        """Return a module; raise `CorpusError` if its files are missing or broken."""
+
+    def files(self, name: str) -> tuple[Path, ...]:
+        """Return the bitcode of a module, then the other files that decide its content; they may be missing."""
+
+
+def edit_module(
+    module: Module, *, add: Sequence[str], delete: Sequence[str], replacements: Mapping[str, str]
+) -> Module:
+    """Return a module with flags edited as by `edit_flags()`; added ones come from the caller and are not checked."""
+    if module.flags is None:
+        raise CorpusError(f"{module.name}: expected recorded flags to edit, got none; open its corpus with flags=")
+    try:
+        flags = edit_flags(module.flags, delete=delete, replace=replacements)
+    except CorpusError as error:
+        raise CorpusError(f"{module.name}: {error}") from error
+    if not module.trusted:
+        check_arguments(flags, f"module {module.name!r}", module.inputs)
+    return replace(module, flags=(*flags, *add), trusted=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.corpus.module_source import INFINITE
+from mlgo_gym.corpus.module import INFINITE
 from mlgo_gym.errors import CorpusError
 
 ORDERS = ("random", "shuffle", "cycle")

@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.description import CorpusReport, write_metadata
+from mlgo_gym.corpus.folder import CorpusReport, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
-from mlgo_gym.corpus.recording.links import Link, read_links
+from mlgo_gym.corpus.recording.links import Link, check_link_arguments, read_links
 from mlgo_gym.corpus.recording.object_list import BuildObject, ObjectList
 from mlgo_gym.corpus.recording.recorder import check_output
-from mlgo_gym.corpus.recording.relink import check_link_arguments
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.storage.temporary_folders import complete_folder, temporary_folder

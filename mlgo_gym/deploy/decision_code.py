@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.deploy.network_code import fill_template, forward_pass
 from mlgo_gym.deploy.network_graph import check_outputs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.policies.bundled import bundled_file, or_use_fast
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
+from mlgo_gym.policies.model_files import bundled_file, or_use_fast
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.rule import RuleText, is_rule, rule_file
 from mlgo_gym.storage.cache import write_atomically
 
 EVICTION_COLUMNS = 33
@@ -70,22 +71,27 @@ def policy_network(policy: str, *, callee_features: bool = False, evictions: boo
             target does not compute them.
     """
     kind, colon, file = policy.partition(":")
-    if kind in _RULES:
+    if kind in _RULES or is_rule(policy):
         return None
     if colon and kind != "mlp":
-        raise PolicyError(f"expected a rule, mlp:FILE or a bundled policy, got {policy!r}")
+        raise PolicyError(f"expected a rule, rule:FILE, mlp:FILE or a bundled policy, got {policy!r}")
     network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
     if decides_evictions(network) and not evictions:
         raise PolicyError(
             f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "
             "or export it with `mlgo-gym export llvm-header` or `mlgo-gym export tflite`"
         )
-    if not callee_features and uses_callee_features(network.features):
+    if not callee_features:
+        _check_features(policy, network.features)
+    return network
+
+
+def _check_features(policy: str, features: Iterable[str]) -> None:
+    if uses_callee_features(features):
         raise PolicyError(
             f"{policy} needs callee features, which LLVM does not compute; export it with `mlgo-gym export plugin`"
             f"{or_use_fast(policy)}"
         )
-    return network
 
 
 def exported_network(policy: str, *, evictions: bool = False) -> Network:
@@ -104,7 +110,7 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
     """Return the code of a policy.
 
     Args:
-        policy: a bundled policy, `mlp:FILE`, `default`, `never`, `always` or `threshold:N`.
+        policy: a bundled policy, `mlp:FILE`, `rule:FILE`, `default`, `never`, `always` or `threshold:N`.
         callee_features: whether the export target computes callee features.
 
     Raises:
@@ -113,6 +119,11 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
     network = policy_network(policy, callee_features=callee_features)
     if network is not None:
         return network_decision_code(policy, network)
+    if is_rule(policy):
+        rule = RuleText.load(rule_file(policy))
+        if not callee_features:
+            _check_features(policy, rule.features)
+        return rule_decision_code(policy, rule.features, rule.code)
     name, _, argument = policy.partition(":")
     rules: dict[str, tuple[str, tuple[str, ...]]] = {
         "never": ("0", ()),
@@ -128,8 +139,13 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
     if policy not in rules:
         raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
     expression, features = rules[policy]
+    return rule_decision_code(policy, features, expression)
+
+
+def rule_decision_code(name: str, features: tuple[str, ...], expression: str) -> DecisionCode:
+    """Return the code of a rule: an expression of C on `const float *features`."""
     code = f"static int mlgo_yes(const float *features) {{\n  (void)features;\n  return {expression};\n}}\n"
-    return DecisionCode(policy, features, code)
+    return DecisionCode(name, features, code)
 
 
 def network_decision_code(name: str, network: Network) -> DecisionCode:

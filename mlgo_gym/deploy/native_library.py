@@ -1,4 +1,4 @@
-"""Builds a network as a shared library for `mlgo-clang`, with the underlying clang.
+"""Builds a network or a rule as a shared library for `mlgo-clang`, with the underlying clang.
 
 `python -m mlgo_gym.deploy.native_library NETWORK FOLDER COMPILER…` builds one in the folder and prints its path. Its
 name is a hash of the source and the compiler. The library defines:
@@ -21,20 +21,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
-from mlgo_gym.compiler.protocol.callee_prediction import callee_prediction_code
-from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, eviction_code, network_decision_code
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.callee_prediction import callee_prediction_code
+from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, eviction_code, network_decision_code, rule_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
 from mlgo_gym.deploy.program import exit_status_of, output_of
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.rule import RULE_SUFFIX, RuleText
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.storage.temporary_folders import process_folder
 
 _ACTION_MASK = "action_mask["
 
 
-def _library_code(network: Network, name: str) -> str:
+def _library_code(path: Path) -> str:
+    if path.suffix == RULE_SUFFIX:
+        rule = RuleText.load(path)
+        code = rule_decision_code(path.stem, rule.features, rule.code).code
+        return _fill(code, rule.features, 0, rule.features)
+    return _network_code(Network.load(path), path.name)
+
+
+def _network_code(network: Network, name: str) -> str:
     inputs = [
         feature.removeprefix("action_") if feature.startswith(_ACTION_MASK) else feature for feature in network.features
     ]
@@ -48,11 +57,15 @@ def _library_code(network: Network, name: str) -> str:
         policy = forward_pass(network)
     else:
         policy = network_decision_code(name, network).code
+    return _fill(policy, inputs, choices, network.features)
+
+
+def _fill(policy: str, inputs: Sequence[str], choices: int, features: Sequence[str]) -> str:
     values = {
         "POLICY": policy,
         "INPUTS": " ".join([*inputs, *(["mask"] if choices else [])]),
         "CHOICES": str(choices),
-        "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(network.features) else ()),
+        "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(features) else ()),
         "COUNT": str(len(inputs)),
         "CHANNEL": callee_prediction_code() + fill_template("channel.c", {}),
     }
@@ -60,16 +73,16 @@ def _library_code(network: Network, name: str) -> str:
 
 
 def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -> Path:
-    """Build the library of a network's file in a folder, complete or not at all, and return its path.
+    """Build the library of a file of a network or a rule in a folder, complete or not at all, and return its path.
 
     The words `compiler` start the clang that builds it. It uses the libm of the process that loads it, which every
     Python has.
 
     Raises:
-        PolicyError: there is no such network.
+        PolicyError: there is no such policy.
         ToolchainError: the clang cannot build a shared library.
     """
-    code = _library_code(Network.load(network), network.name)
+    code = _library_code(network)
     program = Path(compiler[0]).stat()
     identity = (*compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
     library = output / f"{key_of(code, *identity)[:32]}.so"

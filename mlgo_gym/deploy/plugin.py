@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
 from mlgo_gym.deploy.decision_code import DecisionCode, comment_text, writing
 from mlgo_gym.deploy.network_code import FLAGS, fill_template
 from mlgo_gym.deploy.program import output_of

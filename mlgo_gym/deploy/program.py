@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from mlgo_clang.driver_commands import cc1_commands
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.corpus.commands.driver import code_generation_flags
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.make_env import make_environment

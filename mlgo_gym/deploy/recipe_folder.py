@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import SECONDS
-from mlgo_gym.episode.attribution.recipe import SUFFIX, Recipe, read_recipe
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.episode.attribution.recipe import Recipe, stored_recipes
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-
-
-def stored_recipes(folder: Path) -> Iterator[tuple[Path, Recipe | None]]:
-    """Yield the path and the contents of each recipe; None for a damaged one, or one with another module's name.
-
-    Raises:
-        CorpusError: there is no such folder.
-    """
-    if not folder.is_dir():
-        raise CorpusError(f"expected a folder of recipes, got {folder}; mlgo-clang --mlgo-recipes=DIR makes one")
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        try:
-            recipe = read_recipe(path)
-        except MlgoError:
-            recipe = None
-        yield path, recipe if recipe is not None and recipe.digest == path.stem else None
 
 
 def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:

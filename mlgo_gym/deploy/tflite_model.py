@@ -17,8 +17,8 @@ from mlgo_gym.deploy.decision_code import write_export
 from mlgo_gym.deploy.inlining_default import DefaultRule
 from mlgo_gym.deploy.network_graph import DECISION, LOGITS, Binary, check_outputs, forward
 from mlgo_gym.extras import library
+from mlgo_gym.policies.foreign_model import MODEL, OUTPUT_SPEC
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.tflite import MODEL, OUTPUT_SPEC
 
 LOGARITHMS = 2**15
 """Logarithms of whole numbers below this are in a table, because the format has none of double precision.

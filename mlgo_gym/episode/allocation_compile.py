@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION

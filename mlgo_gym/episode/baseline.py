@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from mlgo_gym.corpus.commands.compilation import Compilation
+from collections.abc import Callable
+
+from mlgo_gym.compiler.connection import CompileResult
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.measurement import Measurement
+
+watchers: list[Callable[[CompileResult, bool], None]] = []
+"""Functions that get each finished compile, and whether plain clang decided; `mlgo_gym.testing` adds one."""
 
 _memory = JsonCache("baselines")
 
@@ -44,13 +51,22 @@ def measure_baseline(compilation: Compilation, timeout: float, *, optimization_r
     Raises:
         CompilerError: the plain compile fails.
     """
+    return run_blocking(baseline_coroutine(compilation, optimization_record=optimization_record), timeout)
+
+
+def baseline_coroutine(compilation: Compilation, *, optimization_record: bool) -> CompilerCoroutine[Measurement]:
+    """Return `measure_baseline()` as a coroutine for an event loop."""
     measurement = known_baseline(compilation, optimization_record=optimization_record)
     if measurement is None:
         with compilation.session(optimization_record=optimization_record) as session:
-            measurement = Measurement.of(session.finish(timeout))
+            yield session
+            compiled = session.finish(0.0)
+        for watch in watchers:
+            watch(compiled, True)
+        measurement = Measurement.of(compiled)
         keep_baseline(compilation, measurement, optimization_record=optimization_record)
     return measurement
 
 
-def _key(compilation: Compilation, optimization_record: bool, answered: bool = False) -> str:
+def _key(compilation: Compilation, optimization_record: bool, answered: bool) -> str:
     return compilation.key("answered" if answered else "baseline", optimization_record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlgo_gym.compiler.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
+from mlgo_gym.compiler.limits import CPU_SECONDS, MEMORY_GIB, Limits
 from mlgo_gym.episode.argument_types import check_types, option
 from mlgo_gym.errors import MlgoError
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import functions_of
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.compiler.decision import functions_of
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import JsonCache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -16,22 +15,10 @@ from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.fork_pool import MAX_FUNCTIONS, MAX_MODULES, ForkPool
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, NoDecisionError
-from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.tasks.render_picture import EpisodePicture
 
 _MAX_FAILURES = 10
 """Number of failed modules after which sampling raises."""
-
-
-class StartedEpisode(NamedTuple):
-    """An episode that waits at its first decision.
-
-    Attributes:
-        episode: The episode.
-        skipped: Reasons by name of the sampled modules on which the compiler failed.
-    """
-
-    episode: Episode
-    skipped: dict[str, str]
 
 
 class EpisodeMaker:
@@ -72,7 +59,7 @@ class EpisodeMaker:
         module: Module | None = None,
         function: str | None = None,
         cursor: OrderCursor | None = None,
-    ) -> CompilerCoroutine[StartedEpisode]:
+    ) -> CompilerCoroutine[Episode]:
         """Start an episode and continue to its first decision, as a coroutine.
 
         Sampling skips modules without decisions and modules on which clang fails. The first episode of a module also
@@ -93,10 +80,10 @@ class EpisodeMaker:
             episode = yield from self._first_decision(np_random, module, function)
             if episode is None:
                 raise self._no_decision(module.name, function)
-            return StartedEpisode(episode, {})
+            return self._shown(episode)
         return (yield from self._sample(np_random, OrderCursor() if cursor is None else cursor))
 
-    def _sample(self, np_random: np.random.Generator, cursor: OrderCursor) -> CompilerCoroutine[StartedEpisode]:
+    def _sample(self, np_random: np.random.Generator, cursor: OrderCursor) -> CompilerCoroutine[Episode]:
         """Draw modules without replacement until one has a decision."""
         setup, corpus = self.setup, self.setup.corpus
         drawn: set[int] = set()
@@ -113,12 +100,20 @@ class EpisodeMaker:
                     raise
                 continue
             if episode is not None:
-                return StartedEpisode(episode, skipped)
+                episode.skipped = skipped
+                return self._shown(episode)
         failures = f"; the compiler failed on {len(skipped)} of them" if skipped else ""
         raise CorpusError(
             f"expected a module with a decision on {setup.task.name}, got none among the {len(corpus)} modules "
             f"of corpus {corpus.name!r}{failures}; choose another corpus"
         )
+
+    def _shown(self, episode: Episode) -> Episode:
+        """Give a started episode its picture, if `render_mode` is one."""
+        if self.setup.options.render_mode == "rgb_array":
+            episode.picture = EpisodePicture(self.setup.task)
+            episode.picture.begin(episode.module)
+        return episode
 
     def _first_decision(
         self, np_random: np.random.Generator, module: Module, function: str | None
@@ -127,7 +122,7 @@ class EpisodeMaker:
         if episode is None:
             return None
         try:
-            yield from episode.proceed()
+            yield from episode.start()
             if episode.decision is not None:
                 self._keep_fork(episode)
                 return episode
@@ -170,25 +165,14 @@ class EpisodeMaker:
             yield from setup.reference(compilation)
         if self._fork_pool is not None:
             place = self._order_of(module.name, function)
-            fork = self._fork_pool.copy(compilation.key("fork"), place, setup.timeout)
+            fork = self._fork_pool.copy(compilation.key("fork"), place)
             if fork is not None:
                 # The waiting clang may have been started for another module with the same bitcode.
                 fork.compilation = compilation
                 if function is not None and fork.function != function:
                     fork.switch_to(function)
                 return fork
-        return Episode(
-            compilation,
-            setup.task,
-            max_decisions=setup.options.max_decisions,
-            function=function,
-            function_only=setup.measures_functions_alone,
-            contexts=setup.options.follows_sites and INLINING in setup.task.advisors,
-            credit=setup.options.credit,
-            callee_features=setup.options.callee_features,
-            given_baseline=baseline,
-            project_costs=setup.project_costs,
-        )
+        return Episode(setup, compilation, function=function, given_baseline=baseline)
 
     def _no_decision(self, module: str, function: str | None) -> NoDecisionError:
         where = f"function {function!r} of " if function is not None else ""
@@ -200,9 +184,8 @@ class EpisodeMaker:
     def _keep_fork(self, episode: Episode) -> None:
         """Keep a copy of an episode at its first decision if further episodes start from copies."""
         if self._fork_pool is not None:
-            place = self._order_of(episode.compilation.module.name, episode.function)
-            key = episode.compilation.key("fork")
-            self._fork_pool.keep(key, place, episode, self.setup.timeout)
+            place = self._order_of(episode.module, episode.function)
+            self._fork_pool.keep(episode.compilation.key("fork"), place, episode)
 
     def _order_of(self, module: str, function: str | None) -> int:
         """Return the position of a function in clang's order of the functions with decisions."""

@@ -11,7 +11,7 @@ import warnings
 from collections import OrderedDict
 from pathlib import Path
 
-from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import MlgoError, MlgoWarning
@@ -44,7 +44,7 @@ class ForkPool:
         """Return the number of waiting episodes."""
         return len(self._waiting)
 
-    def copy(self, key: str, place: int, timeout: float) -> Episode | None:
+    def copy(self, key: str, place: int) -> Episode | None:
         """Return a copy of the waiting episode of a key with the most progress that is not past `place`.
 
         None if there is none, or if it cannot be copied; a warning then gives the reason.
@@ -54,15 +54,15 @@ class ForkPool:
             return None
         episode, _ = self._waiting[key, nearest]
         self._waiting.move_to_end((key, nearest))
-        copied = self._snapshot(episode, timeout)
+        copied = self._snapshot(episode)
         if copied is None:
             self._waiting.pop((key, nearest))[0].close()
         return copied
 
-    def _snapshot(self, episode: Episode, timeout: float) -> Episode | None:
+    def _snapshot(self, episode: Episode) -> Episode | None:
         """Return a snapshot of an episode; None where only a replay is possible, which a fresh clang equals."""
         try:
-            copied = episode.fork(timeout)
+            copied = episode.fork()
         except MlgoError as error:
             reason = str(error.__cause__ or error)
         else:
@@ -79,11 +79,11 @@ class ForkPool:
             )
         return None
 
-    def keep(self, key: str, place: int, episode: Episode, timeout: float) -> None:
+    def keep(self, key: str, place: int, episode: Episode) -> None:
         """Keep a snapshot of an episode that waits at its first decision; if that fails, a warning gives the reason."""
         if (key, place) in self._waiting or not snapshot_support()[0]:
             return
-        copied = self._snapshot(episode, timeout)
+        copied = self._snapshot(episode)
         if copied is None:
             return
         self._waiting[key, place] = (copied, _own_bytes(copied.session.pid))

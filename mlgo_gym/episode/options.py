@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Self
 
-from mlgo_gym.corpus.commands.targets import find_target
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import ORDERS
-from mlgo_gym.corpus.opening import check_corpus, records_flags
+from mlgo_gym.corpus.specification import parse_corpora
+from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
@@ -94,7 +94,7 @@ class EnvironmentOptions:
     observation: str = option(
         "flat",
         """Form of observations: `"flat"`, one float32 vector named by `feature_names`, beside an `action_mask` where
-        actions are masked; `"vector"`, one float32 vector that contains the mask; `"dict"`, raw tensors by name.""",
+        actions are masked; `"vector"`, one float32 vector that contains the mask.""",
     )
     reward: str = option(
         "relative",
@@ -235,8 +235,7 @@ class EnvironmentOptions:
         """Check the name of the corpus, and that the flags of modules without recorded ones can count."""
         flags, named = self.compile_options.flags, False
         if isinstance(self.corpus, str):
-            check_corpus(self.corpus)
-            named = records_flags(self.corpus)
+            named = not any(spec.is_path for spec in parse_corpora(self.corpus))
         if self.target is not None:
             find_target(self.target)
             if flags is not None:
@@ -266,7 +265,7 @@ class EnvironmentOptions:
 
     @property
     def callee_features(self) -> bool:
-        """Whether observations have the features of `mlgo_gym.compiler.protocol.callee_features`."""
+        """Whether observations have the features of `mlgo_gym.compiler.callee_features`."""
         return False
 
     @property

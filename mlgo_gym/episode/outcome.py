@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +13,16 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.episode.attribution.credit import credit
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.attribution.joint_credit import joint_credit, sizes_of_inlining
-from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED, Measurement
+from mlgo_gym.tasks.infos import empty_last_info
+from mlgo_gym.tasks.measurement import WEIGHTED, Measurement
 from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
+
+if TYPE_CHECKING:
+    from mlgo_gym.episode.episode import Episode
 
 
 class EpisodeOutcome(NamedTuple):
@@ -37,22 +39,28 @@ class EpisodeOutcome(NamedTuple):
     info: dict[str, Any]
 
 
-def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
+def costs(episode: Episode) -> tuple[float, float]:
     """Return the cost of a finished episode by the environment's metric, and the cost of the baseline.
 
     With weights, the cost of the baseline is 1, and each relative reduction lowers the cost by its weight.
+
+    Raises:
+        MlgoError: the compile or that of the baseline has not finished.
     """
-    assert episode.measurement is not None, "the compile has not finished"
-    assert episode.baseline is not None, "the baseline is not measured yet"
-    return _costs(setup, episode.measurement, episode.baseline, episode.function)
+    return _costs(episode.setup, *_measurements(episode), episode.function)
+
+
+def _measurements(episode: Episode) -> tuple[Measurement, Measurement]:
+    measurement, baseline = episode.measurement, episode.baseline
+    if measurement is None or baseline is None:
+        raise MlgoError(f"expected a finished compile of {episode.module!r}, got one that runs; step() to its end")
+    return measurement, baseline
 
 
 def _costs(setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None) -> tuple[float, float]:
+    outcome = setup.task.outcome
     pairs = {
-        metric: (
-            setup.task.outcome(measurement, metric, function),
-            setup.task.outcome(baseline, metric, function),
-        )
+        metric: (outcome(measurement, metric, function), outcome(baseline, metric, function))
         for metric in setup.weights
     }
     if setup.metric in pairs:
@@ -60,17 +68,15 @@ def _costs(setup: Setup, measurement: Measurement, baseline: Measurement, functi
     return 1.0 - sum(weight * relative(*pairs[metric]) for metric, weight in setup.weights.items()), 1.0
 
 
-def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
-    """Return the outcome of an episode whose compile has finished."""
-    outcome, reference = costs(setup, episode)
-    assert episode.measurement is not None
-    assert episode.baseline is not None
-    info = _counts(episode) | _costs_by_key(setup, episode.measurement, episode.baseline, episode.function)
-    if episode.inline_compile is not None and setup.options.credit:
-        info |= _credit(setup, episode, episode.inline_compile, outcome, reference)
+def conclude(episode: Episode) -> EpisodeOutcome:
+    """Return the outcome of an episode whose compile and baseline have finished."""
+    setup, cost, baseline = episode.setup, *costs(episode)
+    info = _counts(episode) | _costs_by_key(setup, *_measurements(episode), episode.function)
+    if episode.inline_compile is not None:
+        info |= _credit(episode, episode.inline_compile, cost, baseline)
     if setup.options.compile_options.echo_reply:
         info["stderr"] = episode.session.stderr
-    return EpisodeOutcome(reward(setup, outcome, reference), False, info)
+    return EpisodeOutcome(reward(setup, cost, baseline), False, info)
 
 
 def reward(setup: Setup, cost: float, baseline: float) -> float:
@@ -85,75 +91,61 @@ def _costs_by_key(
     setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None
 ) -> dict[str, Any]:
     """Return the entries of the last info that a measurement and its baseline decide."""
-    outcome, reference = _costs(setup, measurement, baseline, function)
+    cost, reference = _costs(setup, measurement, baseline, function)
     info: dict[str, Any] = {}
-    if measurement.sizes is not None:
-        for label, measured in (("", measurement), ("baseline_", baseline)):
-            info |= {f"{label}{name}": size for name, size in measured.sizes_by_metric().items()}
+    for prefix, measured in (("", measurement), ("baseline_", baseline)) if measurement.sizes is not None else ():
+        info |= {f"{prefix}{name}": size for name, size in measured.sizes_by_metric().items()}
     if setup.metric == WEIGHTED:
-        info |= {WEIGHTED: outcome, f"baseline_{WEIGHTED}": reference}
-    info["reduction"] = relative(outcome, reference)
+        info |= {WEIGHTED: cost, f"baseline_{WEIGHTED}": reference}
+    info["reduction"] = relative(cost, reference)
     return info | setup.task.report(measurement, baseline, function)
 
 
-def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, outcome: float, baseline: float) -> dict[str, Any]:
+def _credit(episode: Episode, compiled: InlineCompile, cost: float, baseline: float) -> dict[str, Any]:
     """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
+    setup, indices = episode.setup, episode.agent_indices
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
-    assert episode.baseline is not None
-    assert episode.baseline.sizes is not None
     if setup.shares_costs:
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
-        every = credit(reference, compiled, episode.agent_indices, changes).saved
+        every = credit(reference, compiled, indices, changes).saved
     else:
-        every = _credit_of_bytes(setup, episode, reference, compiled)
+        every = _credit_of_bytes(episode, reference, compiled)
         if setup.metric == WEIGHTED:
-            every *= setup.weights["text"] / max(episode.baseline.sizes.text, 1)
-    saved = every[episode.agent_indices]
+            plain = _measurements(episode)[1].sizes_by_metric()["text"]
+            every *= setup.weights["text"] / max(plain, 1)
+    saved = every[indices]
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
-        saved += (baseline - outcome - saved.sum()) / len(saved)
-    rewards = decision_rewards(saved, partial(reward, setup), outcome, baseline)
+        saved += (baseline - cost - saved.sum()) / len(saved)
     return {
         "credit": tuple(saved.tolist()),
-        "rewards": tuple(rewards.tolist()),
+        "rewards": tuple(decision_rewards(saved, partial(reward, setup), cost, baseline).tolist()),
         "function_sizes": compiled.functions,
         "baseline_function_sizes": reference.functions,
     }
 
 
-def _credit_of_bytes(
-    setup: Setup, episode: Episode, reference: InlineCompile, compiled: InlineCompile
-) -> npt.NDArray[np.float64]:
+def _credit_of_bytes(episode: Episode, reference: InlineCompile, compiled: InlineCompile) -> npt.NDArray[np.float64]:
+    setup, indices = episode.setup, episode.agent_indices
     if len(setup.task.advisors) == 1:
-        return credit(reference, compiled, episode.agent_indices).saved
-    answered = episode.answered
+        return credit(reference, compiled, indices).saved
+    answered = list(zip(episode.answered, episode.answers, strict=True))
     inlined = sizes_of_inlining(episode.compilation, answered, setup.timeout)
-    return joint_credit(reference, compiled, inlined, answered, episode.agent_indices, setup.task)
+    return joint_credit(reference, compiled, inlined, answered, indices, setup.task)
 
 
-def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome:
+def fail(episode: Episode, error: CompilerError) -> EpisodeOutcome:
     """Return the outcome of an episode whose compile failed; the info has the keys of a finished one.
 
     Integers are 0, floats are NaN, and collections are empty.
     """
-    nothing = Measurement.nothing(
-        episode.function,
-        has_sizes=not setup.measures_functions_alone,
-        has_instructions=ESTIMATED_INSTRUCTIONS in setup.weights,
-        project=setup.project_costs,
-    )
-    info = _counts(episode)
-    for key, value in _costs_by_key(setup, nothing, nothing, episode.function).items():
-        info[key] = math.nan if isinstance(value, float) else [] if isinstance(value, list) else value
-    if setup.options.credit:
-        sizes = FunctionSizes({}, {}, 0, 0)
-        info |= {"credit": (0.0,) * episode.decisions, "function_sizes": sizes, "baseline_function_sizes": sizes}
+    setup, decisions = episode.setup, episode.decisions
+    lowest = failure_reward(setup, episode)
+    info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": describe_failure(error)}
     if setup.options.compile_options.echo_reply:
         info["stderr"] = error.stderr
-    info["error"] = describe_failure(error)
-    lowest = failure_reward(setup, episode)
-    if setup.options.credit:
-        info["rewards"] = (lowest / max(episode.decisions, 1),) * episode.decisions
+    if episode.credit:
+        info |= {"credit": (0.0,) * decisions, "rewards": (lowest / max(decisions, 1),) * decisions}
     return EpisodeOutcome(lowest, True, info)
 
 
@@ -168,30 +160,28 @@ def failure_reward(setup: Setup, episode: Episode | None = None) -> float:
     baseline = 1.0
     if episode is not None and setup.options.reward != "relative":
         with suppress(MlgoError):
-            measured = episode.measure_baseline(setup.timeout)
+            record = setup.task.optimization_record
+            measured = episode.given_baseline or measure_baseline(
+                episode.compilation, setup.timeout, optimization_record=record
+            )
+            measured = episode.with_project_costs(measured)
             baseline = _costs(setup, measured, measured, episode.function)[1]
     return reward(setup, worst_cost(baseline), baseline)
 
 
 def describe_failure(error: CompilerError) -> dict[str, Any]:
     """Return the entries of `info["error"]`."""
-    description = {
-        "kind": error.kind,
-        "message": error.message,
-        "exit_status": error.exit_status,
-        "stderr": error.stderr,
-    }
+    names = ("kind", "message", "exit_status", "stderr")
+    description = {name: getattr(error, name) for name in names}
     return description if error.reproducer is None else {**description, "reproducer": error.reproducer}
 
 
 def _counts(episode: Episode) -> dict[str, Any]:
     info = {
-        "module": episode.compilation.module.name,
+        "module": episode.module,
         "decisions": episode.decisions,
         "handed_over": episode.handed_over,
         "illegal_action": False,
         "error": {},
     }
-    if episode.function is not None:
-        info["context"] = episode.function
-    return info
+    return info if episode.function is None else {**info, "context": episode.function}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.storage.cache import cache_directory, write_atomically

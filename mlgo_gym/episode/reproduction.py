@@ -11,9 +11,9 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.limits import Limits
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode.reproducer import CRASH, MODULE, Reproducer, compile_reproducer, read_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError

@@ -8,16 +8,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
-from mlgo_gym.compiler.protocol.callee_features import with_callee_features
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.decision_count import count, count_components
-from mlgo_gym.episode.numeric_infos import NumericInfos
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
@@ -27,6 +26,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.tasks.infos import CREDIT, ECHO, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, WEIGHTED
 from mlgo_gym.tasks.metrics import PlainObjects
 from mlgo_gym.tasks.task import Task
@@ -160,6 +160,20 @@ class Setup:
     def measures_functions_alone(self) -> bool:
         """Whether an episode is one function and the compile ends with that function, before there is an object."""
         return self.options.scope == "function" and self.metric in self.task.function_metrics
+
+    @property
+    def info_conditions(self) -> set[str]:
+        """The conditions of keys of the last info that hold here (`mlgo_gym.tasks.infos.KEYS`)."""
+        options = self.options
+        chosen = {
+            SIZES: not self.measures_functions_alone,
+            FUNCTION: options.scope == "function",
+            CREDIT: options.credit,
+            ECHO: options.compile_options.echo_reply,
+        }
+        return {condition for condition, holds in chosen.items() if holds} | {
+            with_metric(metric) for metric in (*self.weights, self.metric)
+        }
 
     @property
     def shares_costs(self) -> bool:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.corpus.commands.compilation import Compilation
-from mlgo_gym.corpus.commands.flags import edit_flags
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
-from mlgo_gym.policies.session_policy import decision_info
 from mlgo_gym.tasks.action import read_action
+from mlgo_gym.tasks.infos import decision_info
 
 PLAIN = "plain clang"
 """Policy name of clang without a policy."""

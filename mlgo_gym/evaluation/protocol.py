@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.corpus.specification import CorpusSpec
+from mlgo_gym.corpus.splits import Part
 
 VERSION = 1
 """Version of the protocol; any change of the constants below raises it."""
@@ -40,7 +41,7 @@ _SEARCH_SEED = "search"
 
 def protocol_corpus(level: str) -> str:
     """Return the corpus of one of `LEVELS`, as `open_corpus` takes it; `SPLIT` is the evaluated part."""
-    return ",".join(name if level == "Oz" else f"{name}@{level}" for name in DATASETS)
+    return ",".join(str(CorpusSpec(name, level).short) for name in DATASETS)
 
 
 def search_modules(corpus: Corpus, has_decisions: Callable[[str], bool]) -> list[str]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mlgo_gym.compiler.protocol.decision import context_of, functions_of
+from mlgo_gym.compiler.decision import context_of, functions_of
 from mlgo_gym.episode.attribution.inline_compile import answers_by_call_site
 from mlgo_gym.explanation.explanation import Explanation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mlgo_gym.compiler.protocol.decision import functions_of
+from mlgo_gym.compiler.decision import functions_of
 from mlgo_gym.extras import library
 
 # ABI tags, the inline namespaces of standard libraries, and the hash of a Rust function.

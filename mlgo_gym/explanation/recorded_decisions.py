@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies import Policy, act_batch

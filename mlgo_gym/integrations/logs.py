@@ -12,10 +12,8 @@ from typing import IO
 
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.integrations.trajectory import Step
-from mlgo_gym.llvm.log_reader import read_events
-from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
-from mlgo_gym.llvm.training_log import LogDecoder, LogHeader, Observation
+from mlgo_gym.llvm.training_log import LogDecoder, LogHeader, LogWriter, Observation, read_events
 from mlgo_gym.storage.untrusted_file import open_untrusted
 from mlgo_gym.tasks.task import Task
 

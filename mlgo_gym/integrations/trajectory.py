@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure, failure_reward
-from mlgo_gym.episode.stepper import Stepper
-from mlgo_gym.errors import CompilerError, NoDecisionError
-from mlgo_gym.evaluation.actions import pack_actions
-from mlgo_gym.evaluation.episode_record import Assignment, metrics_of
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError
+from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.policies import Policy
 
 
@@ -48,7 +45,7 @@ class Trajectory:
             step.
     """
 
-    result: EpisodeResult
+    result: EpisodeRecord
     steps: tuple[Step, ...] = ()
     rewards: tuple[float, ...] | None = None
 
@@ -69,36 +66,31 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     setup, module = env.setup, env.corpus.module(assignment.module)
     begin = time.perf_counter()
     try:
-        started = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
+        episode = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
     except NoDecisionError:
-        return Trajectory(EpisodeResult(*assignment, NO_DECISIONS))
+        return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
     except CompilerError as error:
         if setup.options.error_reward is None:
             raise
         reward = failure_reward(setup)
-        return Trajectory(EpisodeResult(*assignment, FAILED, reward=reward, error=describe_failure(error)))
+        return Trajectory(EpisodeRecord(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
     illegal = 0
-    with closing(Stepper(setup, started)) as stepper:
-        while (decision := stepper.decision) is not None:
-            observation = stepper.observe()
-            answer = stepper.encode(policy.act(observation, stepper.info()))
+    with closing(episode):
+        while (decision := episode.decision) is not None:
+            observation = episode.observe()
+            answer = episode.take(policy.act(observation, episode.info()))
             steps.append(Step(decision, answer.advice, observation, answer.action))
             illegal += answer.illegal
-            stepper.answer(answer)
-            stepper.wait()
-    assert stepper.outcome is not None
-    reward, failed, info = stepper.outcome
-    result = EpisodeResult(
-        *assignment,
-        FAILED if failed else DONE,
-        metrics={} if failed else metrics_of(info),
-        reward=reward,
-        decisions=len(steps),
-        handed_over=stepper.episode.handed_over,
+    if episode.outcome is None:
+        raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
+    result = EpisodeRecord.of_episode(
+        assignment,
+        episode.full_info,
+        [step.action for step in steps],
+        env.action_space,
+        reward=episode.outcome.reward,
         illegal_actions=illegal,
-        actions=pack_actions([step.action for step in steps], env.action_space),
-        seconds=round(time.perf_counter() - begin, 6),
-        error=stepper.full_info["error"] or None,
+        seconds=time.perf_counter() - begin,
     )
-    return Trajectory(result, tuple(steps), stepper.full_info.get("rewards"))
+    return Trajectory(result, tuple(steps), episode.full_info.get("rewards"))

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import ElfFile, read_elf
-from mlgo_gym.llvm.relocations import Place, Relocation
+from mlgo_gym.llvm.object_file import ElfFile, Place, Relocation, read_elf
 from mlgo_gym.llvm.wasm_file import MAGIC
 
 FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq")

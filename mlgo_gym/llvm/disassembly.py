@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from mlgo_gym import extras
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import ElfFile
-from mlgo_gym.llvm.relocations import Place, Relocation
+from mlgo_gym.llvm.object_file import ElfFile, Place, Relocation
 
 _RELATIVE_ADDRESS = re.compile(r"\[rip ([+-]) (?:0x)?([0-9a-f]+)\]")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import read_elf
-from mlgo_gym.llvm.symbol_table import SymbolTable, read_symbol_table
+from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table
 from mlgo_gym.llvm.wasm_file import MAGIC, WasmFile, read_wasm
 
 _EM_ARM = 40

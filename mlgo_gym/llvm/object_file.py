@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -140,3 +142,194 @@ def object_sizes(data: bytes) -> ObjectSizes:
     kept = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS) & (code | (flags & SHF_WRITE == 0))
     # Not numpy's sum, which a damaged file can drive beyond 64 bits.
     return ObjectSizes(sum(sizes[code].tolist()), sum(sizes[kept].tolist()), len(data))
+
+
+_STT_FUNC, _STT_GNU_IFUNC = 2, 10
+_SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
+_SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
+_SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTable:
+    """A symbol table (elf(5)).
+
+    Attributes:
+        elf: The object.
+        index: Its section in the object.
+        symbols: The entries: a structured array with `name` (offset in the table of names), `info`, `other`, `section`,
+            `value` and `size`.
+        sections: Section of each symbol, int64 of shape (symbols,); the number of sections for a symbol in none.
+    """
+
+    elf: ElfFile
+    index: int
+    symbols: npt.NDArray[Any]
+    sections: npt.NDArray[np.int64]
+
+    @property
+    def functions(self) -> npt.NDArray[np.bool_]:
+        """Which symbols are functions with a size in a section of the object, bool of shape (symbols,)."""
+        kinds = self.symbols["info"] & 0xF
+        named = (kinds == _STT_FUNC) | (kinds == _STT_GNU_IFUNC)
+        mask: npt.NDArray[np.bool_] = named & (self.symbols["size"] > 0) & (self.sections < len(self.elf.sections))
+        return mask
+
+    @property
+    def visible(self) -> npt.NDArray[np.bool_]:
+        """Which symbols other objects can refer to, bool of shape (symbols,): all but those of local binding."""
+        mask: npt.NDArray[np.bool_] = self.symbols["info"] >> 4 != 0
+        return mask
+
+    def names(self, chosen: npt.NDArray[Any]) -> list[str]:
+        """Return the names of some of the symbols.
+
+        Raises:
+            MlgoError: the object is damaged.
+        """
+        section = int(self.elf.sections["link"][self.index])
+        if section >= len(self.elf.sections):
+            raise MlgoError(
+                f"an ELF object has its names in section {section} of {len(self.elf.sections)}: it is damaged"
+            )
+        strings = bytes(self.elf.contents(section))
+        offsets: list[int] = chosen["name"].tolist()
+        try:
+            return [strings[at : strings.index(b"\0", at)].decode(errors="surrogateescape") for at in offsets]
+        except ValueError:
+            raise MlgoError(
+                f"an ELF object has a name behind its {len(strings)} bytes of names: it is damaged"
+            ) from None
+
+
+def read_symbol_table(elf: ElfFile) -> SymbolTable | None:
+    """Return the symbol table of an object, or None where it has none: it was stripped.
+
+    Raises:
+        MlgoError: the object is damaged.
+    """
+    tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
+    if not len(tables):
+        return None
+    table = int(tables[0])
+    dtype = np.dtype([(name, elf.order + kind) for name, kind in (_SYMBOL_WIDE if elf.wide else _SYMBOL_NARROW)])
+    symbols = elf.table(table, dtype)
+    return SymbolTable(elf, table, symbols, _section_numbers(elf, table, symbols["section"]))
+
+
+def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return in which section each symbol is; the number of sections for what is in none."""
+    numbers = short.astype(np.int64)
+    extended = np.flatnonzero((elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == table))
+    if len(extended):
+        # More than 65,279 sections: their numbers stand in a table of their own.
+        full = elf.table(int(extended[0]), elf.order + "u4")
+        if len(full) != len(numbers):
+            raise MlgoError(
+                f"an ELF object has {len(numbers)} symbols and the sections of {len(full)} in a table of their own: it "
+                "is damaged"
+            )
+        numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
+        reserved = (short >= _SHN_LORESERVE) & (short != _SHN_XINDEX)
+    else:
+        reserved = short >= _SHN_LORESERVE
+    return np.where(reserved, len(elf.sections), numbers)
+
+
+RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
+"""An entry of a table of relocations with addends (elf(5)), 64 bits, little-endian."""
+
+Place = tuple[int, int]
+"""A section and an offset in it, in bytes."""
+
+
+class Relocation(NamedTuple):
+    """One relocation.
+
+    Attributes:
+        offset: Offset of the relocated bytes in their section.
+        kind: Its type, a number of the architecture.
+        target: Place of the symbol plus the addend.
+    """
+
+    offset: int
+    kind: int
+    target: Place
+
+
+def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
+    """Return the relocations of each section of an object with 64 bits, little-endian, in the order of their offsets.
+
+    Args:
+        table: The symbols of the object.
+
+    Raises:
+        MlgoError: the object is damaged.
+    """
+    found: dict[int, list[Relocation]] = defaultdict(list)
+    sections = table.elf.sections
+    values = table.symbols["value"].astype(np.int64)
+    for index in np.flatnonzero(sections["type"] == SHT_RELA).tolist():
+        entries = table.elf.table(index, RELA)
+        symbols = (entries["info"] >> 32).astype(np.int64)
+        if len(symbols) and symbols.max() >= len(values):
+            raise MlgoError(
+                f"expected relocations with {len(values)} symbols, got one with symbol {symbols.max()}; the object is "
+                "damaged"
+            )
+        targets = zip(table.sections[symbols].tolist(), (values[symbols] + entries["addend"]).tolist(), strict=True)
+        offsets, kinds = entries["offset"].tolist(), (entries["info"] & 0xFFFFFFFF).tolist()
+        found[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
+    return {section: sorted(entries, key=attrgetter("offset")) for section, entries in found.items()}
+
+
+STUB_BYTES = 16
+"""Bytes of an entry of the procedure linkage table, on x86-64 and AArch64."""
+
+_SHF_GROUP = 0x200
+_CALLS = {62: (4,), 183: (282, 283)}
+"""Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedSymbols:
+    """The symbols of an object.
+
+    Attributes:
+        shared: Functions of which a linker keeps one copy: those in section groups (elf(5), `SHT_GROUP`), such as
+            inline functions and templates of C++. Clang emits `linkonce_odr` and `weak_odr` functions this way.
+        called: Functions of default visibility that the object calls. A shared library calls them through its procedure
+            linkage table, because other files may replace them.
+    """
+
+    shared: frozenset[str] = frozenset()
+    called: frozenset[str] = frozenset()
+
+
+def linked_symbols(data: bytes) -> LinkedSymbols:
+    """Return the symbols of an object; none without a symbol table, and no calls on other machines.
+
+    Raises:
+        MlgoError: `data` is not a whole ELF file.
+    """
+    table = read_symbol_table(read_elf(data))
+    if table is None:
+        return LinkedSymbols()
+    grouped = np.append(table.elf.sections["flags"] & _SHF_GROUP != 0, False)
+    shared = table.functions & table.visible & grouped[np.minimum(table.sections, len(table.elf.sections))]
+    names = (frozenset(table.names(table.symbols[chosen])) for chosen in (shared, _called(table)))
+    return LinkedSymbols(*names)
+
+
+def _called(table: SymbolTable) -> npt.NDArray[np.bool_]:
+    """Return which symbols are called, bool of shape (symbols,)."""
+    called = np.zeros(len(table.symbols), bool)
+    kinds = _CALLS.get(table.elf.machine, ())
+    if not kinds or not table.elf.wide or table.elf.order != "<":
+        return called
+    for index in np.flatnonzero(table.elf.sections["type"] == SHT_RELA).tolist():
+        info = table.elf.table(index, RELA)["info"]
+        symbols = (info[np.isin(info & 0xFFFFFFFF, kinds)] >> 32).astype(np.int64)
+        called[symbols[symbols < len(called)]] = True
+    is_default: npt.NDArray[np.bool_] = table.symbols["other"] & 3 == 0
+    return called & table.visible & is_default

@@ -6,10 +6,14 @@ followed by raw tensors and a newline. Tensors may hold newline bytes, so they a
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import chain, pairwise
+from typing import IO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.tensor_spec import TensorSpec, record_dtype
@@ -290,3 +294,119 @@ class LogDecoder:
         if type(number) is not int or number < 0:
             raise self._fail(f"expected the number of an {key}, got {line[:80]!r}")
         return number
+
+
+class Record(NamedTuple):
+    """One decision of a log on disk.
+
+    `features` is a structured scalar array of shape () with the header's dtype; `outcome` has the score's shape and
+    dtype, or is None where the log has no outcome for this decision.
+    """
+
+    context: str
+    number: int
+    features: npt.NDArray[np.void]
+    outcome: npt.NDArray[np.generic] | None
+
+
+def read_events(stream: IO[bytes], decoder: LogDecoder | None = None, *, chunk: int = 1 << 20) -> Iterator[Event]:
+    """Yield the events of a log until the stream ends.
+
+    Args:
+        stream: a binary stream, blocking; a file or a pipe.
+        decoder: the decoder to use, for a caller who wants its `header`.
+        chunk: how many bytes to ask the stream for at a time.
+
+    Raises:
+        TrainingLogError: the log is malformed or cut off.
+    """
+    decoder = decoder or LogDecoder()
+    while data := stream.read(chunk):
+        decoder.feed(data)
+        while (event := decoder.next_event()) is not None:
+            yield event
+    decoder.finish()
+
+
+def read_log(stream: IO[bytes]) -> tuple[LogHeader, Iterator[Record]]:
+    """Read a whole log: its header at once, its decisions as they are asked for.
+
+    Raises:
+        TrainingLogError: the log is malformed or cut off; raised while iterating for what lies behind the header.
+    """
+    decoder = LogDecoder()
+    events = read_events(stream, decoder)
+    first = next(events, None)
+    assert decoder.header is not None  # finish() raises where there is none
+    return decoder.header, _records(decoder.header, first, events)
+
+
+def _records(header: LogHeader, first: Event | None, events: Iterator[Event]) -> Iterator[Record]:
+    dtype, context = header.dtype, ""
+    # The outcome of an observation follows it directly.
+    for event, following in pairwise(chain((first,), events, (None,))):
+        if isinstance(event, Context):
+            context = event.name
+        elif isinstance(event, Observation):
+            outcome = None
+            if isinstance(following, Outcome):
+                assert header.score is not None
+                outcome = np.frombuffer(following.payload, header.score.dtype).reshape(header.score.shape)
+            yield Record(context, event.number, np.frombuffer(event.payload, dtype).reshape(()), outcome)
+
+
+class LogWriter:
+    """Writes a log to a binary stream, byte for byte as LLVM's `Logger` does; the header is written at once."""
+
+    def __init__(self, stream: IO[bytes], header: LogHeader) -> None:
+        self._stream = stream
+        self._header = header
+        self._context: str | None = None
+        self._next_index: dict[str, int] = {}
+        self._current = -1
+        self._line(header.to_json())
+
+    def _line(self, value: dict[str, object]) -> None:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        # As LLVM does, which writes the replacement character for bytes of a name that are no UTF-8.
+        valid = text.encode(errors="surrogateescape").decode(errors="replace")
+        self._stream.write(valid.encode() + b"\n")
+
+    def context(self, name: str) -> None:
+        """Begin a context; every observation belongs to one."""
+        self._context, self._current = name, -1
+        self._line({"context": name})
+
+    def observation(self, payload: bytes) -> int:
+        """Write one observation, the bytes of its tensors in header order, and return its number.
+
+        Raises:
+            ValueError: no context was begun, or the payload does not have the header's size.
+        """
+        if self._context is None:
+            raise ValueError("an observation needs a context: call context() first")
+        if len(payload) != self._header.observation_bytes:
+            raise ValueError(f"an observation has {self._header.observation_bytes} bytes, found {len(payload)}")
+        self._current = self._next_index.get(self._context, 0)
+        self._next_index[self._context] = self._current + 1
+        self._line({"observation": self._current})
+        self._stream.write(payload + b"\n")
+        return self._current
+
+    def outcome(self, score: npt.ArrayLike) -> None:
+        """Write the score of the observation written last.
+
+        Raises:
+            ValueError: the header has no score, no observation is waiting for one, or its size is another.
+        """
+        spec = self._header.score
+        if spec is None:
+            raise ValueError("the header has no score: outcomes cannot be written")
+        if self._current < 0:
+            raise ValueError("an outcome follows an observation, once: write the observation first")
+        array = np.asarray(score, spec.dtype)
+        if array.size != spec.size:
+            raise ValueError(f"tensor {spec.name!r} has {spec.size} elements, found {array.size}")
+        self._line({"outcome": self._current})
+        self._stream.write(array.tobytes() + b"\n")
+        self._current = -1

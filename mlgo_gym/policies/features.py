@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import Advisor
@@ -48,18 +48,14 @@ def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advic
         columns = feature_columns(f"the policy {policy!r}", names, [*mask, *kinds, *env.feature_names])
     except MlgoError as error:
         raise PolicyError(str(error)) from None
-    if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
-        parts = [name.partition("[") for name in names]
-        places = [(tensor, int(column.removesuffix("]") or 0)) for tensor, _, column in parts]
-        return lambda observation: np.array([observation[name].flat[column] for name, column in places], np.float32)
     if mask or kinds:
         one_hot = np.eye(len(kinds), dtype=np.float32)
 
         def joined(observation: Any) -> Floats:
             parts = [observation[MASK]] if mask else []
             parts += [one_hot[observation["task"]]] if kinds else []
-            found: Floats = np.concatenate([*parts, observation["observations"]])[columns]
-            return found
+            vector: Floats = np.concatenate([*parts, observation["observations"]])
+            return vector[columns]
 
         return joined
     if np.array_equal(columns, np.arange(len(env.feature_names))):
@@ -79,10 +75,10 @@ def flat_part(observation: Any) -> Floats:
     return vector
 
 
-def misfit(policy: str, needed: str, found: str) -> PolicyError:
+def misfit(policy: str, needed: str, actual: str) -> PolicyError:
     """Return the error of a policy that does not fit an environment."""
     return PolicyError(
-        f"the policy {policy!r} needs an environment with {needed}, got one with {found}; use another policy, for "
+        f"the policy {policy!r} needs an environment with {needed}, got one with {actual}; use another policy, for "
         "instance `default` or `random`, which fit every environment"
     )
 
@@ -97,8 +93,8 @@ def check_binary(policy: str, env: CompilerEnv) -> None:
 def check_advisor(policy: str, env: CompilerEnv, advisor: Advisor) -> None:
     """Raise a PolicyError unless the decisions of an environment are those of one advisor."""
     if env.task.advisors != (advisor,):
-        found = " and ".join(each.name for each in env.task.advisors)
-        raise misfit(policy, f"decisions on {advisor.name}", f"decisions on {found}")
+        names = " and ".join(other.name for other in env.task.advisors)
+        raise misfit(policy, f"decisions on {advisor.name}", f"decisions on {names}")
 
 
 def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
@@ -116,16 +112,10 @@ def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
     space = env.action_space
     if isinstance(space, gym.spaces.Discrete) and space.start == 0:
         if outputs == 1 and space.n == 2:
-            return lambda values, mask: int(values[0] > 0)  # noqa: ARG005 - one of several choosers
+            return lambda values, _mask: int(values[0] > 0)
         if outputs == space.n:
-            return _largest
+            return lambda values, mask: int((values if mask is None else np.where(mask, values, -np.inf)).argmax())
     if isinstance(space, gym.spaces.Box) and space.shape == (outputs,):
         low, high, dtype = space.low, space.high, space.dtype
-        return lambda values, mask: np.clip(values, low, high).astype(dtype)  # noqa: ARG005 - likewise
+        return lambda values, _mask: np.clip(values, low, high).astype(dtype)
     raise misfit(policy, f"actions for its {outputs} outputs", f"the actions {space}")
-
-
-def _largest(values: Floats, mask: Any) -> int:
-    if mask is not None:
-        values = np.where(mask, values, -np.inf)
-    return int(values.argmax())

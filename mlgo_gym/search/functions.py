@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.episode.allocation_compile import (
     AllocationCompile,
     Eviction,

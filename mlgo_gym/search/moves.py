@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.credit import cost_of_call, expected_growth, is_last_call
 from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineDecision, Visits
 

@@ -6,13 +6,14 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
-from mlgo_gym.corpus.commands.flags import edit_flags
+from mlgo_clang.recipes import SUFFIX
+from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.episode.attribution.recipe import SUFFIX, Recipe, read_recipe
+from mlgo_gym.episode.attribution.recipe import Recipe, read_recipe
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING

@@ -16,15 +16,15 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.outcome import costs
-from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
@@ -104,14 +104,14 @@ class Branch(AbstractContextManager["Branch"]):
         actions: The actions so far.
     """
 
-    def __init__(self, space: SearchSpace, stepper: Stepper, actions: tuple[int, ...]) -> None:
-        self._space, self._stepper = space, stepper
+    def __init__(self, space: SearchSpace, episode: Episode, actions: tuple[int, ...]) -> None:
+        self._space, self._episode = space, episode
         self.actions = actions
 
     @property
     def decision(self) -> Decision | None:
         """The pending decision; None after the last one."""
-        return self._stepper.decision
+        return self._episode.decision
 
     @property
     def default(self) -> int:
@@ -134,7 +134,7 @@ class Branch(AbstractContextManager["Branch"]):
 
     def fork(self) -> Branch:
         """Return an independent copy at the same decision."""
-        return Branch(self._space, self._stepper.fork(), self.actions)
+        return Branch(self._space, self._episode.fork(), self.actions)
 
     def take(self, action: int) -> None:
         """Take an action and run to the next decision.
@@ -144,10 +144,8 @@ class Branch(AbstractContextManager["Branch"]):
             CompilerError: The compile failed.
         """
         self._pending()
-        answer = self._stepper.encode(action)
+        self._episode.take(action)
         self.actions = (*self.actions, action)
-        self._stepper.answer(answer)
-        self._stepper.wait()
 
     def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
         """Finish the compile, close the branch and return its leaf.
@@ -171,13 +169,13 @@ class Branch(AbstractContextManager["Branch"]):
 
     def leaf(self) -> Leaf:
         """Return the leaf of a finished compile, and count it against the budget."""
-        leaf = Leaf(self.actions, *costs(self._space.setup, self._stepper.episode))
+        leaf = Leaf(self.actions, *costs(self._episode))
         self._space.record(leaf)
         return leaf
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""
-        self._stepper.close()
+        self._episode.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -264,7 +262,9 @@ class SearchSpace:
             CompilerError: The compile failed.
         """
         work = self._env.maker.begin(np.random.default_rng(0), self.module, self.function)
-        return Branch(self, Stepper(self.setup, run_blocking(work, self.setup.timeout), strict=True, raises=True), ())
+        episode = run_blocking(work, self.setup.timeout)
+        episode.strict = episode.raises = True
+        return Branch(self, episode, ())
 
     def replay(self, actions: tuple[int, ...]) -> Leaf:
         """Return the leaf of some actions in a new compile.

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
+from mlgo_clang import files
 from mlgo_gym.storage.json_text import parse_json
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -24,8 +22,7 @@ UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, e
 
 def cache_directory() -> Path:
     """Return the cache folder: `$MLGO_CACHE`, else the platform's for `mlgo-gym`. It may be deleted at any time."""
-    chosen = os.environ.get("MLGO_CACHE")
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("mlgo-gym"))
+    return Path(files.cache_folder())
 
 
 def key_of(*parts: object) -> str:
@@ -40,16 +37,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         OSError: The file cannot be written; its `filename` is `path`.
     """
     with errors_name_file(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Not mkstemp, whose files other users cannot read.
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        files.write_atomically(os.fspath(path), data)
 
 
 @contextmanager

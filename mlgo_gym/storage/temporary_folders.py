@@ -5,31 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import lru_cache
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from mlgo_clang.locks import holder, is_stopped, lock
+from mlgo_clang.files import abandoned_folders, holder, is_stopped, lock, process_prefix, remove_folder
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import errors_name_file
 
-_DAY = 86400.0
-"""Age in seconds after which a folder of a process that is not visible from here is removed."""
-
 _TEMPORARY = "mlgo-gym-work-"
-
-
-@lru_cache(maxsize=1)
-def host_id() -> str:
-    """Return a short name of this boot and process namespace: process ids are unique only within both."""
-    try:
-        # Short, because some folders become paths of sockets.
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
-        return f"{boot}{Path('/proc/self/ns/pid').stat().st_ino & 0xFFFF:04x}"
-    except OSError:
-        return "unknown"
 
 
 def make_process_folder(parent: Path, prefix: str) -> Path:
@@ -37,28 +21,9 @@ def make_process_folder(parent: Path, prefix: str) -> Path:
 
     No other folder of the user may have the prefix.
     """
-    for folder in abandoned_folders(parent, prefix):
-        with suppress(OSError):
-            shutil.rmtree(folder)
+    for folder in abandoned_folders(os.fspath(parent), prefix):
+        remove_folder(folder)
     return Path(tempfile.mkdtemp(prefix=process_prefix(prefix), dir=parent))
-
-
-def process_prefix(prefix: str) -> str:
-    """Return the prefix of this process's folders: `PREFIXpid-host-`, where the host includes the pid namespace."""
-    return f"{prefix}{os.getpid()}-{host_id()}-"
-
-
-def abandoned_folders(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yield the folders of this user's processes that have exited; folders of another host after a day."""
-    for folder in parent.glob(f"{prefix}*"):
-        owner, _, rest = folder.name.removeprefix(prefix).partition("-")
-        with suppress(OSError):
-            status = folder.stat()
-            if not owner.isdigit() or status.st_uid != os.getuid():
-                continue
-            visible = rest.partition("-")[0] == host_id()
-            if not Path("/proc", owner).exists() if visible else time.time() - status.st_mtime > _DAY:
-                yield folder
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""From the bytes of one observation to what an agent sees: one flat float32 vector, or raw named tensors."""
+"""From the bytes of one observation to what an agent sees: one flat float32 vector."""
 
 from __future__ import annotations
 
@@ -78,18 +78,6 @@ class FeatureLayout:
         """Return the space of `flat()`: float32, shape (number of names,), infinite where nothing bounds a feature."""
         return gym.spaces.Box(self._low.copy(), self._high.copy(), dtype=np.float32)
 
-    def dict_space(self) -> gym.spaces.Dict:
-        """Return the space of `tensors()`: one Box per feature, in its own dtype and shape."""
-        spaces: dict[str, gym.Space[Any]] = {}
-        for spec in self.header.features:
-            low, high = self._limits(spec)
-            if spec.dtype.kind == "u" and not np.isfinite(high):
-                low, high = 0, np.iinfo(spec.dtype).max  # Gymnasium refuses unbounded ones
-            spaces[spec.name] = gym.spaces.Box(low, high, spec.shape, spec.dtype.type)
-        for spec, *_ in self._capped:
-            spaces[f"{spec.name}_infinite"] = gym.spaces.Box(0, 1, spec.shape, np.int8)
-        return gym.spaces.Dict(spaces)
-
     def _limits(self, spec: TensorSpec) -> tuple[float, float]:
         return self._bounds.get(spec.name, (0.0 if spec.dtype.kind == "u" else -np.inf, np.inf))
 
@@ -127,20 +115,6 @@ class FeatureLayout:
             values = np.frombuffer(payload, spec.dtype, spec.size, offset)
             np.isposinf(values, out=row[flags : flags + spec.size])
             np.clip(row[start : start + spec.size], -cap, cap, out=row[start : start + spec.size])
-
-    def tensors(self, payload: bytes) -> dict[str, npt.NDArray[Any]]:
-        """Return every feature by name, in its own dtype and shape; floats are finite."""
-        record = np.frombuffer(payload, self.dtype).copy()[0]
-        tensors = {spec.name: record[spec.name] for spec in self.header.features}
-        for spec, *_ in self._capped:
-            tensors[f"{spec.name}_infinite"] = np.isposinf(tensors[spec.name]).astype(np.int8)
-        if not self._finite:
-            for spec in self.header.features:
-                if spec.dtype.kind == "f":
-                    finite(tensors[spec.name])
-        for spec, *_, cap in self._capped:
-            np.clip(tensors[spec.name], -cap, cap, out=tensors[spec.name])
-        return tensors
 
     def value(self, payload: bytes, name: str) -> npt.NDArray[Any]:
         """Return one feature as it came, in its own dtype and shape; read-only."""

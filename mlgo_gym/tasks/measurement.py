@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from mlgo_gym.compiler.protocol.connection import CompileResult
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record
-from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
@@ -79,19 +78,6 @@ class Measurement:
         except MlgoError as error:
             message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
-
-    @classmethod
-    def nothing(
-        cls, function: str | None, *, has_sizes: bool, has_instructions: bool, project: Iterable[str]
-    ) -> Measurement:
-        """Return a measurement of nothing, all zeros, with the given parts."""
-        instructions = {function: FunctionInstructions(0.0, 0.0)} if function else {}
-        return cls(
-            ObjectSizes(0, 0, 0) if has_sizes else None,
-            {},
-            instructions if has_instructions else None,
-            dict.fromkeys(project, 0.0),
-        )
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import create_empty_array
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -20,7 +20,7 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS, Measurement
 
-OBSERVATIONS = ("flat", "dict", "vector")
+OBSERVATIONS = ("flat", "vector")
 """The forms of an observation; `vector` differs from `flat` where actions are masked."""
 
 

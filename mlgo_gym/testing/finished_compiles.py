@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.episode.episode import watchers
+from mlgo_gym.compiler.connection import CompileResult
+from mlgo_gym.episode.baseline import watchers
 
 
 class FinishedCompile(NamedTuple):

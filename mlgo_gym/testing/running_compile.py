@@ -7,10 +7,11 @@ from typing import Any
 
 import gymnasium as gym
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.stepper import Answer, Stepper
+from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -30,7 +31,7 @@ class RunningCompile:
     decision: Decision | None
     advice: tuple[bytes, ...]
     fork_method: str | None
-    _stepper: Stepper = field(repr=False)
+    _episode: Episode = field(repr=False)
 
     @property
     def pid(self) -> int:
@@ -42,15 +43,9 @@ class RunningCompile:
         self.session.kill()
 
     def answer(self, advice: bytes) -> dict[str, Any]:
-        """Answer the pending decision with any bytes, also those that an environment would not send.
-
-        Returns:
-            The info of the next decision or of the end.
-        """
-        self._stepper.answer(Answer(0, advice, False))
-        self._stepper.wait()
-        outcome = self._stepper.outcome
-        return self._stepper.info() if outcome is None else outcome.info
+        """Answer the pending decision with any bytes; return the info of the next decision or of the end."""
+        run_blocking(self._episode.step(Answer(0, advice)), self._episode.setup.timeout)
+        return self._episode.info() if self._episode.outcome is None else self._episode.outcome.info
 
 
 def running_compile(
@@ -68,12 +63,11 @@ def running_compile(
     """
     inner: Any = env.unwrapped
     if isinstance(inner, CompilerVectorEnv):
-        stepper = inner._sub_envs[number or 0].stepper
+        episode = inner._sub_envs[number or 0].episode
     elif isinstance(inner, CompilerEnv):
-        stepper = inner._stepper
+        episode = inner._episode
     else:
         raise MlgoError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; pass another")
-    if stepper is None:
+    if episode is None:
         raise ActionError("expected a started episode, got none; call reset()")
-    episode = stepper.episode
-    return RunningCompile(episode.session, episode.decision, tuple(episode._answers), episode.fork_method, stepper)
+    return RunningCompile(episode.session, episode.decision, tuple(episode.answers), episode.fork_method, episode)

@@ -14,8 +14,8 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.sampling import is_part
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
+from mlgo_gym.corpus.splits import is_part
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.tasks.feature_table import BOUNDS

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, legal_answer, run_allocation_compile
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.training.flip_labels import cpu_seconds
 from mlgo_gym.training.labels import flat_columns
 

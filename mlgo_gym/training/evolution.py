@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests, training_digest, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv

@@ -75,10 +75,10 @@ def test_the_environments_are_listed_and_have_cards() -> None:
 
 def test_options_are_arguments_of_an_environment() -> None:
     assert CompilerOptions().arguments() == {}
-    settings = ["observation=dict", "compile_options.cpu_limit=7"]
+    settings = ["observation=vector", "compile_options.cpu_limit=7"]
     assert CompilerOptions("clang-22", 2.5, float("inf"), settings, trust_flags=True).arguments() == {
         "clang": "clang-22",
-        "observation": "dict",
+        "observation": "vector",
         "compile_options": {"trust_flags": True, "memory_limit": 2.5, "cpu_limit": 7},
     }
     # No limit is written as JSON can.

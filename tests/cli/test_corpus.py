@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.datasets.catalogue import dataset_names
-from mlgo_gym.corpus.description import read_description, write_command, write_description
+from mlgo_gym.corpus.folder import read_description, write_command, write_description
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.policies.network import Network

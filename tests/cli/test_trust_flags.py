@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.description import write_command, write_description
+from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import UntrustedError
 from mlgo_gym.make_env import recorded_arguments

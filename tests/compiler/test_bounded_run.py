@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.confinement import confinement_support
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.errors import ToolchainError
 from tests.traces import children, ends_within
 
@@ -70,7 +70,7 @@ def test_it_is_killed_with_its_host(tmp_path: Path) -> None:
     os.mkfifo(started)
     words = ["sh", "-c", f"read go; sleep 1000 & echo $! > {started}; wait"]
     run = f"run_bounded({words}, writable=None, first_line='go\\n')"
-    code = f"from mlgo_gym.compiler.process.bounded_run import run_bounded; {run}"
+    code = f"from mlgo_gym.compiler.bounded_run import run_bounded; {run}"
     with subprocess.Popen([sys.executable, "-c", code]) as host:
         child = int(started.read_text())
         host.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
@@ -50,13 +50,14 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
     bitcode = tmp_path / "calls.bc"
     result = toolchain.run(["--target=x86_64-unknown-linux-musl", *flags, *words, "-o", str(bitcode)])
     assert result.returncode == 0, result.stderr
-    env = gym.make("mlgo/Inline-v0", corpus=bitcode, callee_features=True, observation="dict").unwrapped
+    env = gym.make("mlgo/Inline-v0", corpus=bitcode, callee_features=True).unwrapped
     assert isinstance(env, CompilerEnv)
     observation, info = env.reset()
     lines = []
     for number, answer in enumerate(ANSWERS):
-        features = {name: observation[name].item() for name in CALLEE_FEATURES}
-        assert features.pop("module_share") == pytest.approx(number / observation["node_count"].item())
+        values = dict(zip(env.feature_names, observation.tolist(), strict=True))
+        features = {name: values[name] for name in CALLEE_FEATURES}
+        assert features.pop("module_share") == pytest.approx(number / values["node_count"])
         lines.append([info["site"].context, info["callee"], *map(int, features.values())])
         if number == 3:
             copied = env.fork()
@@ -68,12 +69,13 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
     assert lines == [[context, names[callee], *map(int, numbers)] for context, callee, *numbers in rows]
     # A copy has counted what its original had.
     observation, *_ = copied.step(1)
-    assert (observation["module_decisions"], observation["callee_inlined"]) == (4, 1)
+    values = dict(zip(env.feature_names, observation.tolist(), strict=True))
+    assert (values["module_decisions"], values["callee_inlined"]) == (4, 1)
     copied.close()
 
 
 def test_nearly_all_callees_of_a_module_are_predicted_and_every_form_has_the_features() -> None:
-    for form in ("flat", "vector", "dict"):
+    for form in ("flat", "vector"):
         env = gym.make("mlgo/Inline-v0", observation=form, callee_features=True).unwrapped
         assert isinstance(env, CompilerEnv)
         assert env.feature_names[-len(CALLEE_FEATURES) :] == tuple(CALLEE_FEATURES)
@@ -81,8 +83,8 @@ def test_nearly_all_callees_of_a_module_are_predicted_and_every_form_has_the_fea
         assert info["callee"]
         for decisions in range(2):
             assert env.observation_space.contains(observation)
-            names = observation if form == "dict" else dict(zip(env.feature_names, observation.tolist(), strict=True))
-            assert names["module_decisions"] == decisions
+            values = dict(zip(env.feature_names, observation.tolist(), strict=True))
+            assert values["module_decisions"] == decisions
             observation, *_ = env.step(1)
         env.close()
     assert isinstance(env, CompilerEnv)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
-from mlgo_gym.compiler.protocol.inline_contexts import InlineContexts, callee_name, strip_context_output
+from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, strip_context_output
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING

@@ -16,12 +16,12 @@ import gymnasium as gym
 import pytest
 
 import mlgo_gym
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.compiler.process.limits import Limits
-from mlgo_gym.compiler.process.process import CompilerProcess
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.compiler.process import CompilerProcess
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from tests.traces import children, scratch_folders, traces

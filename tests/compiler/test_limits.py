@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.process.limits import Limits
-from mlgo_gym.compiler.process.process import CompilerProcess
+from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.compiler.process import CompilerProcess
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation import evaluate

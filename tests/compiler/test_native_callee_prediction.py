@@ -9,11 +9,11 @@ import subprocess
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.compiler.protocol.callee_prediction import callee_prediction_code
-from mlgo_gym.compiler.protocol.inline_contexts import CALLEE_FLAGS, feature_offsets
-from mlgo_gym.compiler.protocol.standard_error import TAIL_BYTES
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
+from mlgo_gym.compiler.callee_prediction import callee_prediction_code
+from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, feature_offsets
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import make_environment
 

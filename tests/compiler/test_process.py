@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.process.limits import CPU_SECONDS, raise_if_descriptor_limit
-from mlgo_gym.compiler.process.process import GUARD_DESCRIPTOR
+from mlgo_gym.compiler.limits import CPU_SECONDS, raise_if_descriptor_limit
+from mlgo_gym.compiler.process import GUARD_DESCRIPTOR
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.testing import fake_clang

@@ -10,9 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from mlgo_gym.compiler.process.scratch import make_scratch, scratch_parent
+from mlgo_clang.files import scratch_parent
+from mlgo_gym.compiler.scratch import make_scratch
 
-MAKE = "import os; from mlgo_gym.compiler.process.scratch import make_scratch; print(make_scratch(), flush=True)"
+MAKE = "import os; from mlgo_gym.compiler.scratch import make_scratch; print(make_scratch(), flush=True)"
 
 
 def test_a_scratch_folder_is_empty_and_private_and_lies_in_memory() -> None:

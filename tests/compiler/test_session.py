@@ -16,12 +16,12 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, CoroutineDriver, drive, drive_coroutine, run_blocking
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.compiler.protocol.standard_error import TAIL_BYTES
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.compiler.standard_error import TAIL_BYTES
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError

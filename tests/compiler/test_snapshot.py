@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
+from mlgo_gym.compiler.connection import CompileResult
+from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.ptrace import Tracee
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.compiler.snapshots.ptrace import Tracee
-from mlgo_gym.compiler.snapshots.syscall_abi import syscall_abi
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.compiler.syscall_abi import syscall_abi
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mlgo_gym.compiler.process.starvation import Starvation, cpu_wait_seconds
+from mlgo_gym.compiler.limits import Starvation, cpu_wait_seconds
 from mlgo_gym.compiler.session import Session
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

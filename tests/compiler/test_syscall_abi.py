@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.compiler.snapshots.syscall_abi import AARCH64, X86_64
+from mlgo_gym.compiler.syscall_abi import AARCH64, X86_64
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 
 BATCH = """

@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recording

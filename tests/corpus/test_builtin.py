@@ -11,8 +11,8 @@ import pytest
 
 from mlgo_gym.corpus import builtin
 from mlgo_gym.corpus.builtin import PROGRAMS, builtin_corpus, builtin_folder
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

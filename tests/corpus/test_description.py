@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgo_gym.corpus.description import (
+from mlgo_gym.corpus.folder import (
     parse_command,
     read_command,
     read_description,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.corpus.description import write_description
-from mlgo_gym.corpus.make import combine_corpora, make_corpus
+from mlgo_gym.corpus.folder import write_description
+from mlgo_gym.corpus.importing import combine_corpora, make_corpus
 from mlgo_gym.errors import CorpusError
 from tests.corpus.conftest import write_files
 

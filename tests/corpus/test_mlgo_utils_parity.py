@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.make import combine_corpora
+from mlgo_gym.corpus.importing import combine_corpora
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import (
     BuildObject,

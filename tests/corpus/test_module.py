@@ -9,8 +9,8 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode

@@ -8,10 +8,11 @@ import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus import opening
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
-from mlgo_gym.corpus.description import write_description
+from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.sampling import PARTS, is_test
+from mlgo_gym.corpus.specification import CorpusSpec, parse_corpora
+from mlgo_gym.corpus.splits import PARTS, is_test
+from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import SIZES, many_modules
@@ -35,6 +36,24 @@ def test_a_malformed_specification_is_a_corpus_error(toolchain: Toolchain) -> No
     for spec in ("", "csmith:", "csmith:x", "builtin@O9", "zstd@O9", "pypi:x", "/nowhere/at/all", "x.bc"):
         with pytest.raises(CorpusError):
             open_corpus(spec, toolchain=toolchain)
+
+
+@pytest.mark.parametrize(
+    "text", ["builtin", "zstd@Os:train", "zstd@Oz@thumbv7em:train-projects:fit,rust@O3", "csmith:1:2:test", "pypi:x==1"]
+)
+def test_a_specification_is_printed_as_it_was_written(text: str) -> None:
+    specs = parse_corpora(text)
+    assert ",".join(map(str, specs)) == text
+    assert {*specs} == {*parse_corpora(text)}
+
+
+def test_a_specification_has_level_target_and_parts(folder: Path) -> None:
+    (spec,) = parse_corpora("zstd@Os@thumbv7em:train-projects:fit")
+    assert spec == CorpusSpec("zstd", "Os", "thumbv7em", ("train-projects", "fit"))
+    assert (spec.dataset, str(spec.at("O2").short)) == ("zstd", "zstd@O2@thumbv7em:train-projects:fit")
+    assert CorpusSpec("zstd", "Oz", DEFAULT_TARGET).short == CorpusSpec("zstd")
+    (path,) = parse_corpora(f"{folder}:test")
+    assert (path.at("Os"), path.dataset) == (CorpusSpec(str(folder), parts=("test",), is_path=True), None)
 
 
 def test_an_empty_folder_is_an_error(tmp_path: Path, toolchain: Toolchain) -> None:

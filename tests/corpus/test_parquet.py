@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym.corpus.importing import import_parquet
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.parquet import import_parquet
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 

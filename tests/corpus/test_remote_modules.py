@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.remote_modules import CorpusOutline, pack_module
 from mlgo_gym.errors import CorpusError

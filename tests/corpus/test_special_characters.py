@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.description import write_command, write_description
+from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.result_folder import read_episodes

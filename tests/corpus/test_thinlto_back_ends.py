@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.corpus.recording.test_extract_thinlto import SOURCES

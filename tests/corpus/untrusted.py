@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlgo_gym.corpus.description import write_description
+from mlgo_gym.corpus.folder import write_description
 
 BENIGN = ("-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Oz", "-mrelocation-model", "pic")
 

@@ -19,7 +19,7 @@ from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, EvictionPolicy
-from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.infos import decision_info
 from tests.cli.command import run
 from tests.deploy.conftest import labelled
 from tests.policies.episodes import eviction_network

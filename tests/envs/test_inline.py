@@ -49,28 +49,24 @@ def test_a_clang_that_overwrote_a_feature_with_its_choice_shows_nothing_there(
     any_toolchain: Toolchain, make_bitcode: MakeBitcode
 ) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), observation="dict")
+    env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain))
     first, info = env.reset()
     seen = [first, *(step.observation for step in play(env)[:-1])]
-    counts = {int(observation["callee_basic_block_count"][0]) for observation in seen}
+    column = env.feature_names.index("callee_basic_block_count")
+    counts = {int(observation[column]) for observation in seen}
     assert counts == {0} if any_toolchain.version[0] < 21 else 0 not in counts
-    assert info["default_action"] == first["inlining_default"] == 1
+    assert info["default_action"] == first[-1] == 1
 
 
-def test_both_forms_of_an_observation_have_the_features_of_the_compiler_by_name(calls: Path) -> None:
-    flat, raw = (InlineEnv(corpus=str(calls), observation=form) for form in ("flat", "dict"))
-    assert len(flat.feature_names) == 39
-    assert flat.feature_names[-1] == "inlining_default"
-    assert {"callee_basic_block_count", "threshold", "cost_estimate"} < set(flat.feature_names)
-    assert flat.observation_space.shape == (39,)
-    assert flat.observation_space.dtype == np.float32
-    assert raw.feature_names == flat.feature_names
-    vector, _ = flat.reset()
-    tensors, _ = raw.reset()
-    assert {name: tensor.dtype.name for name, tensor in tensors.items()} == dict.fromkeys(flat.feature_names, "int64")
-    assert vector.tolist() == [float(tensors[name][0]) for name in flat.feature_names]
-    assert not play(flat)[-1].observation.any()
-    assert not any(tensor.any() for tensor in play(raw)[-1].observation.values())
+def test_an_observation_has_the_features_of_the_compiler_by_name(calls: Path) -> None:
+    env = InlineEnv(corpus=str(calls))
+    assert len(env.feature_names) == 39
+    assert env.feature_names[-1] == "inlining_default"
+    assert {"callee_basic_block_count", "threshold", "cost_estimate"} < set(env.feature_names)
+    assert env.observation_space.shape == (39,)
+    assert env.observation_space.dtype == np.float32
+    assert env.reset()[0].any()
+    assert not play(env)[-1].observation.any()
 
 
 def test_a_decision_is_shown_in_words(calls: Path) -> None:

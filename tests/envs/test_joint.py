@@ -107,16 +107,6 @@ def test_each_decision_shows_what_its_own_environment_shows(many_calls: str) -> 
         one.close()
 
 
-def test_raw_tensors_of_the_other_kinds_are_zero(many_calls: str) -> None:
-    env = JointEnv(corpus=many_calls, observation="dict")
-    names = {INLINING: "inlining", EVICTION: "eviction", PRIORITY: "priority"}
-    for observation, _ in decisions(env):
-        kind = int(observation["task"])
-        for number, name in names.items():
-            said = any(tensor.any() for tensor in observation[name].values())
-            assert said == (number == kind)
-
-
 # Actions
 
 

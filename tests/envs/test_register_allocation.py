@@ -78,27 +78,30 @@ def test_evictions_are_33_columns_of_19_features_and_priorities_four_features(sp
 
 @both
 def test_both_forms_of_an_observation_say_the_same(kind: MakeEnv, spills: str) -> None:
-    flat, raw = (kind(corpus=spills, observation=form) for form in ("flat", "dict"))
-    vector, _ = flat.reset()
-    tensors, info = raw.reset()
+    flat, whole = (kind(corpus=spills, observation=form) for form in ("flat", "vector"))
+    (seen, _), (vector, info) = flat.reset(), whole.reset()
     while "default_action" in info:
-        features = [tensors[name].ravel() for name in tensors if name != "mask"]
-        expected = np.concatenate(features).astype(np.float32)
-        if isinstance(vector, dict):
-            np.testing.assert_array_equal(vector["observations"], expected)
-            for mask in (tensors["mask"].ravel(), info["action_mask"], raw.action_masks()):
-                np.testing.assert_array_equal(vector["action_mask"], mask)
-            assert vector["action_mask"][info["default_action"]]
-        else:
-            np.testing.assert_array_equal(vector, expected)
-        vector, *_ = flat.step(info["default_action"])
-        tensors, *_, info = raw.step(info["default_action"])
-    last = vector["observations"] if isinstance(vector, dict) else vector
+        values = dict(zip(whole.feature_names, vector.tolist(), strict=True))
+        mask = [values.pop(name) for name in whole.feature_names if name.startswith("mask[")]
+        assert [*values] == [*flat.feature_names]
+        if isinstance(seen, dict):
+            assert (
+                mask
+                == seen["action_mask"].tolist()
+                == info["action_mask"].tolist()
+                == np.asarray(whole.action_masks()).tolist()
+            )
+            assert mask[info["default_action"]]
+        features = seen["observations"] if isinstance(seen, dict) else seen
+        assert features.tolist() == [*values.values()]
+        seen, *_ = flat.step(info["default_action"])
+        vector, *_, info = whole.step(info["default_action"])
+    last = seen["observations"] if isinstance(seen, dict) else seen
     assert not last.any()
-    if isinstance(vector, dict):
-        assert vector["action_mask"].tolist() == [0] * NOTHING + [1]
+    if isinstance(seen, dict):
+        assert seen["action_mask"].tolist() == [0] * NOTHING + [1]
     flat.close()
-    raw.close()
+    whole.close()
 
 
 def test_an_infinite_weight_is_a_flag_and_no_weight_is_above_the_cap(spills: str) -> None:

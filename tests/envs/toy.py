@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import EnvironmentOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_baseline

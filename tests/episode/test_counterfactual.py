@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.conftest import MakeBitcode

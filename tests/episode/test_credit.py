@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
+from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.attribution.credit import credit, merge_split_parts

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.preoptimization import preoptimize, verify

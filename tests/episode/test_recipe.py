@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlgo_clang.recipes import parse_recipe
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_clang.recipes import stored_decisions
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, read_recipe, write_recipe
 from mlgo_gym.errors import MlgoError
 
@@ -107,10 +107,8 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> 
 
 @pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={}, functions={})])
 def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
-    write_recipe(recipe, tmp_path / "recipe")
-    found = parse_recipe((tmp_path / "recipe").read_text(), recipe.digest)
-    assert tuple(map(int, found.decisions)) == recipe.answers
-    assert found.evicts == (recipe.advisor == "eviction")
+    write_recipe(recipe, tmp_path / f"{recipe.digest}.recipe")
+    assert stored_decisions(str(tmp_path), recipe.digest) == (recipe.advisor, list(recipe.answers))
 
 
 def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:

@@ -29,8 +29,7 @@ def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetc
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        (INLINE, {"observation": "dict", "max_decisions": 4}),
-        (EVICT, {"observation": "dict", "max_decisions": 4}),
+        (EVICT, {"observation": "vector", "max_decisions": 4}),
         (EVICT, {"scope": "function", "max_decisions": 3}),
         (INLINE, {"credit": True, "max_decisions": 3}),
         (INLINE, {"prefetch": 0, "max_decisions": 3}),

@@ -17,8 +17,7 @@ from mlgo_gym.deploy.link_plugins import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
-from mlgo_gym.evaluation.link_modes import BOTH, COMPILE, LINK
-from mlgo_gym.evaluation.linking import LinkedSize, linked_table
+from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkedSize, linked_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CALLS = """

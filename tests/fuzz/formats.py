@@ -18,40 +18,34 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_clang.header import ProtocolError, read_header
-from mlgo_clang.recipes import RecipeError, parse_recipe
-from mlgo_gym.corpus.commands.allowed import refused_argument
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.parquet import import_parquet
+from mlgo_clang.header import read_header
+from mlgo_gym.corpus.flags import refused_argument
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.evaluation.module_facts import MODULES
-from mlgo_gym.evaluation.reporting.curves import curves_in
-from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
-from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record
-from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.evaluation.curves import curves_in
+from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
+from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.policies.foreign_model import read_model_description
+from mlgo_gym.llvm.training_log import read_events, read_log
+from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.sb3 import load_sb3
-from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
 
-TYPED = (MlgoError, ProtocolError, RecipeError)
+TYPED = (MlgoError,)
 """Errors that a reader may raise."""
 
 JSON_TOKENS = (
@@ -208,13 +202,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _driver_recipe(data: bytes) -> None:
-    text = data.decode(errors="surrogateescape")
-    digest = next((line[7:] for line in text.split("\n") if line.startswith("digest ")), "")
-    recipe = parse_recipe(text, digest)
-    assert set(recipe.decisions) <= {"0", "1"}
-
-
 def _normalization(data: bytes) -> None:
     normalization = Normalization.load(_file("normalization.json", data))
     values = normalization(np.zeros(len(normalization.names), np.float32))
@@ -295,7 +282,6 @@ FORMATS = {
         Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
                needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
-        Format("drivers-recipe", _driver_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
         Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),

@@ -15,15 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, EpisodeRecord
 from mlgo_gym.extras import library
-from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.llvm.training_log import LogHeader, LogWriter
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.tensors import format_tensors
@@ -345,9 +344,9 @@ def results() -> list[bytes]:
     )
     metrics = {"text": (90.0, 100.0), "object": (900.0, 1000.0)}
     episodes = [
-        EpisodeResult("default", "m", "p", DONE, metrics, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
-        EpisodeResult("default", "n", "p", NO_DECISIONS),
-        EpisodeResult("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
+        EpisodeRecord("default", "m", "p", DONE, metrics, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
+        EpisodeRecord("default", "n", "p", NO_DECISIONS),
+        EpisodeRecord("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
     ]
     lines = b"".join(json.dumps(episode.to_json()).encode() + b"\n" for episode in episodes)
     facts = [{"module": name, "digest": "0", "source": None, "language": "C", "flags": ["-cc1"]} for name in "mn"]

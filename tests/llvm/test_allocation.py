@@ -6,13 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.protocol.connection import CompileResult
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights, read_allocation_record
-from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS, read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import (
+    LAST_REMARK,
+    NOTHING,
+    REMARK_FLAGS,
+    AllocationCosts,
+    CostWeights,
+    read_allocation_record,
+    read_allocation_remarks,
+)
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.allocation import arguments, costs, counts
 from tests.conftest import MakeBitcode

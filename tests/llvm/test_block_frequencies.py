@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym import open_corpus
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.block_frequencies import (
     FREQUENCY_FLAGS,
@@ -18,9 +18,7 @@ from mlgo_gym.llvm.block_frequencies import (
     read_block_frequencies,
 )
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
-from mlgo_gym.llvm.object_file import object_sizes, read_elf
-from mlgo_gym.llvm.relocations import read_relocations
-from mlgo_gym.llvm.symbol_table import read_symbol_table
+from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_relocations, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 
 X86_64, AARCH64 = "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgo_gym.llvm.strong_components import strong_components
+from mlgo_gym.llvm.estimated_instructions import strong_components
 
 csgraph = pytest.importorskip("scipy.sparse.csgraph")
 

@@ -13,11 +13,20 @@ import pytest
 
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, Advisor
-from mlgo_gym.llvm.log_reader import read_events, read_log
-from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.training_log import LONGEST_LINE, Context, Event, LogDecoder, LogHeader, Observation, Outcome
+from mlgo_gym.llvm.training_log import (
+    LONGEST_LINE,
+    Context,
+    Event,
+    LogDecoder,
+    LogHeader,
+    LogWriter,
+    Observation,
+    Outcome,
+    read_events,
+    read_log,
+)
 from tests.conftest import PROGRAMS, MakeBitcode
 
 HEADER = LogHeader((TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2,))))

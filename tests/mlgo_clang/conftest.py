@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import counters_path, parse
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_clang.files import scratch_parent
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.network import Network
 
@@ -35,7 +35,7 @@ def text(path: Path) -> int:
 
 def abandoned() -> set[str]:
     """Return the folders of channels whose driver has exited."""
-    names = (path.name for path in Path(scratch_parent()).glob("mlgo-gym-*-" + "[0-9a-f]" * 16))
+    names = (path.name for path in Path(scratch_parent()).glob("mlgo-clang-*"))
     return {name for name in names if not Path("/proc", name.split("-")[2]).exists()}
 
 

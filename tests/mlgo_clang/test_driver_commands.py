@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from mlgo_clang.driver_commands import cc1_commands, read_commands, shown_commands
-from mlgo_gym.corpus.commands.driver import cc1_line
+from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.deploy.program import cc1_flags
 from mlgo_gym.llvm.toolchain import Toolchain
 

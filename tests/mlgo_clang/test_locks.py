@@ -16,7 +16,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count, counters_path, read_counters, remove_counters
-from mlgo_clang.locks import holder, is_stopped, lock
+from mlgo_clang.files import holder, is_stopped, lock
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.temporary_folders import locked
 from tests.mlgo_clang.conftest import DRIVERS, Run

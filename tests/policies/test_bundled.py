@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.corpus.splits import Part
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests, training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.bundled import bundled_file, bundled_policies
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity
-from mlgo_gym.policies.model_files import file_digest, pack_policies, unpack_policy
+from mlgo_gym.policies.model_files import bundled_file, bundled_policies, file_digest, pack_policies, unpack_policy
 from mlgo_gym.scheduling.file_store import FileStore
 from tests.policies.episodes import play
 

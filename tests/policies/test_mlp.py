@@ -163,7 +163,7 @@ def threshold_network(threshold: float) -> Network:
     return Network(("cost_estimate", "callee_users"), (weight,), (np.array([threshold], np.float32),))
 
 
-@pytest.mark.parametrize("observation", ["flat", "dict"])
+@pytest.mark.parametrize("observation", ["flat", "vector"])
 def test_it_decides_by_its_features(
     inline: CompilerEnv, corpus: Path, observation: str, middle: float, tmp_path: Path
 ) -> None:

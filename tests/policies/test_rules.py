@@ -32,8 +32,6 @@ def test_rules_of_inlining(inline: CompilerEnv, corpus: Path) -> None:
     assert actions(inline, "threshold:5") == default, "clang's own threshold at -Oz"
     for name, action in (("never", 0), ("always", 1), ("threshold:-1e9", 0), ("threshold:1e9", 1)):
         assert set(actions(inline, name)) == {action}
-    raw = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "observation": "dict"})
-    assert actions(raw, "threshold:0") == actions(inline, "threshold:0")
 
 
 def test_random_depends_on_seed_and_module_only(inline: CompilerEnv, priority: CompilerEnv) -> None:
@@ -151,11 +149,11 @@ def test_flags_of_plain_clang_are_separated_by_commas_or_blanks() -> None:
             plain_clang_flags(spec)
 
 
-@pytest.mark.parametrize("observation", ["flat", "dict"])
+@pytest.mark.parametrize("observation", ["flat", "vector"])
 @pytest.mark.parametrize("environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
 def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, observation: str, varied: str) -> None:
     env = make_environment(environment, {"corpus": varied, "observation": observation})
-    names = env.feature_names if observation == "flat" else env.feature_names[-9:]
+    names = env.feature_names
     if environment == "mlgo/RegAllocEvict-v0" and observation == "flat":
         names = (*names, "action_mask[3]")
     policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined]

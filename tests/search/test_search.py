@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.deploy.recipe_folder import replay_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_clang.files import process_prefix
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
 from mlgo_gym.storage.json_lines import JsonLines
 from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
-from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder, process_prefix
+from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 
 KEY = key_of("a key")
 KIND = FolderKind("plums", "plums.json", ".plum", 1, "mlgo-gym pick")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from mlgo_clang import recipes as drivers_recipes
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_command, read_description, read_metadata
+from mlgo_clang.recipes import stored_decisions
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
@@ -21,8 +21,8 @@ from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.reporting.curves import curves_in, is_search
-from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.curves import curves_in, is_search
+from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.integrations.logs import read_advice
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -78,8 +78,8 @@ def test_a_recording_or_recipe_that_is_no_file_does_not_block(
         assert open_corpus(tmp_path, toolchain=toolchain)[0].name == "m"
         assert not is_search(tmp_path / "recording.json")
         make_endless(tmp_path / f"{'0' * 64}.recipe", kind)
-        with pytest.raises(drivers_recipes.RecipeError, match="expected a regular file"):
-            drivers_recipes.read_recipe(str(tmp_path), "0" * 64)
+        with pytest.raises(PolicyError, match="expected a regular file"):
+            stored_decisions(str(tmp_path), "0" * 64)
 
 
 def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.description import write_description
+from mlgo_gym.corpus.folder import write_description
 
 MODULE = "c/vfs"
 RIGHT = hashlib.sha256(b"0\n").hexdigest()

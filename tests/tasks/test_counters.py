@@ -10,9 +10,9 @@ from typing import Literal
 
 import pytest
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.confinement import confinement_support
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.tasks.metrics.counters import (

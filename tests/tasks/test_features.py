@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +49,6 @@ def test_every_observation_lies_in_its_space(observation: tuple[LogHeader, np.nd
     assert flat.shape == (len(layout.names),)
     assert np.isfinite(flat).all()
     assert layout.flat_space().contains(flat)
-    assert layout.dict_space().contains(layout.tensors(payload))
 
 
 @given(observations())
@@ -66,16 +64,9 @@ def test_a_flat_observation_is_the_finite_features_in_header_order(
 
 def test_bounds_are_infinite_where_nothing_bounds_a_feature() -> None:
     layout = FeatureLayout(MIXED, bounds={"mask": (0, 1), "progress": (0, np.inf)}, caps={"weight": 100})
-    flat, raw = layout.flat_space(), layout.dict_space()
+    flat = layout.flat_space()
     assert flat.low.tolist() == [0, 0, 0, -np.inf, -100, -100, 0, 0, 0]
     assert flat.high.tolist() == [1, 1, 1, np.inf, 100, 100, np.inf, 1, 1]
-    count = raw["count"]
-    assert isinstance(count, gym.spaces.Box)
-    assert (count.low.item(), count.high.item()) == (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
-    assert not count.is_bounded("below")
-    assert not count.is_bounded("above")
-    assert raw["mask"] == gym.spaces.Box(0, 1, (1, 3), np.int64)
-    assert raw["weight_infinite"] == gym.spaces.Box(0, 1, (1, 2), np.int8)
 
 
 def test_an_infinite_value_becomes_its_cap_and_a_flag() -> None:
@@ -83,9 +74,6 @@ def test_an_infinite_value_becomes_its_cap_and_a_flag() -> None:
     assert layout.names == ("count", "weight[0]", "weight[1]", "progress", "weight_infinite[0]", "weight_infinite[1]")
     payload = record(count=2, weight=[np.inf, 200], progress=np.inf)
     assert layout.flat(payload).tolist() == [2, 100, 100, BOUND, 1, 0]
-    tensors = layout.tensors(payload)
-    assert tensors["weight"].tolist() == [[100, 100]]
-    assert tensors["weight_infinite"].tolist() == [[1, 0]]
     assert layout.flat(record(weight=[-np.inf, np.nan])).tolist() == [0, -100, 0, 0, 0, 0]
 
 
@@ -95,14 +83,3 @@ def test_elements_are_named_by_feature_and_column_without_what_is_left_out() -> 
     layout = FeatureLayout(MIXED, exclude_features=["mask"])
     assert layout.names == rest
     assert layout.flat(record([1, 1, 1], 2, [3, 4], 5)).tolist() == [2, 3, 4, 5]
-
-
-def test_raw_tensors_keep_their_types_shapes_and_exact_values() -> None:
-    tensors = FeatureLayout(MIXED).tensors(record([1, 2**53, -5], 3, [0.1, 2]))
-    assert {name: (tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()} == {
-        "mask": ("int64", (1, 3)),
-        "count": ("int64", (1,)),
-        "weight": ("float32", (1, 2)),
-        "progress": ("float32", (1,)),
-    }
-    assert tensors["mask"].tolist() == [[1, 2**53, -5]]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.errors import MissingExtraError
 from mlgo_gym.tasks.render_picture import EpisodePicture, font
 from mlgo_gym.tasks.task import Task

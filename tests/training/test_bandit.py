@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mlgo_gym
-from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.sampling import is_part
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
+from mlgo_gym.corpus.splits import is_part
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.training.bandit import InlineBanditEnv, InlineBanditVectorEnv
 from mlgo_gym.training.bandit_labels import BUNDLED

@@ -14,11 +14,11 @@ from mlgo_gym.cli.corpus.tables import decision_table, information_table, list_t
 from mlgo_gym.cli.options import ClangOption, CorpusArgument, JobsOption, TrustFlagsOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, print_json, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
-from mlgo_gym.corpus.information import DecisionCounter, describe
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.inspection import DecisionCounter, describe, verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
-from mlgo_gym.corpus.verify import verify
+from mlgo_gym.corpus.targets import DEFAULT_LEVEL
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

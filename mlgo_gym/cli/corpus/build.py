@@ -13,9 +13,8 @@ import typer
 
 from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.description import CorpusReport
-from mlgo_gym.corpus.make import combine_corpora, make_corpus
-from mlgo_gym.corpus.parquet import import_parquet
+from mlgo_gym.corpus.folder import CorpusReport
+from mlgo_gym.corpus.importing import combine_corpora, import_parquet, make_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
 from mlgo_gym.errors import CorpusError

@@ -13,12 +13,11 @@ from mlgo_gym.cli.corpus.record import print_failures
 from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
 from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.catalogue_page import cached_reports, page
 from mlgo_gym.corpus.datasets.dataset import DatasetReport, dataset_folder, fetch_dataset, missing_parts, read_report
 from mlgo_gym.corpus.datasets.pins import write_pins
-from mlgo_gym.corpus.recording.recorder import LEVELS
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, LEVELS, TARGETS
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import write_atomically

@@ -12,13 +12,12 @@ from rich.console import Console
 from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption, NewCorpusOption, TrustFlagsOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.commands.driver import NATIVE
-from mlgo_gym.corpus.commands.targets import TARGETS, find_target
-from mlgo_gym.corpus.recording.link_library import MESSAGE, build_libraries, library_is_built
+from mlgo_gym.corpus.driver import NATIVE
+from mlgo_gym.corpus.recording.libraries import MESSAGE, build_libraries, is_gcc, library_is_built
 from mlgo_gym.corpus.recording.links import LINKS_FILE
-from mlgo_gym.corpus.recording.path_interception import is_gcc
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, format_counts
+from mlgo_gym.corpus.targets import TARGETS, find_target
 from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
 from mlgo_gym.llvm.toolchain import find_toolchain
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.information import Information, histogram
+from mlgo_gym.corpus.inspection import Information, histogram
 from mlgo_gym.corpus.opening import NamedCorpus
 from mlgo_gym.llvm.toolchain import Toolchain
 

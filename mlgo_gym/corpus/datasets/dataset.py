@@ -15,17 +15,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
-from mlgo_gym.corpus.commands.shim_compiles import record_compile
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target, target_of_triple, triple_of
+from mlgo_gym.corpus.datasets.builds import installed_rustc, record_crates, record_package
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
-from mlgo_gym.corpus.datasets.crates import installed_rustc, record_crates
-from mlgo_gym.corpus.datasets.fetch import SourceArchive
-from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
-from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
-from mlgo_gym.corpus.description import read_command, read_description
-from mlgo_gym.corpus.recording.recorder import LEVELS, Recorder, RecordFailure, Recording
+from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_archives, unpack_sources
+from mlgo_gym.corpus.driver import PORTABLE_TARGET
+from mlgo_gym.corpus.folder import read_command, read_description
+from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
+from mlgo_gym.corpus.recording.shim_compiles import record_compile
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, check_level, find_target, target_of_triple, triple_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
@@ -97,8 +95,7 @@ def fetch_dataset(
         CorpusError: there is no such dataset, level or target, it cannot be fetched, or nothing compiles. Other
             sources that do not compile are in `read_report()`.
     """
-    if optimize not in LEVELS:
-        raise CorpusError(f"expected a level of {', '.join(LEVELS)} for datasets, got {optimize!r}")
+    check_level(optimize)
     toolchain = toolchain or find_toolchain()
     dataset = _from_index(name) if name.startswith("pypi:") else find_dataset(name)
     if target != DEFAULT_TARGET:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.corpus.datasets.catalogue import Dataset, own_description
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_description
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_description
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import write_atomically

@@ -18,11 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.corpus.commands.allowed import check_arguments
-from mlgo_gym.corpus.commands.compilation import without_embedding
-from mlgo_gym.corpus.commands.flags import take_thinlto_index
-from mlgo_gym.corpus.description import UNSPECIFIED_OVERRIDE, CorpusReport, parse_command, write_description
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.compilation import without_embedding
+from mlgo_gym.corpus.flags import check_arguments, take_thinlto_index
+from mlgo_gym.corpus.folder import UNSPECIFIED_OVERRIDE, CorpusReport, parse_command, write_description
 from mlgo_gym.corpus.recording.object_list import IMPORTED_SUFFIX, INDEX_SUFFIX, BuildObject, ObjectList
 from mlgo_gym.errors import CorpusError, MissingExtraError
 from mlgo_gym.storage.cache import write_atomically

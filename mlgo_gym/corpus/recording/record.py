@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from mlgo_gym.corpus.commands.driver import driver_options, linker_command, linker_overrides
+from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.recording import shim
-from mlgo_gym.corpus.recording.path_interception import PATH_SHIM, preload_variables
+from mlgo_gym.corpus.recording.libraries import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain

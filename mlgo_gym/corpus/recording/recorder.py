@@ -18,18 +18,17 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlgo_gym.corpus.commands.allowed import file_arguments, refused_argument
-from mlgo_gym.corpus.commands.driver import NATIVE, code_generation_flags, driver_options, rust_flags
-from mlgo_gym.corpus.commands.inputs import copy_inputs
-from mlgo_gym.corpus.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.driver import NATIVE, code_generation_flags, driver_options, rust_flags
+from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
+from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
+from mlgo_gym.corpus.recording.libraries import is_gcc, objects_written_since
 from mlgo_gym.corpus.recording.links import LinkWriter
-from mlgo_gym.corpus.recording.path_interception import is_gcc, objects_written_since
+from mlgo_gym.corpus.targets import check_level
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 
-LEVELS = ("Oz", "Os", "O2", "O3")
 _LEVEL_BY_ATTRIBUTES = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}
 _LANGUAGES = {"c": "C", "c++": "C++", "rust": "Rust"}
 _PRODUCER = re.compile(r"LLVM(\d+)")
@@ -118,8 +117,7 @@ class Recorder:
         parent: Path | None = None,
         probes: bool = False,
     ) -> None:
-        if optimize not in LEVELS:
-            raise CorpusError(f"expected a level of {', '.join(LEVELS)} for a recording, got {optimize!r}")
+        check_level(optimize)
         self._optimize = optimize
         self._toolchain = toolchain
         self._compiler = f"clang {toolchain.version_text}"

@@ -21,7 +21,7 @@ def run_rustc(argv: Sequence[str], settings_path: str | None, load: Callable[[st
     Args:
         argv: the program, and its arguments.
         settings_path: path of the settings.
-        load: imports a file by its path relative to this one.
+        load: imports a module beside this file, or of `mlgo_clang`.
 
     Returns:
         Exit status of the program, also if recording fails.
@@ -41,19 +41,21 @@ def run_rustc(argv: Sequence[str], settings_path: str | None, load: Callable[[st
         os.execvp(program, [program, *arguments])  # noqa: S606 - a shim becomes the compiler
     status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(program, list(argv), os.environ), 0)[1])
     if status == 0:
-        compiles = load("../commands/shim_compiles.py")
+        compiles = load("shim_compiles")
         try:
-            _record(settings, compiles, program, arguments, load("../commands/rustc_arguments.py"))
+            _record(settings, compiles, program, arguments)
         except Exception as error:  # noqa: BLE001 - the build continues if recording fails
             message = f"{type(error).__name__}: {error}"
             compiles.note_failure(os.path.dirname(str(settings_path)), " ".join(arguments)[:500], message)
     return status if status >= 0 else 128 - status
 
 
-def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Sequence[str], reading: Any) -> None:
+def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Sequence[str]) -> None:
     """Add a folder to `settings["records"]` as `shim_compiles.record_compile()` does."""
+    from mlgo_clang.rustc_arguments import Crate, read_sources
+
     folder = os.getcwd()
-    crate = reading.Crate(arguments, folder)
+    crate = Crate(arguments, folder)
     if not crate.source.endswith(".rs") or not crate.emits_code:
         return
     source = os.path.join(folder, crate.source)
@@ -76,7 +78,7 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Se
     status, stderr = compiles.run_front_end(command, folder)
     if status == 0:
         with open(listing, encoding="utf-8", errors="surrogateescape") as file:
-            sources = reading.read_sources(file.read())
+            sources = read_sources(file.read())
         os.unlink(listing)
         digest, lines = _read_sources(sources, folder)
         kind = "bin/" if crate.types == {"bin"} else ""

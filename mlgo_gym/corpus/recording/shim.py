@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     # Compilers that the real compiler starts are not recorded again.
     settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
     if argv[0] == "rust":
-        return int(_load("rustc_shim.py").run_rustc(argv[1:], settings_path, _load))
+        return int(_load("rustc_shim").run_rustc(argv[1:], settings_path, _load))
     mode, linker, linker_after, compiler, after, arguments = _groups(argv)
     compiler_path = None
     if mode == "by-path":
@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
 
     import json
 
-    compiles = _load("../commands/shim_compiles.py")
+    compiles = _load("shim_compiles")
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status == 0:
         try:
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
             compiles.record_compile(settings, expanded, os.getcwd(), mode)
             if links:
                 store = os.path.dirname(settings["records"])
-                link = _load("shim_links.py").describe_link(expanded, os.getcwd(), settings["root"], store)
+                link = _load("shim_links").describe_link(expanded, os.getcwd(), settings["root"], store)
                 compiles.record_link(settings, link, mode)
         except Exception as error:  # noqa: BLE001 - the build continues if recording fails
             message = f"{type(error).__name__}: {error}"
@@ -100,19 +100,14 @@ def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], 
     return argv[0], words[0], words[1], words[2], words[3], list(argv[position:])
 
 
-def _load(relative: str) -> Any:
-    """Import a file by its path relative to this file; a shim runs outside of any package."""
-    from importlib.util import module_from_spec, spec_from_file_location
+def _load(name: str) -> Any:
+    """Import a file beside this one; a shim runs outside of any package."""
+    from importlib import import_module
 
     # Last, so that nothing hides the standard library: `mlgo_clang` is beside this package.
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")))
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), relative)
-    spec = spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path += [os.path.abspath(os.path.join(folder, "../../..")), folder]
+    return import_module(name)
 
 
 def _expand(arguments: Sequence[str], folder: str) -> list[str]:

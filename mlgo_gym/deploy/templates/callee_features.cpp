@@ -40,7 +40,7 @@ struct Named {
   int Called[2] = {}, Within[2] = {};
 };
 
-// The decisions of a module so far. Features have the order of mlgo_gym.compiler.protocol.callee_features.
+// The decisions of a module so far. Features have the order of mlgo_gym.compiler.callee_features.
 class DecisionHistory {
 public:
   void enterComponent(const LazyCallGraph::SCC &Component) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
-from mlgo_gym.compiler.protocol.decision import functions_of
+from mlgo_gym.compiler.decision import functions_of
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision, answers_by_call_site
 
 Causes = dict[str, dict[int, int]]

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
-from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
-from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
-from mlgo_gym.compiler.protocol.inline_contexts import callee_name, feature_offsets, printed_features
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.inline_contexts import callee_name, feature_offsets, printed_features
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.credit import credit
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.llvm.advisors import INLINING

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.numeric_infos import absent_choices
+from mlgo_gym.tasks.infos import PendingDecision, absent_choices, decision_columns
 from mlgo_gym.tasks.task import Task
 
 
@@ -48,26 +48,20 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
 
 
 def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Return what `batch_infos()` returns for infos of episodes with a pending decision and nothing else; faster."""
-    decisions = [episode.decision for episode in episodes if episode.decision is not None]
-    present = _all_true(len(episodes))
-    info = {
-        "module": np.array([episode.compilation.module.name for episode in episodes], object),
-        "_module": present,
-        "context": np.array([decision.context for decision in decisions], object),
-        "_context": present,
-        "decision_index": np.array([episode.decisions for episode in episodes]),
-        "_decision_index": present,
-        "default_action": np.array([task.default_action(decision) for decision in decisions]),
-        "_default_action": present,
-    }
-    if episodes and episodes[0].contexts:
-        info |= {"site": _objects([decision.site for decision in decisions]), "_site": present}
-    if episodes and episodes[0].callee_features:
-        info |= {"callee": np.array([decision.callee or "" for decision in decisions], object), "_callee": present}
-    if task.masked:
-        info["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
-        info["_action_mask"] = present
+    """Return what `batch_infos()` returns for the infos of `decision_info()` of episodes with a decision; faster."""
+    pending = [
+        PendingDecision(task, episode.decision, episode.module, episode.decisions, episode.contexts)
+        for episode in episodes
+        if episode.decision is not None
+    ]
+    info: dict[str, Any] = {}
+    for key, values in decision_columns(pending).items():
+        if any(value is None for value in values):
+            rows = {row: {key: value} for row, value in enumerate(values) if value is not None}
+            info |= batch_infos(rows, len(episodes))
+        else:
+            is_plain = isinstance(values[0], (int, np.ndarray))
+            info |= {key: np.array(values) if is_plain else _objects(values), f"_{key}": _all_true(len(episodes))}
     return info
 
 

@@ -1,23 +1,62 @@
-"""One environment of a vector environment: a state machine around its episodes that never blocks."""
+"""One environment of a vector environment: runs the coroutines of its episodes, and never blocks."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.coroutine import CoroutineDriver
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor
+from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.outcome import EpisodeOutcome
-from mlgo_gym.episode.pending_episode import PendingEpisode
-from mlgo_gym.episode.stepper import Answer, Stepper
 from mlgo_gym.errors import ActionError, MlgoError
+
+
+class PendingEpisode(CoroutineDriver[Episode]):
+    """An episode before its first decision, with its own random generator and cursor: it can start ahead of time.
+
+    Args:
+        maker: Starts episodes.
+        np_random: Random generator for sampling; copied.
+        cursor: Position in the order of modules; copied.
+        module: Module; None samples one.
+        function: Function with `scope="function"`; None samples one.
+
+    Attributes:
+        np_random, cursor: States from which the next pending episode starts, once this one has started.
+    """
+
+    def __init__(
+        self,
+        maker: EpisodeMaker,
+        np_random: np.random.Generator,
+        cursor: OrderCursor,
+        module: Module | None = None,
+        function: str | None = None,
+    ) -> None:
+        self._before = np_random.bit_generator.state, cursor.copy()
+        self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
+        super().__init__(maker.begin(self.np_random, module, function, self.cursor), maker.setup.timeout)
+
+    def follows(self, np_random: np.random.Generator, cursor: OrderCursor) -> bool:
+        """Return whether the episode started from these states."""
+        return bool(self._before == (np_random.bit_generator.state, cursor))
+
+    def close(self) -> None:
+        """End the compile, even if it already waits at its first decision. Idempotent."""
+        super().close()
+        for episode in self._result:
+            episode.close()
 
 
 class StepResult(NamedTuple):
@@ -41,77 +80,52 @@ class SubEnvironment:
         prefetch: Number of episodes to start early, so that their compilers reach the first decision in the meantime.
             They equal the episodes without prefetching: they restart where the random generator has advanced.
         autoreset_mode: Reset after the end of an episode, as for `CompilerVectorEnv`.
-        cursor: Position in the order of the modules. Default: the first module.
+        cursor: Position in the order of the modules.
 
     Attributes:
         ready: Whether there is a result or an error.
-        stepper: Steps through the running episode; None between episodes.
-        last_stepper: Stepper of the last started episode, for `render()`.
+        episode: The running episode; None between episodes.
+        last_episode: The last started episode, for `render()`.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
         np_random: Random generator of modules and functions.
         np_random_seed: Its seed; -1 if it was set.
-        cursor: Position in the order of the modules.
     """
 
     def __init__(
-        self,
-        maker: EpisodeMaker,
-        number: int,
-        prefetch: int,
-        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
-        cursor: OrderCursor | None = None,
+        self, maker: EpisodeMaker, number: int, prefetch: int, autoreset_mode: AutoresetMode, cursor: OrderCursor
     ) -> None:
-        self.number = number
+        self.number, self.cursor = number, cursor
         self.ready = False
-        self.stepper: Stepper | None = None
-        self.last_stepper: Stepper | None = None
+        self.episode: Episode | None = None
+        self.last_episode: Episode | None = None
         self.outcome: EpisodeOutcome | None = None
-        self._maker = maker
-        self._mode = autoreset_mode
-        self._prefetch = prefetch
-        self._error: MlgoError | None = None
         self.np_random, self.np_random_seed = seeding.np_random(None)
-        self.cursor = OrderCursor() if cursor is None else cursor
+        self._maker, self._mode, self._prefetch = maker, autoreset_mode, prefetch
+        self._error: MlgoError | None = None
         self._sampled = True
-        self._pending: PendingEpisode | None = None
+        self._driver: CoroutineDriver[Any] | None = None
         self._prefetched: deque[PendingEpisode] = deque()
 
     @property
     def session(self) -> Session | None:
         """The running session; None while a decision is pending, and between episodes."""
-        if self._pending is not None:
-            return self._pending.session
-        if self.stepper is None or self.stepper.decision is not None:
-            return None
-        return self.stepper.episode.current
+        return None if self._driver is None else self._driver.session
 
     @property
     def deadline(self) -> float:
         """When the compiler has been silent for too long, on the monotonic clock."""
-        if self._pending is not None:
-            return self._pending.deadline
-        return math.inf if self.stepper is None or self.stepper.decision is not None else self.stepper.deadline
-
-    @property
-    def over(self) -> bool:
-        """Whether no episode is running."""
-        return self.stepper is None and self._pending is None
+        return math.inf if self._driver is None else self._driver.deadline
 
     @property
     def decision(self) -> Decision | None:
         """The pending decision."""
-        return self.stepper.episode.decision if self.stepper is not None else None
+        return None if self.episode is None else self.episode.decision
 
     @property
-    def shown_stepper(self) -> Stepper | None:
-        """Stepper of the running episode, or of one that ended before the next has started."""
-        last = self.last_stepper
-        return self.stepper if self.stepper is not None or last is None or last.outcome is None else last
-
-    @property
-    def has_plain_info(self) -> bool:
-        """Whether the result is a decision within an episode and nothing else."""
-        return self.stepper is not None and self.stepper.has_plain_info
+    def shown_episode(self) -> Episode | None:
+        """The running episode, or one that ended before the next has started."""
+        last = self.last_episode
+        return self.episode if self.episode is not None or last is None or last.outcome is None else last
 
     def seed(self, seed: int) -> None:
         """Seed the random generator, and restart the order of the modules."""
@@ -132,10 +146,10 @@ class SubEnvironment:
             self._drop_outdated_prefetch()
         try:
             if module is None and self._prefetched:
-                self._pending = self._prefetched.popleft()
-                self._pending.restart_deadline()
+                self._driver = self._prefetched.popleft()
+                self._driver.restart_deadline()
             else:
-                self._pending = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
+                self._driver = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
         except MlgoError as error:
             self._fail(error)
         else:
@@ -147,67 +161,57 @@ class SubEnvironment:
         Raises:
             ActionError: No decision is pending; or, with `strict`, the action is illegal.
         """
-        if self.stepper is None or self.stepper.decision is None:
+        if self.episode is None or self.episode.decision is None:
             if self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP:
                 return None
             raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
         try:
-            return self.stepper.encode(action)
+            return self.episode.encode(action)
         except ActionError as error:
             raise ActionError(f"environment {self.number}: {error}") from None
 
     def act(self, answer: Answer | None) -> None:
         """Answer the pending decision, or, with None, begin the next episode."""
-        if answer is None:
+        if answer is None or self.episode is None:
             self.begin()
             return
-        assert self.stepper is not None
         self.ready = False
-        self.stepper.answer(answer)
+        self._driver = CoroutineDriver(self.episode.step(answer), self._maker.setup.timeout)
 
     def poll(self) -> bool:
         """Continue without waiting; return whether there is a result or an error."""
-        if self.ready:
-            return True
-        try:
-            if self.stepper is not None:
-                if self.stepper.poll():
-                    self._settle(self.stepper)
-            elif self._pending is not None and self._pending.poll():
-                self._start(self._pending)
-        except MlgoError as error:
-            self._fail(error)
+        driver = self._driver
+        if driver is not None and not self.ready:
+            try:
+                if driver.poll():
+                    self._settle(driver)
+            except MlgoError as error:
+                self._fail(error)
         return self.ready
 
     def time_out(self) -> None:
         """End a compile whose deadline has passed, unless it had no CPU to run on."""
         try:
-            if self._pending is not None:
-                self._pending.time_out()
-            elif self.stepper is not None and self.stepper.time_out():
-                self._settle(self.stepper)
+            if self._driver is not None:
+                self._driver.time_out()
         except MlgoError as error:
             self._fail(error)
         self.poll()
 
-    def _settle(self, stepper: Stepper) -> None:
+    def _settle(self, driver: CoroutineDriver[Any]) -> None:
         """Make the next decision the result, or the end of the episode; with SAME_STEP the next episode follows."""
-        if stepper.outcome is None:
-            self.ready = True
-            return
-        self.outcome = stepper.outcome
-        self._end()
-        if self._mode is AutoresetMode.SAME_STEP:
-            self._begin()
-        else:
-            self.ready = True
-
-    def _start(self, pending: PendingEpisode) -> None:
-        self.stepper = self.last_stepper = Stepper(self._maker.setup, pending.result)
-        self._follow(pending)
-        self._pending = None
-        if self._sampled:
-            self._start_prefetch()
+        self._driver = None
+        if isinstance(driver, PendingEpisode):
+            self.episode = self.last_episode = driver.result
+            self._follow(driver)
+            if self._sampled:
+                self._start_prefetch()
+        elif self.episode is not None and self.episode.outcome is not None:
+            self.outcome = self.episode.outcome
+            self._end()
+            if self._mode is AutoresetMode.SAME_STEP:
+                self._begin()
+                return
         self.ready = True
 
     def _follow(self, pending: PendingEpisode) -> None:
@@ -232,15 +236,15 @@ class SubEnvironment:
                 self._prefetched.popleft().close()
 
     def _end(self) -> None:
-        for part in (self._pending, self.stepper):
+        for part in (self._driver, self.episode):
             if part is not None:
                 part.close()
-        self._pending = self.stepper = None
+        self._driver = self.episode = None
 
     def _fail(self, error: MlgoError) -> None:
         """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
-        if self._pending is not None:
-            self._follow(self._pending)
+        if isinstance(self._driver, PendingEpisode):
+            self._follow(self._driver)
         self._end()
         self._error, self.outcome, self.ready = error, EpisodeOutcome(0.0, True, {}), True
 
@@ -252,12 +256,11 @@ class SubEnvironment:
     def step_result(self) -> StepResult:
         """Return the result of a step; with SAME_STEP the end of an episode is returned once."""
         outcome = self.outcome
-        if self.stepper is None:
-            assert outcome is not None, "nothing is ready"
-            return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, outcome.info)
-        info = self.stepper.info()
+        info = {} if self.episode is None else self.episode.info()
         if outcome is None:
             return StepResult(0.0, False, False, info)
+        if self.episode is None:
+            return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, outcome.info)
         self.outcome = None
         info["final_obs"], info["final_info"] = self._maker.setup.task.final_observation(), outcome.info
         return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, info)

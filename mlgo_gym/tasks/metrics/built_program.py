@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.storage.cache import cache_directory, write_atomically

@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.metrics.built_program import built_program

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.corpus.commands.driver import bundled_target
-from mlgo_gym.corpus.commands.targets import Target
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.driver import bundled_target
+from mlgo_gym.corpus.targets import Target
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.tasks.metrics.built_program import built_program

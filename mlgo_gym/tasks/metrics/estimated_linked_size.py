@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.recording.links import Link
 from mlgo_gym.llvm.bitcode import shared_definitions
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
-from mlgo_gym.llvm.linked_symbols import STUB_BYTES, linked_symbols
-from mlgo_gym.llvm.object_file import read_elf
-from mlgo_gym.llvm.symbol_table import read_symbol_table
+from mlgo_gym.llvm.object_file import STUB_BYTES, linked_symbols, read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.metrics.linked_size import BuildLinks

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
-from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.recording.links import Link, read_links
-from mlgo_gym.corpus.recording.relink import relink
+from mlgo_gym.corpus.recording.links import Link, read_links, relink
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, UntrustedError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.object_file import object_sizes

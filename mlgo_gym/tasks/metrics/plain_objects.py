@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.linked_symbols import LinkedSymbols, linked_symbols
+from mlgo_gym.llvm.object_file import LinkedSymbols, linked_symbols
 from mlgo_gym.storage.cache import JsonCache
 
 _memory = JsonCache("symbols")

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.corpus.commands.targets import Target, target_of_triple, triple_of
-from mlgo_gym.corpus.description import read_command
-from mlgo_gym.corpus.recording.links import read_links
-from mlgo_gym.corpus.recording.relink import relink
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.folder import read_command
+from mlgo_gym.corpus.recording.links import read_links, relink
+from mlgo_gym.corpus.targets import Target, target_of_triple, triple_of
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.function_sizes import function_sizes

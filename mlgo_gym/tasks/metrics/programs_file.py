@@ -14,7 +14,7 @@ from typing import Any
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
-from mlgo_gym.corpus.description import is_outside
+from mlgo_gym.corpus.folder import is_outside
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.extras import library
 from mlgo_gym.storage.cache import cache_directory

@@ -10,10 +10,9 @@ import pytest
 from mlgo_gym.corpus.datasets.catalogue import find_dataset
 from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, fetch_dataset, missing_parts, read_report
 from mlgo_gym.corpus.datasets.pins import corpus_digest, missing_files, write_pins, wrong_digest
-from mlgo_gym.corpus.description import read_description, write_description
-from mlgo_gym.corpus.information import describe
+from mlgo_gym.corpus.folder import read_description, write_description
+from mlgo_gym.corpus.inspection import describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.fetch import fetch_source
+from mlgo_clang.files import process_prefix
+from mlgo_gym.corpus.datasets.sources import fetch_source
 from mlgo_gym.errors import CorpusError, UnreachableError
-from mlgo_gym.storage.temporary_folders import process_prefix
 from tests.corpus.datasets.conftest import NAME
 from tests.corpus.package_index import PackageIndex
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.corpus.datasets.builds import explain_build
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset
-from mlgo_gym.corpus.datasets.package_build import explain_build
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

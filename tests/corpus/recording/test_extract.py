@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgo_gym.corpus.description import CorpusReport, read_command, read_description
+from mlgo_gym.corpus.folder import CorpusReport, read_command, read_description
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections, read_with_objcopy
 from mlgo_gym.corpus.recording.object_list import ObjectList, from_compile_commands, from_directory, from_local_thinlto
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

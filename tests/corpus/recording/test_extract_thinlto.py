@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
 from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
-from mlgo_gym.corpus.verify import verify
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command

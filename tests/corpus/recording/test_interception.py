@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.description import read_description
+from mlgo_gym.corpus.folder import read_description
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import record, write_files
 

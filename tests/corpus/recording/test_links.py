@@ -13,12 +13,11 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_gym.compiler.process.limits import Limits
-from mlgo_gym.corpus.commands.compilation import plan
-from mlgo_gym.corpus.commands.driver import NATIVE
+from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.driver import NATIVE
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, read_links
-from mlgo_gym.corpus.recording.relink import refused_link_argument, relink
+from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, read_links, refused_link_argument, relink
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import record, write_files

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.commands import driver
-from mlgo_gym.corpus.commands.compilation import plan
-from mlgo_gym.corpus.description import read_command, read_description, read_metadata
+from mlgo_gym.corpus import driver
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.folder import read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import CorpusError, NothingCompiledError

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.commands.compilation import plan
-from mlgo_gym.corpus.commands.rustc_arguments import Crate
-from mlgo_gym.corpus.description import read_metadata
+from mlgo_clang.rustc_arguments import Crate
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.folder import read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

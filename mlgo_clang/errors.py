@@ -1,0 +1,25 @@
+"""The root of all errors, and those that `mlgo-clang` and `mlgo_gym` share."""
+
+from __future__ import annotations
+
+
+class MlgoError(Exception):
+    """The root of all errors of mlgo-gym.
+
+    Attributes:
+        env_id: Index of the failed environment if a vector environment raises the error; else None.
+    """
+
+    env_id: int | None = None
+
+
+class PolicyError(MlgoError):
+    """A policy that is not found, cannot be loaded, or does not fit the environment or the decisions of a clang."""
+
+
+class ProtocolError(MlgoError):
+    """A clang that does not follow the protocol of a channel."""
+
+
+class UsageError(MlgoError):
+    """A command line of `mlgo-clang` that cannot be followed, or one without a compiler."""

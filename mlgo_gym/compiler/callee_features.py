@@ -1,0 +1,154 @@
+"""Callee features: facts about the predicted callee of an inlining decision, and about earlier decisions.
+
+Two facts often decide whether inlining one more call makes a module smaller: whether the callee is dropped after its
+last call, and whether earlier calls of it were kept. Clang's own features contain neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.llvm.tensor_spec import TensorSpec
+from mlgo_gym.llvm.training_log import LogHeader
+
+INTERNAL, DISCARDABLE, WEAK, AVAILABLE, EXTERNAL = range(5)
+"""Kinds of linkage. A function of the first two kinds is dropped when nothing calls it."""
+
+
+class Call(NamedTuple):
+    """A predicted call, with facts from the code that clang printed when the inliner first visited each function.
+
+    Attributes:
+        callee: Name of the callee; empty if unknown.
+        linkage: Linkage of the callee: `INTERNAL`, `DISCARDABLE`, `WEAK`, `AVAILABLE` or `EXTERNAL`; -1 if unknown, as
+            in the following fields.
+        unnamed: 1 if the callee's address is insignificant, else 0.
+        comdat: 1 if the callee is in a comdat group, else 0.
+        instructions: Number of instructions in the callee.
+        calls: Number of calls among them.
+        caller_linkage: Linkage of the caller; in a component of several functions, of the first by name.
+    """
+
+    callee: str
+    linkage: int
+    unnamed: int
+    comdat: int
+    instructions: int
+    calls: int
+    caller_linkage: int
+
+
+MODULE_SHARE = "module_share"
+"""The only callee feature that is not a whole number."""
+
+CALLEE_FEATURES: Mapping[str, str] = MappingProxyType(
+    {
+        "callee_linkage": "linkage of the callee: 0 internal, 1 linkonce, 2 weak, 3 available externally, 4 other",
+        "callee_unnamed": "1 if the callee's address is insignificant (`unnamed_addr`), else 0",
+        "callee_comdat": "1 if the callee is in a comdat group, which the linker merges, else 0",
+        "caller_linkage": "linkage of the caller, coded as `callee_linkage`",
+        "callee_lines": "instructions in the callee",
+        "callee_calls": "calls among these instructions",
+        "component_others": "other functions in the caller's component of the call graph",
+        "component_visits": "earlier visits of the inliner to this component",
+        "component_decisions": "earlier decisions in this visit",
+        "callee_kept": "earlier calls of the callee that were kept",
+        "callee_inlined": "earlier calls of the callee that were inlined",
+        "callee_users_left": "users of the callee minus its kept calls",
+        "callee_last": "1 if nothing else uses the callee, else 0",
+        "caller_inlined": "earlier calls in the caller that were inlined",
+        "caller_kept": "earlier calls in the caller that were kept",
+        "pair_inlined": "earlier calls of this callee in this caller that were inlined",
+        "pair_kept": "earlier calls of this callee in this caller that were kept",
+        "callee_inner_inlined": "calls in the callee that were inlined",
+        "callee_inner_kept": "calls in the callee that were kept",
+        "module_decisions": "earlier decisions in the module",
+        MODULE_SHARE: "earlier decisions in the module, divided by its functions",
+    }
+)
+"""Names and meanings, in the order of the observation. -1 means unknown."""
+
+SOURCE_FEATURES = ("callee_users", "node_count")
+"""Features of clang that callee features are computed from."""
+
+
+def uses_callee_features(features: Iterable[str]) -> bool:
+    """Return whether some of the names are callee features."""
+    return not set(CALLEE_FEATURES).isdisjoint(features)
+
+
+@lru_cache(maxsize=64)
+def with_callee_features(header: LogHeader) -> LogHeader:
+    """Return the header of an inlining channel, extended by callee features as float32 tensors of shape (1,).
+
+    Raises:
+        ToolchainError: the compiler lacks one of `SOURCE_FEATURES`.
+    """
+    if missing := [name for name in SOURCE_FEATURES if name not in {spec.name for spec in header.features}]:
+        raise ToolchainError(
+            f"expected a clang with the features {', '.join(SOURCE_FEATURES)} for callee features, got one without "
+            f"{', '.join(missing)}; use callee_features=False"
+        )
+    return replace(header, features=(*header.features, *(TensorSpec(name, "float", (1,)) for name in CALLEE_FEATURES)))
+
+
+def clang_features(header: LogHeader) -> tuple[TensorSpec, ...]:
+    """Return the features of a header that clang itself wrote."""
+    return tuple(spec for spec in header.features if spec.name not in CALLEE_FEATURES)
+
+
+class DecisionHistory:
+    """The decisions of one compile so far, counted by caller and callee."""
+
+    def __init__(self) -> None:
+        # By caller, callee, or both, and whether the call was inlined; None counts all.
+        self._counts: Counter[tuple[str | None, str | None, bool]] = Counter()
+
+    def add(self, context: str, callee: str, *, inlined: bool) -> None:
+        """Add a decision about a call of `callee` in the component `context`."""
+        self._counts.update(
+            ((None, None, inlined), (None, callee, inlined), (context, None, inlined), (context, callee, inlined))
+        )
+
+    def features(self, site: DecisionSite, call: Call, users: float, functions: float) -> npt.NDArray[np.float32]:
+        """Return the callee features of a decision, float32 of shape (21,).
+
+        Args:
+            site: the site of the decision.
+            call: the predicted call.
+            users: the feature `callee_users`.
+            functions: the feature `node_count`.
+        """
+        counts, callee, context = self._counts, call.callee, site.context
+        kept = counts[None, callee, False]
+        decisions = counts[None, None, False] + counts[None, None, True]
+        # Clang counts the symbol of an externally visible function as one more use.
+        uses = users - (call.linkage != INTERNAL)
+        return np.array(
+            (
+                *(call.linkage, call.unnamed, call.comdat, call.caller_linkage, call.instructions, call.calls),
+                *(len(site.functions) - 1, site.visit, site.index),
+                *(kept, counts[None, callee, True], users - kept, uses <= 1),
+                *(counts[context, None, True], counts[context, None, False]),
+                *(counts[context, callee, True], counts[context, callee, False]),
+                *(counts[callee, None, True], counts[callee, None, False]),
+                *(decisions, decisions / max(1.0, functions)),
+            ),
+            "<f4",
+        )
+
+    def copy(self) -> DecisionHistory:
+        """Return an independent copy."""
+        copied = DecisionHistory()
+        copied._counts = self._counts.copy()
+        return copied

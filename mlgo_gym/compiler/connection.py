@@ -1,0 +1,347 @@
+"""Files between this process and one clang: channels, object, optimisation record, and standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fcntl
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.interrupts import uninterrupted
+from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.compiler.process import CLANG_ACTION, FIRST_EXTRA_DESCRIPTOR, CompilerProcess, FileId, file_id
+from mlgo_gym.compiler.scratch import make_scratch, scratch_root
+from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader, Observation
+
+_READ_SIZE = 1 << 16
+
+
+class Channel:
+    """This process's ends of two new FIFOs.
+
+    Args:
+        base: Path of both, without `.in` (the advice) and `.out` (the log).
+        number: Index of the advisor in the session's advisors.
+        advisor: The advisor.
+
+    Attributes:
+        advisor: The advisor.
+        advice: Descriptor for writing advice.
+        log: Descriptor for reading the log; -1 once clang has closed it.
+        decoder: Decoder of the log.
+        context: Current context of the log.
+        ahead: Number of answers that were sent ahead of their requests.
+        ended: Whether clang has closed the log.
+    """
+
+    def __init__(self, base: str, number: int, advisor: Advisor) -> None:
+        self.base = base
+        self.decoder = LogDecoder()
+        self.context = ""
+        self.ahead = 0
+        self.ended = False
+        self._number = number
+        self.advisor = advisor
+        self._unsent = bytearray()
+        self.advice = self.log = -1
+        os.mkfifo(base + ".in", 0o600)
+        os.mkfifo(base + ".out", 0o600)
+        try:
+            # Blocking opens would wait for clang; O_RDWR provides a reader from the start.
+            self.advice = os.open(base + ".in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self.log = os.open(base + ".out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
+
+    def copy(self, base: str) -> tuple[Channel, dict[FileId, str]]:
+        """Return a copy at the same position, and the path of its file for each file of this channel."""
+        copied = Channel(base, self._number, self.advisor)
+        copied.decoder = copy.deepcopy(self.decoder, {id(self.decoder.header): self.decoder.header})
+        copied.context = self.context
+        files = {file_id(os.fstat(self.advice)): copied.base + ".in"}
+        if self.log >= 0:
+            files[file_id(os.fstat(self.log))] = copied.base + ".out"
+        else:
+            copied.close_log()
+        return copied, files
+
+    def read(self, ready: deque[Decision]) -> Decision | None:
+        """Read the log; return a single decision that arrived alone, append all others to `ready`.
+
+        Raises:
+            TrainingLogError: The log violates the protocol.
+        """
+        while True:
+            try:
+                data = os.read(self.log, _READ_SIZE)
+            except BlockingIOError:
+                return None
+            if not data:
+                # Before the header clang has not opened the log yet.
+                self.ended = self.decoder.header is not None
+                return None
+            if not (ready or self.ahead):
+                observation = self.decoder.take_observation(data)
+                if observation is not None:
+                    return self._decision(observation)
+            self._decode(data, ready)
+            if len(data) < _READ_SIZE:
+                return None
+
+    def _decision(self, observation: Observation) -> Decision:
+        return Decision(self._number, DecisionSite(self.context, 0, observation.number), observation.payload)
+
+    def _decode(self, data: bytes, ready: deque[Decision]) -> None:
+        decoder = self.decoder
+        first = decoder.header is None
+        decoder.feed(data)
+        while (event := decoder.next_event()) is not None:
+            if isinstance(event, Observation):
+                if self.ahead:
+                    self.ahead -= 1
+                else:
+                    ready.append(self._decision(event))
+            elif isinstance(event, Context):
+                self.context = event.name
+            else:
+                raise TrainingLogError("expected no outcome in a channel, got one", event.offset)
+        if first and decoder.header is not None:
+            self._check_header(decoder.header)
+        if self._unsent:
+            self._send()
+
+    def _check_header(self, header: LogHeader) -> None:
+        scalar, found = self.advisor.scalar_type, header.advice
+        if found is None or found.type != scalar or found.size != 1:
+            raise TrainingLogError(f"expected advice of one {scalar} in the header, got {found}", 0)
+
+    def send_ahead(self, answers: Sequence[bytes], requested: int) -> None:
+        """Send the answers to the next decisions, of which `requested` were read already."""
+        self.ahead = len(answers) - requested
+        self._unsent += b"".join(answers)
+        self._send()
+
+    def _send(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                del self._unsent[: os.write(self.advice, self._unsent)]
+
+    def close_log(self) -> None:
+        """Close the log after clang has closed its end."""
+        os.close(self.log)
+        self.log = -1
+
+    def close(self) -> None:
+        """Close the descriptors. Idempotent."""
+        for descriptor in (self.advice, self.log):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.advice = self.log = -1
+
+
+class Connection:
+    """This process's descriptors of the files of one clang; `make()` or `copy()` opens them.
+
+    Attributes:
+        channels: One channel per advisor.
+        output: Object file.
+        optimization_record: Optimisation record; -1 without one.
+        stderr: Read end of clang's standard error; -1 once clang has closed it.
+        stderr_is_file: Whether standard error is a file, whose writes wake nothing, instead of a pipe.
+        stderr_write: Write end for a clang that is started; -1 afterwards.
+        closed: Whether `close()` was called.
+        lent: Descriptors that clang receives from `FIRST_EXTRA_DESCRIPTOR` on.
+    """
+
+    def __init__(self) -> None:
+        self.channels: list[Channel] = []
+        self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
+        self.stderr_is_file = False
+        self.closed = False
+        self.lent: list[int] = []
+        self._host = os.getpid()
+        self._scratch: Path | None = None
+        self._names: list[str] = []
+
+    @classmethod
+    def make(cls, advisors: Sequence[Advisor], *, optimization_record: bool, stderr_file: bool = False) -> Connection:
+        """Return the connection for a clang that is started next; one that prints much needs `stderr_file`."""
+        new = cls()
+        new.stderr_is_file = stderr_file
+        try:
+            new._scratch = make_scratch()
+            for number, advisor in enumerate(advisors):
+                new.channels.append(Channel(new._channel_name(number), number, advisor))
+            new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
+            if optimization_record:
+                new.optimization_record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
+                new.lent.append(new.optimization_record)
+            if len(advisors) > 1:
+                new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                new.lent.append(new._folder)
+            if stderr_file:
+                new.stderr = os.memfd_create("mlgo-gym-stderr", os.MFD_CLOEXEC)
+                # With O_APPEND the file can be truncated after reading.
+                fcntl.fcntl(new.stderr, fcntl.F_SETFL, os.O_APPEND)
+                new.stderr_write = os.dup(new.stderr)
+            else:
+                new.stderr, new.stderr_write = os.pipe()
+                os.set_blocking(new.stderr, False)
+        except BaseException:
+            new.close()
+            raise
+        return new
+
+    def arguments(self, advisors: Sequence[Advisor]) -> list[str]:
+        """Return the `-cc1` arguments that name clang's ends."""
+        words = []
+        for advisor, channel in zip(advisors, self.channels, strict=True):
+            base = channel.base
+            if self._folder >= 0:
+                # clang opens some channels late. A path by descriptor leads a copied clang into its own folder.
+                number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
+                base = f"/proc/self/fd/{number}/{Path(base).name}"
+            words += advisor.flags(base)
+        if self.optimization_record >= 0:
+            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.optimization_record)
+            words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
+        return [*words, "-o", "-"]
+
+    def start(self, command: Sequence[str], confined: bool, limits: Limits) -> CompilerProcess:
+        """Start clang with its ends of the files; arguments and errors as for `Session`."""
+        process = CompilerProcess.start(
+            command,
+            stdout=self.output,
+            stderr=self.stderr_write,
+            extras=self.lent,
+            writable=[scratch_root()] if confined else None,
+            limits=limits,
+            withheld=CLANG_ACTION,
+        )
+        os.close(self.stderr_write)
+        self.stderr_write = -1
+        return process
+
+    def copy(self) -> tuple[Connection, dict[FileId, str]]:
+        """Return a connection at the same position for a copy of clang, and its file's path for each of these files."""
+        new = Connection()
+        try:
+            new._scratch = scratch = make_scratch()
+            files: dict[FileId, str] = {}
+            for number, channel in enumerate(self.channels):
+                copied, places = channel.copy(new._channel_name(number))
+                new.channels.append(copied)
+                files |= places
+            new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, new.name("object"))
+            if self.optimization_record >= 0:
+                new.optimization_record, files[file_id(os.fstat(self.optimization_record))] = _copy_file(
+                    self.optimization_record, new.name("record")
+                )
+            new.stderr_is_file = self.stderr_is_file
+            if self.stderr >= 0:
+                path = new.name("stderr")
+                if self.stderr_is_file:
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                    new.stderr = os.open(path, flags, 0o600)
+                else:
+                    os.mkfifo(path, 0o600)
+                    new.stderr = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                files[file_id(os.fstat(self.stderr))] = path
+            if self._folder >= 0:
+                new._folder = os.open(scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                files[file_id(os.fstat(self._folder))] = str(scratch)
+        except BaseException:
+            new.close()
+            raise
+        return new, files
+
+    def name(self, name: str) -> str:
+        """Return a path for another file; `remove_files()` removes it."""
+        self._names.append(f"{self._scratch}/{name}")
+        return self._names[-1]
+
+    def _channel_name(self, number: int) -> str:
+        base = self.name(f"c{number}")
+        self._names[-1:] = [base + ".in", base + ".out"]
+        return base
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors that become readable when clang writes."""
+        watched = [*(channel.log for channel in self.channels), -1 if self.stderr_is_file else self.stderr]
+        return [descriptor for descriptor in watched if descriptor >= 0]
+
+    def all_channels_open(self) -> bool:
+        """Return whether clang has opened all channels."""
+        return all(channel.decoder.header is not None for channel in self.channels)
+
+    def result(self, stderr: str) -> CompileResult:
+        """Return the result of a clang that has exited, with the tail of its standard error."""
+        return CompileResult(_contents(self.output), _contents(self.optimization_record), stderr)
+
+    @uninterrupted()
+    def remove_files(self) -> None:
+        """Remove the folder: clang has opened the files, or has exited. Idempotent."""
+        if self._scratch is not None and self._host == os.getpid():
+            # Listing the folder would take a descriptor, and none may be left.
+            with contextlib.suppress(OSError):
+                for name in self._names:
+                    Path(name).unlink(missing_ok=True)
+                self._scratch.rmdir()
+            self._names.clear()
+            self._scratch = None
+
+    def close_stderr(self) -> None:
+        """Close the read end of standard error."""
+        os.close(self.stderr)
+        self.stderr = -1
+
+    def close(self) -> None:
+        """Close everything. Idempotent."""
+        self.closed = True
+        for channel in self.channels:
+            channel.close()
+        for descriptor in (self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
+        self.remove_files()
+
+
+def _contents(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0) if descriptor >= 0 else b""
+
+
+def _copy_file(original: int, path: str) -> tuple[int, str]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        remaining = os.fstat(original).st_size
+        offset = 0
+        while remaining > offset:
+            offset += os.sendfile(descriptor, original, offset, remaining - offset)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, path
+
+
+@dataclass(frozen=True, slots=True)
+class CompileResult:
+    """Output of a finished compile.
+
+    Attributes:
+        object_bytes: The object file.
+        optimization_record: The optimisation record (YAML); empty unless requested.
+        stderr: Tail of standard error.
+    """
+
+    object_bytes: bytes
+    optimization_record: bytes
+    stderr: str

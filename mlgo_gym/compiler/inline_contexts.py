@@ -1,0 +1,163 @@
+"""Contexts of inlining decisions, from clang's standard error.
+
+The channel of the inlining advisor has no contexts. With `-print-before=inline`
+(llvm/lib/Passes/StandardInstrumentations.cpp) clang prints the functions of each strongly connected component of the
+call graph before the inliner visits it. With `-Rpass=inline-ml` (llvm/lib/Analysis/MLInlineAdvisor.cpp) it prints a
+remark with the callee after each decision. No other output of clang 17 to 22 contains both in less text.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlgo_gym.compiler.callee_features import clang_features
+from mlgo_gym.compiler.decision import DecisionSite, context_of, functions_of
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.training_log import LogHeader
+
+CONTEXT_FLAGS = ("-mllvm", "-print-before=inline")
+"""The `-cc1` arguments that print the functions that the inliner visits; they do not change the object."""
+
+CALLEE_FLAGS = (*CONTEXT_FLAGS, "-Rpass=inline-ml", "-Rpass-missed=inline-ml")
+"""The same, with the callee of each decision."""
+
+_FILTERS = ("filter-print-funcs", "ir-dump-directory")
+"""Options that filter or redirect this output (llvm/lib/IR/PrintPasses.cpp)."""
+
+_BANNER = b"*** IR Dump Before InlinerPass on ("
+_BANNER_END = b") ***\n"
+_REMARK = b"remark: "
+_LOCATION = re.compile(rb"[^\n]*?:\d+:\d+: ")
+_CHOICES = (b"true", b"false")
+_REMARKS = (b"=inline-ml]", b"-missed=inline-ml]")
+_FUNCTION = rb"(?:\n?(?:; [^\n]*\n)*define [^\n]*\n)(?:(?!\}\n)[^\n]*\n)*\}\n"
+_CONTEXT_OUTPUT = re.compile(
+    rb"(?:; )?\*\*\* IR Dump Before InlinerPass on [^\n]*\n(?:" + _FUNCTION + rb")*"
+    rb"|[^\n]*remark: [^\n]*=inline-ml\]\n"
+)
+_PARTIAL_FUNCTION = re.compile(rb"\A(?:(?!\}\n)[^\n]*\n)*\}\n(?:" + _FUNCTION + rb")*")
+
+
+class InlineContexts:
+    """Tracks the site of each decision from clang's standard error.
+
+    Attributes:
+        site: Site of the pending decision, after `next_site()`.
+        remarks: Remarks after each decision except the pending one, in order, for `callee_name()`.
+    """
+
+    def __init__(self) -> None:
+        self._before = b""
+        self.site = DecisionSite("", 0, -1)
+        self.remarks: list[bytes] = []
+        self._visits: dict[str, int] = {}
+        self._unread: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes of standard error."""
+        self._unread.append(data)
+
+    def next_site(self) -> DecisionSite:
+        """Return the site of the next decision; all output before it must have been fed."""
+        text, start = self._take()
+        self._before = text
+        context, visit, index = self.site
+        while start >= 0:
+            start += len(_BANNER)
+            printed = text[start : text.index(_BANNER_END, start)].decode(errors="surrogateescape")
+            context = context_of(functions_of(printed))
+            visit, index = self._visits.get(context, -1) + 1, -1
+            self._visits[context] = visit
+            start = text.find(_BANNER, start)
+        self.site = DecisionSite(context, visit, index + 1)
+        return self.site
+
+    @property
+    def dumps(self) -> list[str]:
+        """The code of each component that the inliner visited between the last two decisions."""
+        return [dump.decode(errors="surrogateescape") for dump in self._before.split(_BANNER)[1:]]
+
+    def end(self) -> None:
+        """Keep the remarks after the last decision: clang has exited."""
+        self._take()
+
+    def _take(self) -> tuple[bytes, int]:
+        """Keep the remarks in the unread text; return the text and the position of the next context, or -1."""
+        text = b"".join(self._unread)
+        self._unread.clear()
+        start = text.find(_BANNER)
+        if self.site.index >= 0:
+            self.remarks.append(_remarks(text if start < 0 else text[:start]))
+        return text, start
+
+    def copy(self) -> InlineContexts:
+        """Return an independent copy."""
+        copied = copy.copy(self)
+        copied._visits, copied._unread, copied.remarks = self._visits.copy(), self._unread.copy(), self.remarks.copy()
+        return copied
+
+
+def feature_offsets(header: LogHeader) -> list[int]:
+    """Return the offset of each feature of clang in the bytes of an observation."""
+    fields: Mapping[str, Any] = header.dtype.fields or {}
+    return [fields[spec.name][1] for spec in clang_features(header)]
+
+
+def printed_features(payload: bytes, offsets: Sequence[int]) -> list[int]:
+    """Return the features at `feature_offsets()` as clang prints them; of an embedding its first 8 bytes as int64."""
+    return [int.from_bytes(payload[offset : offset + 8], "little", signed=True) for offset in offsets]
+
+
+def callee_name(remarks: bytes, features: Sequence[int]) -> str | None:
+    """Return the name of a decision's callee from the remarks after it; None if clang printed none.
+
+    clang prints the `printed_features()` directly after the name, without the last one, its own choice.
+    """
+    # Calls that must be inlined have remarks too, without features.
+    for remark in remarks.splitlines():
+        for printed in (features[:-1], features):
+            numbers = "".join(map(str, printed)).encode()
+            if remark.endswith(numbers) and len(remark) > len(numbers):
+                return remark[: -len(numbers)].decode(errors="surrogateescape")
+    return None
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Check that a command line has no option that filters or redirects the output for contexts.
+
+    Raises:
+        MlgoError: It has such an option.
+    """
+    for word in command:
+        if word.lstrip("-").startswith(_FILTERS):
+            raise MlgoError(
+                f"expected flags that let clang print every function before inlining, got {word!r}; remove it, or use "
+                "no callee features, no credit and scope='module'"
+            )
+
+
+def _remarks(text: bytes) -> bytes:
+    """Return the remarks in a text, one per line, without location, choice and option name."""
+    found: list[bytes] = []
+    start = text.find(_REMARK)
+    while start >= 0:
+        start += len(_REMARK)
+        end = text.find(b"\n", start)
+        line = text[start : len(text) if end < 0 else end]
+        remark, _, name = line.rpartition(b" [-Rpass")
+        for choice in _CHOICES:
+            if name in _REMARKS and remark.endswith(choice):
+                location = _LOCATION.match(remark)
+                found.append(remark[0 if location is None else location.end() : -len(choice)])
+        start = text.find(_REMARK, start + len(line))
+    return b"\n".join(found)
+
+
+def strip_context_output(text: bytes, *, partial: bool = False) -> bytes:
+    """Return clang's output without that of `CALLEE_FLAGS`; `partial` output may begin within a function's code."""
+    if partial:
+        text = _PARTIAL_FUNCTION.sub(b"", text, count=1)
+    return _CONTEXT_OUTPUT.sub(b"", text)

@@ -1,0 +1,285 @@
+"""One compiler process; it never outlives this process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from mlgo_gym.compiler.confinement import run_confined
+from mlgo_gym.compiler.interrupts import uninterrupted
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
+from mlgo_gym.errors import CompilerError, MlgoError
+
+
+class Closable(Protocol):
+    """Anything that holds descriptors."""
+
+    def close(self) -> None:
+        """Close everything. Idempotent."""
+
+
+_live: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+def close_after_fork(resource: Closable) -> None:
+    """Close a resource in every fork of this process: compilers belong to the original."""
+    _live.add(resource)
+
+
+def cancel_close_after_fork(resource: Closable) -> None:
+    """Undo `close_after_fork()`."""
+    _live.discard(resource)
+
+
+def _close_all() -> None:
+    for resource in list(_live):
+        resource.close()
+
+
+os.register_at_fork(after_in_child=_close_all)
+
+
+class HostPipe:
+    """A pipe whose read end a program inherits; forks of this process close both ends.
+
+    Attributes:
+        read_end: Descriptor that the program inherits.
+    """
+
+    def __init__(self) -> None:
+        self.read_end, self._write_end = os.pipe()
+        # The program must see the end of the pipe when this process exits.
+        close_after_fork(self)
+
+    @uninterrupted()
+    def close(self) -> None:
+        """Close both ends. Idempotent."""
+        for descriptor in (self.read_end, self._write_end):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.read_end = self._write_end = -1
+        cancel_close_after_fork(self)
+
+
+class Guard(HostPipe):
+    """A pipe that kills a process group when it is closed, also by the exit of this process.
+
+    The group holds the read end. The kernel sends it SIGKILL (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`, see fcntl(2)) when the
+    only write end is closed. A parent-death signal would need code between fork and exec, and fires when the starting
+    thread exits. This process may be killed before `watch()`: the program must wait for input that follows it.
+    """
+
+    def watch(self, pid: int) -> None:
+        """Kill process group `pid` when this is closed; the group keeps the only read end."""
+        kill_group_with(self.read_end, pid)
+        os.close(self.read_end)
+        self.read_end = -1
+
+
+def kill_group_with(read_end: int, pid: int) -> None:
+    """Let the kernel kill process group `pid` when the last write end of its pipe is closed."""
+    fcntl.fcntl(read_end, fcntl.F_SETOWN, -pid)
+    fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
+
+
+GUARD_DESCRIPTOR = 3
+"""Descriptor of the read end of the guard pipe in the compiler."""
+
+FIRST_EXTRA_DESCRIPTOR = 4
+"""Descriptor of the first extra file in the compiler."""
+
+CLANG_ACTION = "-emit-obj"
+"""An argument without which `clang -cc1` exits with an error."""
+
+
+class CompilerProcess:
+    """A child process that leads its own process group, guarded as by `mlgo_gym.compiler.Guard`.
+
+    This process may be killed before the guard is set. One argument is withheld from the child until then: without it
+    the child exits.
+
+    Attributes:
+        pid: Process id, and id of its process group.
+        pidfd: Descriptor that becomes readable when the process exits.
+        exit_status: Exit status, negative for a signal; None while the process runs.
+        guard: Write end of the guard pipe.
+    """
+
+    def __init__(self, pid: int, pidfd: int, guard: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.exit_status: int | None = None
+        self.guard = guard
+
+    @classmethod
+    @uninterrupted()
+    def start(
+        cls,
+        command: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        extras: Sequence[int] = (),
+        writable: Sequence[str | os.PathLike[str]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        withheld: str = "",
+    ) -> CompilerProcess:
+        """Start a program.
+
+        Args:
+            command: Program and arguments.
+            stdout: Descriptor that becomes its standard output.
+            stderr: Descriptor that becomes its standard error.
+            extras: Descriptors that it receives from `FIRST_EXTRA_DESCRIPTOR` on.
+            writable: Folders in which it may write, where the kernel has Landlock; None allows all.
+            limits: Limits of the process.
+            withheld: Argument without which the program exits by itself. It reads the argument from a response file
+                (a pipe) once it is guarded and limited; the pipe stays empty if this process was killed.
+
+        Raises:
+            CompilerError: The program cannot be started (kind `start`).
+            MlgoError: The platform is not Linux, or this process ignores SIGCHLD.
+        """
+        if sys.platform != "linux":
+            raise MlgoError(f"expected Linux, with pidfd and owned pipes, got {sys.platform}; use Linux")
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # The kernel discards exit statuses then, and a successful compile would count as failed.
+            raise MlgoError(
+                "expected the default handling of SIGCHLD, got a process that ignores it, perhaps by inheritance; call "
+                "signal.signal(signal.SIGCHLD, signal.SIG_DFL) first"
+            )
+        read_end, write_end = os.pipe()
+        copies: list[int] = []
+        pid, pidfd = 0, -1
+        words = list(command)
+        response: _Response | None = None
+        try:
+            # dup2 onto a low descriptor must not overwrite a source that is copied later.
+            sources = [stdout, stderr, read_end, *extras]
+            if withheld in words:
+                response = _Response()
+                words.remove(withheld)
+                words.append(f"@/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR + len(extras)}")
+                sources.append(response.read_end)
+            copies.extend(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 64) for source in sources)
+            actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            ]
+            actions.extend((os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1))
+            spawn = partial(
+                os.posix_spawn,
+                words[0],
+                words,
+                os.environ,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
+            )
+            pid = spawn() if writable is None else run_confined(spawn, writable)
+            kill_group_with(read_end, pid)
+            pidfd = os.pidfd_open(pid)
+            limits.apply(pid)
+            if response is not None:
+                response.send(withheld)
+        except BaseException as error:
+            os.close(write_end)
+            if pidfd >= 0:
+                os.close(pidfd)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            raise_if_descriptor_limit(error)
+            if not isinstance(error, OSError):
+                raise
+            raise CompilerError(
+                f"cannot start {command[0]!r}: {error}",
+                kind="start",
+                exit_status=None,
+                stderr="",
+                command=tuple(command),
+            ) from error
+        finally:
+            os.close(read_end)
+            for copy in copies:
+                os.close(copy)
+            if response is not None:
+                response.close()
+        return cls(pid, pidfd, write_end)
+
+    def poll(self) -> int | None:
+        """Reap the process if it has exited; return its exit status, or None."""
+        if self.exit_status is None and self.pidfd >= 0:
+            try:
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self._reap()
+            except ChildProcessError:
+                # Other code in this process has reaped it: the exit status is lost.
+                self.exit_status = 255
+        return self.exit_status
+
+    @uninterrupted()
+    def _reap(self) -> None:
+        _, status = os.waitpid(self.pid, 0)
+        self.exit_status = os.waitstatus_to_exitcode(status)
+
+    @uninterrupted()
+    def kill(self) -> None:
+        """Kill the process group, and reap the process. Idempotent."""
+        if self.pidfd < 0 or self.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        try:
+            self._reap()
+        except ChildProcessError:
+            self.exit_status = -signal.SIGKILL
+
+    @uninterrupted()
+    def close(self) -> None:
+        """Kill the process if it still runs, and close its descriptors. Idempotent."""
+        self.kill()
+        self.abandon()
+
+    @uninterrupted()
+    def abandon(self) -> None:
+        """Close the descriptors and leave the process alone: for a fork of this process."""
+        for descriptor in (self.pidfd, self.guard):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.pidfd = self.guard = -1
+
+
+class _Response(HostPipe):
+    """A response file: a pipe with one more argument for the program."""
+
+    def send(self, word: str) -> None:
+        """Send the argument; the program may have exited."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._write_end, os.fsencode(word))
+
+
+def describe_exit(status: int | None) -> tuple[str, str]:
+    """Return the kind of `CompilerError`, and the message, of an exit status, which is negative for a signal."""
+    if status is not None and status < 0:
+        return "signal", f"clang crashed with signal {-status} ({signal.Signals(-status).name})"
+    return "exit", f"clang failed with exit status {status}"
+
+
+FileId = tuple[int, int]
+"""Identity of a file: device and inode."""
+
+
+def file_id(status: os.stat_result) -> FileId:
+    """Return the identity of the file of a status."""
+    return status.st_dev, status.st_ino

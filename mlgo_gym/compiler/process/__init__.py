@@ -1,1 +1,0 @@
-"""Compiler processes: start, limits, confinement, and clean-up after kills and forks."""

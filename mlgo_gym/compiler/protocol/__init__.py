@@ -1,1 +1,0 @@
-"""The interactive protocol of one clang: channels, decisions, inlining contexts, and callee prediction."""

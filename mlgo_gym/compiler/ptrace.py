@@ -1,0 +1,367 @@
+"""Stops another process, reads its registers, and lets it make system calls: ptrace(2) through ctypes.
+
+All requests for one process must come from the thread that seized it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from mlgo_gym.compiler.syscall_abi import SyscallAbi
+from mlgo_gym.errors import SnapshotError
+
+# include/uapi/linux/ptrace.h and elf.h
+_POKE_TEXT, _CONT, _SINGLE_STEP, _DETACH = 4, 7, 9, 17
+_GETEVENTMSG, _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4201, 0x4204, 0x4205, 0x4206, 0x4207
+_GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
+_NT_PRSTATUS = 1
+_OPTION_TRACE_FORK, _OPTION_EXIT_KILL = 1 << 1, 1 << 20
+_EVENT_FORK, _EVENT_STOP = 1, 128
+
+_CLONE_PARENT = 0x8000
+
+_BUSY_POLLS = 64
+"""Number of polls without sleep: a stop usually takes microseconds."""
+
+_SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
+
+_RELEASE_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+class _IoVector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+@lru_cache(maxsize=1)
+def _function() -> Callable[..., int]:
+    function = ctypes.CDLL(None, use_errno=True).ptrace
+    function.restype = ctypes.c_long
+    function.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    return function
+
+
+def _ptrace(request: int, pid: int, address: int = 0, data: object = 0) -> None:
+    if _function()(request, pid, address, data) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"ptrace request {request:#x}: {os.strerror(number)}")
+
+
+class Call(NamedTuple):
+    """A system call for another process.
+
+    Attributes:
+        name: Name of the system call.
+        arguments: At most three arguments; bytes are passed by address.
+        result: Expected result.
+    """
+
+    name: str
+    arguments: tuple[int | bytes, ...]
+    result: int = 0
+
+
+_ROW = struct.Struct("4q")
+"""A row of the table of `SyscallAbi.batch`: number or result, and three arguments."""
+
+
+def _rows(calls: Sequence[Call], abi: SyscallAbi, texts: int) -> bytes:
+    """Return the table of system calls; `texts` is the address of their zero-terminated bytes."""
+    table = b""
+    for call in calls:
+        values = [0, 0, 0]
+        for position, argument in enumerate(call.arguments):
+            if isinstance(argument, bytes):
+                values[position] = texts
+                texts += len(argument) + 1
+            else:
+                values[position] = argument
+        table += _ROW.pack(abi.numbers[call.name], *values)
+    return table + _ROW.pack(-1, 0, 0, 0)
+
+
+class Tracee:
+    """A process that this thread traces.
+
+    Args:
+        pid: A child of this process.
+        abi: System call interface of the processor.
+        deadline: Time limit of every wait, on the monotonic clock.
+        seize: Whether to start tracing; False for a child of a traced process, which is traced already.
+
+    Raises:
+        OSError: Tracing is not permitted, or the process does not exist.
+    """
+
+    def __init__(self, pid: int, abi: SyscallAbi, deadline: float, *, seize: bool = True) -> None:
+        self.pid = pid
+        self._abi = abi
+        self._deadline = deadline
+        self._mask: int | None = None
+        self._signal = 0
+        self._buffer = (ctypes.c_uint64 * abi.registers)()
+        self._vector = _IoVector(ctypes.addressof(self._buffer), ctypes.sizeof(self._buffer))
+        if seize:
+            # A half-changed process must not continue after this thread has died.
+            try:
+                _ptrace(_SEIZE, pid, 0, _OPTION_TRACE_FORK | _OPTION_EXIT_KILL)
+            except PermissionError as error:
+                # Also the error for a process that has exited and is not reaped.
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    raise
+                raise self._exited() from error
+
+    def interrupt(self) -> None:
+        """Stop the process; errors as for `wait_for_interrupt()`."""
+        _ptrace(_INTERRUPT, self.pid)
+        self.wait_for_interrupt()
+
+    def wait_for_interrupt(self) -> None:
+        """Wait for the stop after `interrupt()`, or of a new child of a traced process.
+
+        Raises:
+            SnapshotError: It did not stop in time, or exited.
+        """
+        while (stop := self._wait()) != signal.SIGTRAP | _EVENT_STOP << 8:
+            if stop >> 8:
+                raise SnapshotError(
+                    f"expected process {self.pid} to run, got one stopped by a signal; send it SIGCONT first"
+                )
+            # A signal arrived first: deliver it, the stop follows.
+            _ptrace(_CONT, self.pid, 0, stop)
+
+    def resume(self) -> None:
+        """Continue the process."""
+        _ptrace(_CONT, self.pid)
+
+    def hold_signals(self) -> None:
+        """Block signals in the stopped process and in its forks until `detach()`."""
+        mask = ctypes.c_uint64()
+        _ptrace(_GETSIGMASK, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
+        self._mask = mask.value
+        # Blocking SIGTRAP would reset its handler.
+        self._set_mask(2**64 - 1 - (1 << signal.SIGTRAP - 1))
+
+    def _set_mask(self, value: int) -> None:
+        mask = ctypes.c_uint64(value)
+        _ptrace(_SETSIGMASK, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
+
+    def detach(self) -> None:
+        """Continue the stopped process untraced, and deliver a signal that could not be blocked."""
+        if self._mask is not None:
+            self._set_mask(self._mask)
+        _ptrace(_DETACH, self.pid, 0, self._signal)
+
+    def release(self) -> None:
+        """Continue the process untraced, whatever its state; kill it if it cannot be stopped for that."""
+        try:
+            try:
+                self.detach()
+            except ProcessLookupError:
+                # It has exited; or it runs, and only a stopped process can be detached.
+                self._deadline = max(self._deadline, time.monotonic() + _RELEASE_SECONDS)
+                self.interrupt()
+                self.detach()
+        except (ProcessLookupError, SnapshotError):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def registers(self) -> list[int]:
+        """Return all registers in the order of the `NT_PRSTATUS` set."""
+        self._vector.length = ctypes.sizeof(self._buffer)
+        _ptrace(_GETREGSET, self.pid, _NT_PRSTATUS, ctypes.addressof(self._vector))
+        if self._vector.length != ctypes.sizeof(self._buffer):
+            raise SnapshotError(
+                f"expected {ctypes.sizeof(self._buffer)} bytes of registers in process {self.pid}, got "
+                f"{self._vector.length}; only 64-bit programs of this processor can be copied"
+            )
+        return list(self._buffer)
+
+    def set_registers(self, values: list[int]) -> None:
+        """Set all registers."""
+        ctypes.memmove(self._buffer, struct.pack(f"{len(values)}Q", *values), ctypes.sizeof(self._buffer))
+        self._vector.length = ctypes.sizeof(self._buffer)
+        _ptrace(_SETREGSET, self.pid, _NT_PRSTATUS, ctypes.addressof(self._vector))
+
+    def fork(self, at: list[int], meanwhile: Callable[[], T]) -> tuple[Tracee, T]:
+        """Fork the stopped process; return the new process, stopped, traced and a child of this one.
+
+        Args:
+            at: Registers with the program counter at a system call instruction; restored afterwards.
+            meanwhile: Called while the kernel copies page tables. Its exception is raised, without a new process.
+
+        Returns:
+            The new process, and the result of `meanwhile`.
+
+        Raises:
+            OSError: The process cannot be forked.
+            SnapshotError: It did not stop in time.
+        """
+        self._begin_clone(at)
+        try:
+            result = meanwhile()
+        except BaseException:
+            self._end_clone(at).kill()
+            raise
+        return self._end_clone(at), result
+
+    def _restore(self, at: list[int]) -> None:
+        try:
+            self.set_registers(at)
+        except ProcessLookupError:
+            # It has exited; or it runs with registers that it must not continue with.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _begin_clone(self, at: list[int]) -> None:
+        abi = self._abi
+        registers = at.copy()
+        registers[abi.number] = abi.numbers["clone"]
+        # With CLONE_PARENT the copy is a child of this process.
+        for register, argument in zip(abi.arguments, (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0), strict=False):
+            registers[register] = argument
+        try:
+            self.set_registers(registers)
+            _ptrace(_SINGLE_STEP, self.pid)
+        except BaseException:
+            self._restore(at)
+            raise
+
+    def _end_clone(self, at: list[int]) -> Tracee:
+        try:
+            child = self._wait_for_clone()
+        except BaseException:
+            self._restore(at)
+            raise
+        try:
+            self._restore(at)
+            child.wait_for_interrupt()
+        except BaseException:
+            child.kill()
+            raise
+        return child
+
+    def _wait_for_clone(self) -> Tracee:
+        abi = self._abi
+        stop = self._wait()
+        if stop != signal.SIGTRAP | _EVENT_FORK << 8:
+            self._expect_trap(stop)
+            number = 2**64 - self.registers()[abi.result]
+            raise OSError(number, f"clone: {os.strerror(number)}")
+        message = ctypes.c_ulong()
+        _ptrace(_GETEVENTMSG, self.pid, 0, ctypes.addressof(message))
+        child = Tracee(message.value, abi, self._deadline, seize=False)
+        child._mask = self._mask
+        try:
+            _ptrace(_SINGLE_STEP, self.pid)
+            self._expect_trap(self._wait())
+        except BaseException:
+            child.kill()
+            raise
+        return child
+
+    def run(self, at: list[int], calls: Sequence[Call]) -> None:
+        """Let the stopped process make system calls, all at once; its registers must be restored afterwards.
+
+        Args:
+            at: Registers with the program counter in executable memory and the stack pointer in writable memory.
+            calls: The system calls, in order.
+
+        Raises:
+            OSError: A system call failed; later ones were made nevertheless.
+            SnapshotError: A system call returned an unexpected result, or the process did not stop in time.
+        """
+        abi = self._abi
+        table_size = _ROW.size * (len(calls) + 1)
+        texts = b"".join(
+            argument + b"\0" for call in calls for argument in call.arguments if isinstance(argument, bytes)
+        )
+        # Memory below the stack pointer and its red zone is unused.
+        table = (at[abi.stack_pointer] - abi.red_zone - table_size - len(texts)) & ~15
+        self.write_memory(table, _rows(calls, abi, table + table_size) + texts)
+        code = at[abi.program_counter]
+        overwritten = self.read_memory(code, len(abi.batch))
+        self._poke(code, abi.batch)
+        registers = at.copy()
+        registers[abi.batch_table] = table
+        self.set_registers(registers)
+        self.resume()
+        self._expect_trap(self._wait())
+        self._poke(code, overwritten)
+        results = _ROW.iter_unpack(self.read_memory(table, table_size))
+        for call, (result, *_) in zip(calls, results, strict=False):
+            if -4096 < result < 0:
+                raise OSError(-result, f"{call.name} in process {self.pid}: {os.strerror(-result)}")
+            if result != call.result:
+                raise SnapshotError(f"expected {call} in process {self.pid} to return {call.result}, got {result}")
+
+    def _expect_trap(self, stop: int) -> None:
+        if stop != signal.SIGTRAP:
+            self._signal = stop if stop < 1 << 8 else 0
+            raise SnapshotError(f"expected a trap of process {self.pid}, got stop {stop:#x}")
+
+    def _poke(self, address: int, data: bytes) -> None:
+        """Overwrite memory, also code; the size must be a multiple of 8 bytes."""
+        for offset in range(0, len(data), 8):
+            _ptrace(_POKE_TEXT, self.pid, address + offset, int.from_bytes(data[offset : offset + 8], sys.byteorder))
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Return memory of the process."""
+        descriptor = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, address)
+        finally:
+            os.close(descriptor)
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Overwrite memory of the process."""
+        descriptor = os.open(f"/proc/{self.pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            written = os.pwrite(descriptor, data, address)
+        finally:
+            os.close(descriptor)
+        if written != len(data):
+            raise SnapshotError(f"expected to write {len(data)} bytes to process {self.pid}, wrote {written}")
+
+    def kill(self) -> None:
+        """Kill the process, a child of this one, and reap it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+    def _wait(self) -> int:
+        """Return the next stop: a signal in the low byte, an event above it. An exited process is not reaped."""
+        polls, begin = 0, time.monotonic()
+        while True:
+            try:
+                found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+            except ChildProcessError:
+                raise self._exited() from None
+            if found is not None:
+                return found.si_status
+            polls += 1
+            if polls <= _BUSY_POLLS:
+                os.sched_yield()
+                continue
+            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            # waitid reports stops to a tracer too, whatever it requests.
+            if found is not None and found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                raise self._exited()
+            now = time.monotonic()
+            if now > self._deadline:
+                raise SnapshotError(f"process {self.pid} did not stop for its copy in time")
+            time.sleep(min(max(_SHORTEST_SLEEP, (now - begin) / 16), _LONGEST_SLEEP))
+
+    def _exited(self) -> SnapshotError:
+        return SnapshotError(f"process {self.pid} exited during the copy")

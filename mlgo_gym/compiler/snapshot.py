@@ -1,0 +1,230 @@
+"""Copies a process that waits in a read (Linux): a fork from outside, with its own files.
+
+ptrace(2) stops the process inside its `read` and makes it fork. The new process opens its own channels, output and
+guard, and then both continue with the same `read`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_gym.compiler.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, file_id
+from mlgo_gym.compiler.ptrace import Call, Tracee
+from mlgo_gym.compiler.syscall_abi import SyscallAbi, syscall_abi
+from mlgo_gym.errors import SnapshotError
+
+_SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
+
+_ERESTARTSYS = 512
+"""include/linux/errno.h: an interrupted call that restarts unless a signal handler runs."""
+
+_AT_FDCWD = -100
+
+_FDINFO_SIZE = 4096
+
+_KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_PATH", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Descriptor:
+    number: int
+    file: FileId
+    position: int
+    flags: int
+    is_device: bool
+
+
+def fork_process(
+    process: CompilerProcess, reading: int, make_files: Callable[[], tuple[Mapping[FileId, str], str]], timeout: float
+) -> CompilerProcess:
+    """Return a guarded copy of a compiler that waits in the same `read`.
+
+    Args:
+        process: The process; after an error it continues, and there is no copy.
+        reading: Descriptor of the file that it reads.
+        make_files: Returns the copy's files as for `copy_process()`, without the guard, and a free path for the guard.
+        timeout: Time limit in seconds.
+
+    Raises:
+        SnapshotError: The process cannot be copied.
+    """
+    write_end = -1
+
+    def make_all() -> dict[FileId, str]:
+        nonlocal write_end
+        files, guard = make_files()
+        os.mkfifo(guard, 0o600)
+        # O_RDWR opens without a reader; the guard fires when the last writer is closed.
+        write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        return {**files, file_id(os.fstat(process.guard)): guard}
+
+    try:
+        pid = copy_process(process.pid, file_id(os.fstat(reading)), make_all, GUARD_DESCRIPTOR, timeout)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+    except BaseException:
+        if write_end >= 0:
+            os.close(write_end)
+        raise
+    return CompilerProcess(pid, pidfd, write_end)
+
+
+def copy_process(
+    pid: int, reading: FileId, make_files: Callable[[], Mapping[FileId, str]], guard: int, timeout: float
+) -> int:
+    """Copy a process, and return the id of the copy: a child of this process in its own session.
+
+    Args:
+        pid: A child with a single thread that waits in a `read`, or soon will.
+        reading: The file that it reads.
+        make_files: Returns the path that the copy opens for each file of the original, at the same position. Opening
+            must not block. Other files stay shared. Called while the kernel copies.
+        guard: Descriptor of one of these files, a FIFO; when its last writer is closed, the copy's process group is
+            killed.
+        timeout: Time limit in seconds.
+
+    Raises:
+        SnapshotError: The process cannot be copied; it continues, and there is no copy.
+    """
+    abi = syscall_abi()
+    if abi is None:
+        raise SnapshotError(f"expected x86-64 or AArch64 to copy a process, got {os.uname().machine}")
+    deadline = time.monotonic() + timeout
+
+    def find_calls() -> list[Call]:
+        descriptors = _descriptors(pid)
+        try:
+            files = make_files()
+        except OSError as error:
+            raise SnapshotError(f"cannot make the files of a copy of process {pid}: {error}") from error
+        _refuse_shared_output(pid, [descriptor for descriptor in descriptors if descriptor.file not in files])
+        return _calls(descriptors, files)
+
+    try:
+        template = Tracee(pid, abi, deadline)
+        try:
+            start = _stop_in_read(template, abi, reading, deadline)
+            template.hold_signals()
+            if len(list(Path(f"/proc/{pid}/task").iterdir())) != 1:
+                raise SnapshotError(f"expected a single thread in process {pid}, got several; a fork copies only one")
+            child, calls = template.fork(start, find_calls)
+            try:
+                child.run(start, [*calls, *_guarding(child.pid, guard)])
+                child.set_registers(start)
+                child.detach()
+            except BaseException:
+                child.kill()
+                raise
+        finally:
+            template.release()
+    except OSError as error:
+        raise SnapshotError(f"cannot copy process {pid} with ptrace: {error}; replay its decisions") from error
+    return child.pid
+
+
+def _stop_in_read(tracee: Tracee, abi: SyscallAbi, reading: FileId, deadline: float) -> list[int]:
+    """Stop a process in its `read` of a file; return the registers that restart the `read`."""
+    pause = _SHORTEST_SLEEP
+    while True:
+        tracee.interrupt()
+        registers = tracee.registers()
+        if _rewind(registers, abi) and _is_read_of(tracee, abi, registers, reading):
+            return registers
+        if time.monotonic() > deadline:
+            raise SnapshotError(f"expected process {tracee.pid} to wait for an answer, got one that computes")
+        tracee.resume()
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_SLEEP)
+
+
+def _rewind(registers: list[int], abi: SyscallAbi) -> bool:
+    """Move registers back to the start of their `read`; return whether they are in one."""
+    if registers[abi.interrupted_number] != abi.numbers["read"]:
+        return False
+    if not abi.rewound:
+        if registers[abi.result] != 2**64 - _ERESTARTSYS:
+            return False
+        registers[abi.program_counter] -= len(abi.instruction)
+        registers[abi.number] = abi.numbers["read"]
+        registers[abi.interrupted_number] = 2**64 - 1
+    return True
+
+
+def _is_read_of(tracee: Tracee, abi: SyscallAbi, registers: list[int], reading: FileId) -> bool:
+    if tracee.read_memory(registers[abi.program_counter], len(abi.instruction)) != abi.instruction:
+        return False
+    try:
+        return file_id(Path(f"/proc/{tracee.pid}/fd/{registers[abi.arguments[0]]}").stat()) == reading
+    except FileNotFoundError:
+        return False
+
+
+def _descriptors(pid: int) -> list[_Descriptor]:
+    """Return the open files of a stopped process, by ascending descriptor."""
+    numbers = sorted(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir())
+    folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return [_descriptor(folder, number) for number in numbers]
+    finally:
+        os.close(folder)
+
+
+def _descriptor(folder: int, number: int) -> _Descriptor:
+    status = os.stat(f"fd/{number}", dir_fd=folder)
+    information = os.open(f"fdinfo/{number}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        lines = os.read(information, _FDINFO_SIZE).decode().splitlines()
+    finally:
+        os.close(information)
+    fields = dict(line.split(":", 1) for line in lines)
+    flags, is_device = int(fields["flags"], 8), stat.S_ISCHR(status.st_mode)
+    return _Descriptor(number, file_id(status), int(fields["pos"]), flags, is_device)
+
+
+def _refuse_shared_output(pid: int, shared: list[_Descriptor]) -> None:
+    for descriptor in shared:
+        # Inherited files lack the flag, and clang does not use them; with the flag it opened the file itself.
+        opened_itself = bool(descriptor.flags & os.O_CLOEXEC)
+        if opened_itself and descriptor.flags & os.O_ACCMODE != os.O_RDONLY and not descriptor.is_device:
+            name = Path(f"/proc/{pid}/fd/{descriptor.number}").readlink()
+            raise SnapshotError(f"process {pid} writes {name}, which a copy would share; remove the flag for it")
+
+
+def _calls(descriptors: list[_Descriptor], files: Mapping[FileId, str]) -> list[Call]:
+    """Return the system calls that give a copy its own files."""
+    replaced = [descriptor for descriptor in descriptors if descriptor.file in files]
+    used = {descriptor.number for descriptor in descriptors if descriptor.file not in files}
+    calls = [Call("close", (descriptor.number,)) for descriptor in replaced]
+    for descriptor in replaced:
+        number, flags = descriptor.number, descriptor.flags & _KEPT_FLAGS
+        # The kernel uses the lowest free number.
+        opened = next(free for free in range(number + 1) if free not in used)
+        calls.append(Call("openat", (_AT_FDCWD, os.fsencode(files[descriptor.file]), flags), opened))
+        if opened != number:
+            calls.append(Call("dup3", (opened, number, flags & os.O_CLOEXEC), number))
+            calls.append(Call("close", (opened,)))
+        if descriptor.position:
+            calls.append(Call("lseek", (number, descriptor.position, os.SEEK_SET), descriptor.position))
+        used.add(number)
+    return calls
+
+
+def _guarding(pid: int, guard: int) -> list[Call]:
+    """Return the system calls that give a process its own session, which its guard kills."""
+    return [
+        Call("setsid", (), pid),
+        Call("fcntl", (guard, fcntl.F_SETOWN, -pid)),
+        Call("fcntl", (guard, fcntl.F_SETSIG, signal.SIGKILL)),
+        Call("fcntl", (guard, fcntl.F_SETFL, os.O_ASYNC)),
+    ]

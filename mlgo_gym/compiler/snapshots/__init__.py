@@ -1,1 +1,0 @@
-"""Snapshots: exact copies of a running clang, by ptrace."""

@@ -1,1 +1,0 @@
-"""From recorded flags to the `-cc1` command of one compile."""

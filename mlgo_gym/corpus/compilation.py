@@ -1,0 +1,195 @@
+"""The compile of one module by one clang: command line, confinement, limits and cache key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlgo_clang.driver_commands import drop_options
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.corpus.driver import cc1_line
+from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
+from mlgo_gym.corpus.module import Module, missing_bitcode
+from mlgo_gym.corpus.targets import find_target, triple_of
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import JsonCache, key_of
+
+if TYPE_CHECKING:
+    from mlgo_gym.compiler.session import Session
+    from mlgo_gym.llvm.advisors import Advisor
+
+_LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
+
+# Options that the driver adds with files and folders of this machine; bitcode does not depend on them.
+_LOCAL_WITH_VALUE = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})
+_LOCAL_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
+
+_EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
+_UNSPECIFIED = "<UNSPECIFIED>"
+
+_SIZE_LIMIT = "-ml-advisor-size-increase-threshold"
+
+WITHOUT_SIZE_LIMIT = ("-mllvm", f"{_SIZE_LIMIT}=1000")
+"""Flags of every compile for WebAssembly that names no limit itself; `mlgo_clang.interactive` has the same.
+
+The ML advisor inlines nothing more when its estimate of the module has doubled. Plain clang has no such limit.
+"""
+
+_expansions = JsonCache("driver-flags")
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """One compile of one module, without output and channels.
+
+    Attributes:
+        toolchain: the clang.
+        module: the module.
+        flags: `-cc1` flags that decide the result, without input.
+        inputs: arguments that name the input files.
+        confined: whether the sandbox can restrict writes to the output: all flags are allowed ones.
+        limits: memory and CPU time limits.
+    """
+
+    toolchain: Toolchain
+    module: Module
+    flags: tuple[str, ...]
+    inputs: tuple[str, ...]
+    confined: bool = False
+    limits: Limits = DEFAULT_LIMITS
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Command line, to which a session adds channels and output."""
+        return (*self.toolchain.command, *self.flags, *self.inputs)
+
+    @property
+    def triple(self) -> str:
+        """Triple in the flags; empty if they have none."""
+        return triple_of(self.flags)
+
+    def session(self, advisors: Sequence[Advisor] = (), **options: bool) -> Session:
+        """Start the compile under its confinement and limits, as `Session`; raise `CompilerError` if it cannot."""
+        # Commands that compile nothing start faster without NumPy.
+        from mlgo_gym.compiler.session import Session
+
+        return Session(self.command, advisors, confined=self.confined, limits=self.limits, **options)
+
+    def key(self, *parts: object) -> str:
+        """Return a cache key of the given parts and all that decides the result: compiler, bitcode, index and flags."""
+        index = self.module.thinlto_index
+        summary = None if index is None else key_of(index.read_bytes().hex())
+        return key_of(self.toolchain.identity, self.module.digest(), summary, self.flags, *parts)
+
+
+def plan(
+    module: Module,
+    toolchain: Toolchain,
+    extra_flags: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    target: str | None = None,
+) -> Compilation:
+    """Return the compile of a module: its flags, expanded by clang's driver if necessary, `extra_flags`, the input.
+
+    A module without recorded flags is compiled for the target, one of `TARGETS`; by default for its own triple.
+    google/ml-compiler-opt puts additions after the input, which only matters for another `-x` or ThinLTO index. The
+    `extra_flags` are `-cc1` arguments that are not checked.
+
+    Raises:
+        UntrustedError: the module is not trusted and one of its flags is not allowed.
+        CorpusError: the bitcode is missing, or the flags are still a placeholder.
+        ToolchainError: clang's driver refuses the flags.
+    """
+    if not module.bitcode.is_file():
+        raise missing_bitcode(module.bitcode)
+    recorded = module.flags or default_flags(module, target)
+    if _UNSPECIFIED in recorded:
+        raise CorpusError(
+            f"module {module.name!r}: expected flags, got {_UNSPECIFIED}; write the flags of the original link to "
+            "global_command_override in corpus_description.json"
+        )
+    if module.thinlto_index is not None:
+        recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
+    recorded = without_embedding(recorded)
+    trusted = module.trusted or not module.flags
+    if not trusted:
+        check_arguments(recorded, f"module {module.name!r}", module.inputs)
+    if recorded[0] != "-cc1":
+        recorded = _expand(recorded, _facts(module.bitcode, module.bitcode.stat().st_mtime_ns).triple, toolchain)
+        if not trusted:
+            check_arguments(recorded, f"module {module.name!r}", module.inputs)
+    # An absolute path cannot be mistaken for an option.
+    inputs = ["-x", "ir", str(module.bitcode.absolute())]
+    if module.thinlto_index is not None:
+        inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
+    flags = (*recorded, "-w", *extra_flags)
+    if triple_of(flags).startswith("wasm") and not any(_SIZE_LIMIT in flag for flag in flags):
+        flags += WITHOUT_SIZE_LIMIT
+    confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
+    return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
+
+
+def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return flags without those that embed bitcode in the object for extraction."""
+    if any(flag.startswith(_EMBEDDING) for flag in flags):
+        return edit_flags(flags, delete=_EMBEDDING)
+    return flags
+
+
+def default_flags(module: Module, target: str | None = None) -> tuple[str, ...]:
+    """Return the flags for a module without recorded flags, by the attributes of most of its functions.
+
+    -Oz for `minsize` or a module without functions, -Os for `optsize`, -O0 for `optnone`, else -O2.
+
+    Raises:
+        CorpusError: the bitcode is of another architecture than the target, or there is no such target.
+    """
+    facts = _facts(module.bitcode, module.bitcode.stat().st_mtime_ns)
+    level = _LEVELS.get(facts.prevailing_level, "-Oz")
+    if target is None:
+        return (level,) if facts.triple.startswith("wasm") else (level, "-fPIC")
+    chosen = find_target(target)
+    if facts.triple and not _is_same_architecture(facts.triple, chosen.triple):
+        raise CorpusError(
+            f"module {module.name!r}: expected bitcode for {target}, got {facts.triple}; choose another target"
+        )
+    return (*chosen.flags, level)
+
+
+def _is_same_architecture(triple: str, other: str) -> bool:
+    """Return whether bitcode of one triple can be compiled for another one; Arm and Thumb are the same."""
+    first, second = (re.sub(r"^(?:arm|thumb)(?!64)\w*", "arm", each.partition("-")[0]) for each in (triple, other))
+    return first == second
+
+
+@lru_cache(maxsize=65536)
+def _facts(bitcode: Path, _mtime_ns: int) -> BitcodeFacts:
+    return read_bitcode(bitcode)
+
+
+@lru_cache(maxsize=64)
+def _is_compiled(program: Path) -> bool:
+    """Return whether a program is a binary; a script may need to write elsewhere and is not confined."""
+    with program.open("rb") as file:
+        return file.read(2) != b"#!"
+
+
+@lru_cache(maxsize=4096)
+def _expand(flags: tuple[str, ...], triple: str, toolchain: Toolchain) -> tuple[str, ...]:
+    """Return the `-cc1` line for driver flags, cached on disk."""
+    key = key_of(toolchain.identity, triple, flags)
+    expansion = _expansions.get(key)
+    if expansion is None:
+        target = [f"--target={triple}"] if triple else []
+        line = cc1_line(toolchain, [*target, *flags, "-c", "-x", "ir", os.devnull, "-o", "-"])
+        expansion = {"flags": drop_options(line, (*_LOCAL_JOINED, os.devnull), _LOCAL_WITH_VALUE)}
+        _expansions.put(key, expansion)
+    return tuple(expansion["flags"])

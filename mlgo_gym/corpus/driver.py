@@ -1,0 +1,224 @@
+"""The driver of clang: its `-cc1` lines, portable flags for bitcode, and options that need no toolchain of the machine.
+
+The portable flags read nothing of the machine, so equal compilers give equal bitcode everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from mlgo_clang.driver_commands import cc1_commands
+from mlgo_clang.rustc_arguments import flags_of_level
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.flags import arity
+from mlgo_gym.corpus.targets import TARGETS, Target
+from mlgo_gym.errors import CorpusError, ToolchainError
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder
+from mlgo_gym.storage.cache import cache_directory
+
+_PORTABLE_FLAGS = (
+    "-fomit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE", "-fno-ident",
+    "-nostdlibinc", "-w",
+)  # fmt: skip
+
+_DROPPED = frozenset(
+    """
+    -o -x -c -E -dumpdir -source-date-epoch
+    -main-file-name -dependency-file -MT -MP -MG -sys-header-deps -module-file-deps -dependency-dot
+    -header-include-file -serialize-diagnostic-file -diagnostic-log-file -opt-record-file -opt-record-passes
+    -opt-record-format -split-dwarf-file -split-dwarf-output -stack-usage-file
+    -D -U -I -F -iquote -isystem -isysroot -idirafter -iprefix -iwithprefix -iwithprefixbefore -iwithsysroot
+    -internal-isystem -internal-externc-isystem -internal-iframework -c-isystem -cxx-isystem -stdlib++-isystem
+    -include -include-pch -imacros -resource-dir -nostdsysteminc -nobuiltininc -nostdinc++ -undef
+    -w -pedantic -pedantic-errors -ferror-limit -fcolor-diagnostics -fno-spell-checking
+    -fdeprecated-macro -fskip-odr-check-in-gmf -fcxx-exceptions -fno-rtti -fgnu89-inline -fcommon -fno-common
+    -trigraphs -fansi-escape-codes -fno-caret-diagnostics
+    """.split()  # noqa: SIM905 - a word list
+)
+_DROPPED_JOINED = (
+    "-D", "-U", "-I", "-W", "-R", "-std=", "-MT", "-fdiagnostics-", "-fno-diagnostics-", "-ferror-limit=",
+    "-fmessage-length=", "-ftemplate-depth=", "-fconstexpr-", "-fbracket-depth=", "-fvisibility", "-fgnuc-version=",
+    "-fdebug-compilation-dir=", "-fcoverage-compilation-dir=", "-fmacro-prefix-map=", "-fdebug-prefix-map=",
+    "-fcoverage-prefix-map=", "-ffile-prefix-map=", "-fmodule", "-fimplicit-module", "-fno-implicit-module",
+    "-fchar8_t", "-fno-char8_t", "-ftime-trace", "-fcrash-diagnostics-dir=", "-object-file-name=",
+    "-coverage-notes-file=", "-coverage-data-file=", "-femit-coverage-", "-coverage-version=", "-stats-file=",
+    "-fsanitize-ignorelist=", "-fsanitize-system-ignorelist=", "-fprofile-list=", "-fxray-always-instrument=",
+    "-fxray-never-instrument=", "-fxray-attr-list=", "-frandomize-layout-seed-file=",
+)  # fmt: skip
+
+
+def cc1_line(toolchain: Toolchain, arguments: Sequence[str]) -> list[str]:
+    """Return the `-cc1` line of the driver for one compile, which does not run; raise `ToolchainError` without one."""
+    answer = toolchain.run([*arguments, "-###"])
+    lines = cc1_commands(answer.stderr)
+    if answer.returncode != 0 or len(lines) != 1:
+        raise ToolchainError(
+            f"expected one compile from clang's driver for {' '.join(arguments)}, got:\n{answer.stderr.strip()[-4000:]}"
+        )
+    return lines[0]
+
+
+def code_generation_flags(line: Sequence[str]) -> tuple[str, ...]:
+    """Return the flags for the `.cmd` file of a module from a `-cc1` line, whose last word is the input.
+
+    Target, CPU, relocation model, frame pointers, sections, level and every `-mllvm` stay. Flags of the front end, of
+    the preprocessor and of side outputs are dropped: they name source folders or are unknown to other versions.
+    """
+    kept: list[str] = []
+    position, end = 0, len(line) - 1
+    while position < end:
+        flag = line[position]
+        following = position + 1 + arity(flag)
+        if flag not in _DROPPED and not flag.startswith(_DROPPED_JOINED):
+            kept += line[position:following]
+        position = following
+    return tuple(kept)
+
+
+def portable_flags(target: Target) -> tuple[str, ...]:
+    """Return driver flags that do not depend on the machine or on a distribution's defaults."""
+    return ("--no-default-config", *target.flags, *_PORTABLE_FLAGS)
+
+
+def libc_include_flags(toolchain: Toolchain, target: Target) -> list[str]:
+    """Return driver flags for the libc headers of the compiler wheel, and for clang's own of the bundled clang."""
+    library = bundled_folder() / "lib"
+    headers = [library / "libc" / "include" / part for part in target.header_folders]
+    if toolchain.bundled:
+        # The C library of WASI takes types from clang's headers.
+        headers.insert(0 if target.is_webassembly else len(headers), library / "include")
+    return [word for folder in headers for word in ("-isystem", str(folder))]
+
+
+def compile_to_bitcode(source: str, bitcode: Path, flags: Sequence[str], toolchain: Toolchain, *, folder: Path) -> None:
+    """Compile `source`, relative to `folder`, to unoptimised bitcode; raise `CorpusError` if it does not compile."""
+    emit = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-working-directory", str(folder)]
+    answer = run_bounded([*toolchain.command, *flags, *emit, source, "-o", str(bitcode)], writable=None, timeout=300)
+    if answer.returncode != 0 or not bitcode.exists():
+        raise CorpusError(
+            f"clang {toolchain.version_text} cannot compile {source}; it printed:\n{answer.stderr.strip()[-4000:]}"
+        )
+
+
+def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
+    """Return the `-cc1` flags to record for bitcode of a language, `c` or `c++`, that driver flags compiled."""
+    return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", language, "-", "-o", "output"]))
+
+
+@lru_cache(maxsize=64)
+def rust_flags(toolchain: Toolchain, triple: str, optimize: str, options: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the `-cc1` flags with which clang compiles bitcode of rustc as rustc itself does.
+
+    Args:
+        toolchain: the clang.
+        triple: target of the bitcode.
+        optimize: the level, one of `Oz`, `Os`, `O2`, `O3`.
+        options: driver flags of `Crate.driver_flags()`.
+    """
+    flags = [f"--target={triple}", *flags_of_level(optimize[1:]), *options]
+    return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", "ir", os.devnull, "-o", "output"]))
+
+
+PORTABLE_TARGET = "x86_64-linux-gnu.2.28"
+"""Target of datasets, the same on every machine: baseline x86-64 and the glibc of Debian 10."""
+
+NATIVE = "native"
+"""Target name for the bundled compiler with this machine's headers, libraries and linker, as in `mlgo-clang`."""
+
+SYSTEM_HEADERS = Path("/usr/include")
+
+
+def bundled_target() -> str:
+    """Return the default target of the bundled compiler: glibc on this machine's architecture."""
+    return PORTABLE_TARGET.replace("x86_64", "aarch64") if platform.machine() == "aarch64" else PORTABLE_TARGET
+
+
+def driver_options(toolchain: Toolchain, target: str | None = None) -> tuple[list[str], list[str]]:
+    """Return the options for a clang, before and after those of a command line; none for an installed one.
+
+    The driver is `zig clang`, which takes every flag of upstream's clang. Only `zig cc` and `zig c++` know the bundled
+    headers of libc and libc++, so their command lines are read for them. The target of the bundled compiler is
+    `bundled_target()` by default: a name of `TARGETS`, a triple that zig knows, or `NATIVE`, with which it uses the
+    machine's headers.
+    """
+    if not toolchain.bundled:
+        return list(TARGETS[target].flags) if target in TARGETS else [], []
+    if target == NATIVE:
+        return _native_options(), []
+    after = ["-nostdinc", *([] if target else _multiarch_headers())]
+    target = target or bundled_target()
+    for_c, for_cxx = (_zig_options(toolchain, zig_target(target), mode) for mode in ("cc", "c++"))
+    headers: list[str] = []
+    for language, options in (("-c-isystem", for_c), ("-cxx-isystem", for_cxx)):
+        for option, value in options:
+            headers += [language, str(Path(value).absolute())] if option == "-isystem" else []
+    for option, value in for_cxx:
+        if option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
+            headers += [option, value]
+    words = [word for header in headers for word in ("-Xclang", header)]
+    flags = TARGETS[target].flags if target in TARGETS else (f"--target={target.partition('.')[0]}",)
+    return ["--no-default-config", *flags], [*after, *words]
+
+
+def zig_target(target: str) -> list[str]:
+    """Return the words after `zig cc -target` for a name of `TARGETS` or a triple."""
+    return list(TARGETS[target].zig) if target in TARGETS else [target]
+
+
+def _native_options() -> list[str]:
+    """Return the options with which `mlgo-clang` starts the bundled clang."""
+    target: str = getattr(sys.implementation, "_multiarch", "")
+    return [*([f"--target={target}"] if target else []), f"-resource-dir={bundled_folder() / 'lib'}"]
+
+
+def linker_command(toolchain: Toolchain, mode: str, target: str | None = None) -> list[str]:
+    """Return the driver command that links C or C++ (mode `c` or `c++`); the bundled clang links through `zig cc`.
+
+    The target is as for `driver_options()`. With `NATIVE` the bundled clang links with this machine's libraries and
+    linker.
+    """
+    if not toolchain.bundled:
+        options = driver_options(toolchain, target)[0]
+        return [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", *options]
+    if target == NATIVE:
+        return [*toolchain.command, *(["--driver-mode=g++"] if mode == "c++" else []), *_native_options()]
+    zig = bundled_command("c++" if mode == "c++" else "cc")
+    words = zig_target(target or bundled_target())
+    return [*zig, "-target", *words, "-fno-sanitize=undefined"]  # which zig adds without -O
+
+
+def linker_overrides(target: str | None) -> list[str]:
+    """Return the words after a link's arguments: the target of a cross build counts, not that in the arguments."""
+    return ["-target", *TARGETS[target].zig] if target in TARGETS else []
+
+
+def _multiarch_headers() -> list[str]:
+    """Return options that find `<x86_64-linux-gnu/python3.12/pyconfig.h>`, which Debian's Python.h includes.
+
+    A folder that contains only a link of that name keeps all other headers of the machine hidden.
+    """
+    machine = bundled_target().partition(".")[0]
+    folder = cache_directory() / "multiarch"
+    if not (SYSTEM_HEADERS / machine).is_dir():
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / machine).symlink_to(SYSTEM_HEADERS / machine)
+    return ["-idirafter", str(folder)]
+
+
+def _zig_options(toolchain: Toolchain, target: Sequence[str], mode: str) -> list[tuple[str, str]]:
+    """Return each word of the `-cc1` line of `zig cc` or `zig c++`, paired with the next word."""
+    zig, command = bundled_command(mode)
+    with tempfile.NamedTemporaryFile(suffix=".c" if mode == "cc" else ".cpp") as source:
+        line = cc1_line(replace(toolchain, command=(zig,)), [command, "-target", *target, "-c", source.name])
+    return list(pairwise(line))

@@ -1,0 +1,287 @@
+"""Flags of modules: edits, the arguments that a corpus may have, and the files that flags name.
+
+Edits have the semantics of google/ml-compiler-opt's corpus loader. `flag_values.json` lists the flags of clang 17 to 22
+for which a trailing use prints "argument to '-x' is missing". A `.cmd` file is untrusted input: its allowed arguments
+shape code, and none writes a file or loads a program. Their list is `allowed_arguments.json`, which
+`.ci/option_tables.py` generates from clang's and LLVM's option tables; SECURITY.md describes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlgo_gym.errors import CorpusError, UntrustedError
+from mlgo_gym.storage.cache import write_atomically
+
+_PASS_THROUGH = ("-mllvm", "-Xclang")
+_ONE_VALUE_AFTER_JOINED = ("-plugin-arg-", "-Xarch_")
+_JOINED_LETTERS = ("-O", "-I", "-D", "-U")
+_THINLTO_INDEX = "-fthinlto-index="
+
+
+def arity(flag: str) -> int:
+    """Return how many of the following words belong to a flag: 1 for `-I`, 0 for `-I/usr/include`."""
+    return 1 if flag.startswith(_ONE_VALUE_AFTER_JOINED) else _arities().get(flag, 0)
+
+
+@lru_cache(maxsize=1)
+def _arities() -> dict[str, int]:
+    table = json.loads((Path(__file__).parent / "flag_values.json").read_bytes())
+    return {flag: int(number) for number, lines in table.items() for flag in " ".join(lines).split()}
+
+
+def edit_flags(
+    flags: Sequence[str],
+    *,
+    add: Sequence[str] = (),
+    delete: Iterable[str] = (),
+    replace: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Return flags without those of `delete`, with new values by name of `replace`, and with `add` appended.
+
+    A flag is named without its value: `-target-cpu`, `-fvisibility` for `-fvisibility=hidden`, `-O` for `-Oz`,
+    `-inline-threshold` for `-mllvm -inline-threshold=5`. A preceding `-mllvm` or `-Xclang` belongs to the flag.
+
+    Raises:
+        CorpusError: a flag to replace does not occur exactly once or takes no value, or a flag is named twice.
+    """
+    deleted = tuple(delete)
+    replaced = dict(replace or {})
+    check_edits(add=add, delete=deleted, replace=replaced)
+    edited: list[str] = []
+    found = dict.fromkeys(replaced, 0)
+    for unit in split_flags(flags):
+        if any(_is_named(unit, name) for name in deleted):
+            continue
+        match = next((name for name in replaced if _is_named(unit, name)), None)
+        if match is None:
+            edited.extend(unit)
+        else:
+            found[match] += 1
+            edited.extend(_with_value(unit, match, replaced[match]))
+    for name, times in found.items():
+        if times != 1:
+            remedy = "delete and add it" if times else "add it instead"
+            raise CorpusError(f"expected one {name} to replace, got {times} in {' '.join(flags)[:500]!r}; {remedy}")
+    return (*edited, *add)
+
+
+def check_edits(*, add: Sequence[str], delete: Iterable[str], replace: Mapping[str, str]) -> None:
+    """Check that no flag is named in two of the three edits; raise `CorpusError` otherwise."""
+    deleted = tuple(delete)
+    for unit in split_flags(add):
+        for name in (*deleted, *replace):
+            if _is_named(unit, name):
+                other = "deleted" if name in deleted else "replaced"
+                raise CorpusError(f"expected one edit of {name}, got it both added and {other}; name it once")
+    for name in replace:
+        if any(_is_named([name], other) or _is_named([other], name) for other in deleted):
+            raise CorpusError(f"expected one edit of {name}, got it both deleted and replaced; name it once")
+
+
+def split_flags(flags: Sequence[str]) -> list[list[str]]:
+    """Return flags grouped with their values; raise `CorpusError` if the last flag lacks its value."""
+    units: list[list[str]] = []
+    position = 0
+    while position < len(flags):
+        values = arity(flags[position])
+        # In `-Xclang -target-feature -Xclang +avx` a second -Xclang precedes the value.
+        if flags[position] == "-Xclang" and arity("".join(flags[position + 1 : position + 2])) == 1:
+            values = 3
+        unit = list(flags[position : position + 1 + values])
+        if len(unit) <= values:
+            raise CorpusError(f"expected {values} value(s) after {unit[0]}, got {len(unit) - 1}; complete the flags")
+        units.append(unit)
+        position += len(unit)
+    return units
+
+
+def take_thinlto_index(flags: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return flags without `-fthinlto-index=…`, and whether that names an index other than `/dev/null`.
+
+    The recorded path belongs to the machine of the build; the corpus has a copy.
+    """
+    indexes = [flag.removeprefix(_THINLTO_INDEX) for flag in flags if flag.startswith(_THINLTO_INDEX)]
+    rest = tuple(flag for flag in flags if not flag.startswith(_THINLTO_INDEX))
+    return rest, any(index not in ("", "/dev/null") for index in indexes)
+
+
+def _is_named(unit: Sequence[str], name: str) -> bool:
+    flag = unit[0]
+    if flag == name or flag.startswith(f"{name}="):
+        return True
+    if name in _JOINED_LETTERS:
+        return flag.startswith(name)
+    return flag in _PASS_THROUGH and len(unit) > 1 and _is_named(unit[1:], name)
+
+
+def _with_value(unit: list[str], name: str, value: str) -> list[str]:
+    for position, word in enumerate(unit):
+        if word.startswith(f"{name}="):
+            return [*unit[:position], f"{name}={value}", *unit[position + 1 :]]
+        if word == name and position + 1 < len(unit):
+            return [*unit[:-1], value]
+    if name in _JOINED_LETTERS and unit[0] != name:
+        return [f"{name}{value}"]
+    raise CorpusError(f"expected a flag with a value, got {name} to replace by {value!r}; delete and add it instead")
+
+
+_TABLE = Path(__file__).parent / "allowed_arguments.json"
+_SECTIONS_LIST = "-fbasic-block-sections=list="
+_DRIVER_JOINED = ("--target=", "-march=", "-mtune=", "-mcpu=")
+_DRIVER_FLAGS = frozenset({"-m32", "-m64", "-pthread", "-c", "-w", "-pipe", "--no-default-config"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    flag: frozenset[str]
+    joined: tuple[str, ...]
+    separate: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    cc1: _Forms
+    driver: _Forms
+    refused: tuple[str, ...]
+    read: tuple[str, ...]
+    llvm_flags: frozenset[str]
+    llvm_values: frozenset[str]
+
+
+def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = ()) -> None:
+    """Raise `UntrustedError` for the first refused argument of an untrusted command line, `-cc1` or driver flags.
+
+    `origin` is the owner of the flags in the message. `inputs` are files of the corpus that arguments may name.
+    """
+    refused = refused_argument(tuple(flags), tuple(inputs))
+    if refused is not None:
+        raise UntrustedError(
+            f"{origin}: expected arguments that only shape code, got {refused!r}, with which clang may write a file, "
+            "read one or load a program; remove it with Corpus.with_flags(delete=...) or, if you know the author of "
+            "the corpus, pass --trust-flags, trust_flags=True"
+        )
+
+
+@lru_cache(maxsize=4096)
+def refused_argument(flags: tuple[str, ...], inputs: tuple[str, ...] = ()) -> str | None:
+    """Return the first argument of a command line that is not allowed, or None."""
+    allowed = _allowed()
+    is_cc1 = flags[:1] == ("-cc1",)
+    forms = allowed.cc1 if is_cc1 else allowed.driver
+    words = iter(flags[is_cc1:])
+    llvm: list[str] = []
+    for word in words:
+        value = next(words, "") if word == "-mllvm" or word in forms.separate else None
+        if value is not None:
+            if value.startswith("@"):  # clang expands @FILE wherever it stands
+                return f"{word} {value}"
+            if word == "-mllvm" and value:
+                llvm.append(value)
+        elif not _is_allowed(word, forms, allowed, inputs):
+            return word
+    return next(_refused_by_llvm(llvm, allowed), None)
+
+
+@lru_cache(maxsize=65536)
+def file_arguments(flags: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return each argument that names a file which shapes the code, such as a profile, as (prefix, file)."""
+    prefixes = (*_allowed().read, _SECTIONS_LIST)
+    return tuple(
+        (prefix, word.removeprefix(prefix)) for word in flags for prefix in prefixes if word.startswith(prefix)
+    )
+
+
+def _is_allowed(word: str, forms: _Forms, allowed: _Allowed, inputs: tuple[str, ...]) -> bool:
+    if word.startswith((*allowed.read, _SECTIONS_LIST)):
+        return word.removeprefix(_SECTIONS_LIST) in inputs or word.partition("=")[2] in inputs
+    return word in forms.flag or (word.startswith(forms.joined) and not word.startswith(allowed.refused))
+
+
+def _refused_by_llvm(words: Sequence[str], allowed: _Allowed) -> Iterator[str]:
+    """Yield the refused words after `-mllvm`, parsed as LLVM's command line library does."""
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        name, equals, _ = word.lstrip("-").partition("=")
+        if not word.startswith("-") or not (name in allowed.llvm_values or name in allowed.llvm_flags):
+            yield f"-mllvm {word}"
+        elif not equals and name not in allowed.llvm_flags:
+            position += 1  # its value is the next word
+
+
+@lru_cache(maxsize=1)
+def _allowed() -> _Allowed:
+    table: dict[str, Any] = json.loads(_TABLE.read_bytes())
+    driver = _forms(table["driver"])
+    return _Allowed(
+        cc1=_forms(table["cc1"]),
+        driver=_Forms(driver.flag | _DRIVER_FLAGS, driver.joined + _DRIVER_JOINED, driver.separate | {"-target"}),
+        refused=_names(table["refused"]),
+        read=_names(table["read"]),
+        llvm_flags=frozenset(_names(table["llvm"]["flag"])),
+        llvm_values=frozenset(_names(table["llvm"]["value"])),
+    )
+
+
+def _forms(table: dict[str, list[str]]) -> _Forms:
+    return _Forms(frozenset(_names(table["flag"])), _names(table["joined"]), frozenset(_names(table["separate"])))
+
+
+def _names(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(" ".join(lines).split())
+
+
+INPUTS_FOLDER = "inputs"
+"""Folder of the copies; flags name them relative to the corpus."""
+
+_UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+def copy_inputs(flags: Sequence[str], folder: Path, corpus: Path) -> tuple[str, ...]:
+    """Copy the files that flags name, relative to `folder`, into a corpus, and return flags that name the copies.
+
+    Raises `CorpusError` if a file cannot be read.
+    """
+    edited = list(flags)
+    for prefix, name in file_arguments(tuple(flags)):
+        path = folder / name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CorpusError(f"the flag {prefix}{name} names a file that cannot be read: {error}") from error
+        copy = f"{INPUTS_FOLDER}/{hashlib.sha256(data).hexdigest()[:16]}-{_UNSAFE.sub('_', path.name)}"
+        if not (corpus / copy).exists():
+            write_atomically(corpus / copy, data)
+        edited[edited.index(f"{prefix}{name}")] = f"{prefix}{copy}"
+    return tuple(edited)
+
+
+def resolve_inputs(flags: tuple[str, ...], corpus: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return flags with absolute paths for the files that a corpus contains, and those paths.
+
+    Flags that name any other file stay as they are.
+    """
+    named = file_arguments(flags)
+    if not named:
+        return flags, ()
+    resolved, inputs = list(flags), []
+    inside = f"{os.path.realpath(corpus)}/"
+    for prefix, name in named:
+        relative = PurePosixPath(name)
+        path = corpus.absolute() / relative
+        if relative.is_absolute() or ".." in relative.parts or not os.path.realpath(path).startswith(inside):
+            continue
+        if path.is_file():
+            resolved[resolved.index(f"{prefix}{name}")] = f"{prefix}{path}"
+            inputs.append(str(path))
+    return tuple(resolved), tuple(inputs)

@@ -1,0 +1,201 @@
+"""Corpora from bitcode files, other corpora, and Parquet files.
+
+The first two are those of LLVM's `make_corpus` and `combine_training_corpus`; ComPile (arXiv 2309.15432) is Parquet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.corpus.folder import (
+    DESCRIPTION_FILE,
+    CorpusReport,
+    Description,
+    is_texts,
+    read_description,
+    write_description,
+    write_metadata,
+)
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.extras import library
+from mlgo_gym.llvm.bitcode import parse_bitcode
+from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.untrusted_file import open_untrusted
+
+
+def make_corpus(
+    source: Path, output: Path, *, default_args: Sequence[str] = (), progress: Callable[[], object] = lambda: None
+) -> CorpusReport:
+    """Copy every `.bc` file below a folder, with its subfolders, and describe the copies as a corpus.
+
+    Args:
+        source: folder with bitcode.
+        output: corpus folder; if it is `source`, nothing is copied.
+        default_args: flags of every module, for the description's `global_command_override`.
+        progress: called after each file.
+
+    Raises:
+        CorpusError: `source` is not a folder or contains no bitcode.
+    """
+    if not source.is_dir():
+        raise CorpusError(f"{source}: expected a folder of .bc files; check --input_dir")
+    report = CorpusReport()
+    inside = output.resolve()
+    in_place = inside == source.resolve()
+    for path in sorted(source.rglob("*.bc")):
+        if not path.is_file() or (not in_place and inside in path.resolve().parents):
+            continue
+        name = path.relative_to(source).as_posix().removesuffix(".bc")
+        data = path.read_bytes()
+        try:
+            parse_bitcode(data, path)
+        except CorpusError as error:
+            report.skipped.append((name, str(error)))
+        else:
+            if not in_place:
+                write_atomically(output / f"{name}.bc", data)
+            report.modules.append(name)
+        progress()
+    if not report.modules:
+        raise CorpusError(f"{source}: expected .bc files with LLVM bitcode, got none; check --input_dir")
+    write_description(output, report.modules, global_command_override=default_args)
+    return report
+
+
+def combine_corpora(root: Path) -> list[str]:
+    """Describe all corpora one level below a folder as one corpus without copying, and return its module names.
+
+    Module names gain `SUBFOLDER/`, in the order of the folders' names. Other folders are ignored.
+
+    Raises:
+        CorpusError: there is no corpus, or two differ in more than their modules.
+    """
+    if not root.is_dir():
+        raise CorpusError(f"{root}: expected a folder of corpora; check --root_dir")
+    parts = [(path.parent.name, read_description(path.parent)) for path in sorted(root.glob(f"*/{DESCRIPTION_FILE}"))]
+    if not parts:
+        raise CorpusError(f"{root}: expected folders with {DESCRIPTION_FILE}, got none; check --root_dir")
+    first_folder, first = parts[0]
+    for folder, part in parts[1:]:
+        ours, theirs = _settings(first), _settings(part)
+        different = [key for key in {**theirs, **ours} if ours.get(key, ...) != theirs.get(key, ...)]
+        if different:
+            raise CorpusError(
+                f"{root}: expected equal descriptions, got {first_folder} and {folder} that differ in "
+                f"{', '.join(different)}; make them equal, or open them joined with a comma"
+            )
+    modules = [f"{folder}/{name}" for folder, part in parts for name in part.modules]
+    write_description(root, modules, **_settings(first))
+    return modules
+
+
+def _settings(description: Description) -> dict[str, Any]:
+    return {
+        "has_thinlto": description.has_thinlto,
+        "global_command_override": description.global_command_override,
+        **description.extra,
+    }
+
+
+CONTENT = "content"
+_UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+def import_parquet(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    languages: Sequence[str] = (),
+    limit: int | None = None,
+    progress: Callable[[], object] = lambda: None,
+) -> CorpusReport:
+    """Write the bitcode in Parquet files as a corpus without recorded flags.
+
+    Modules are named `LANGUAGE/DIGEST`, after the column `language` and the first 16 digits of their SHA-256. All other
+    columns with text or numbers become metadata; a licence is also stored as `licence`.
+
+    Args:
+        files: Parquet files with bitcode in the column `content`.
+        output: corpus folder.
+        languages: values of the column `language` to import, in any case; by default all.
+        limit: maximum number of modules.
+        progress: called after each row.
+
+    Raises:
+        CorpusError: a file is not a Parquet file or has no bitcode, or no module was imported.
+        MissingExtraError: pyarrow is not installed.
+    """
+    chosen = {language.lower() for language in languages}
+    result = CorpusReport()
+    seen: set[str] = set()
+    for label, row in _rows(files):
+        if limit is not None and len(result.modules) >= limit:
+            break
+        progress()
+        if isinstance(row, Exception):
+            result.skipped.append((label, f"its values cannot be read: {row}"))
+            continue
+        language = str(row.get("language") or "")
+        if chosen and language.lower() not in chosen:
+            continue
+        content = row[CONTENT]
+        data = content if isinstance(content, bytes) else b""
+        digest = hashlib.sha256(data).hexdigest()
+        if digest in seen:
+            result.duplicates += 1
+            continue
+        seen.add(digest)
+        try:
+            facts = parse_bitcode(data, label)
+        except CorpusError as error:
+            result.skipped.append((label, str(error)))
+            continue
+        name = f"{_UNSAFE.sub('_', language).strip('.') or 'unknown'}/{digest[:16]}"
+        write_atomically(output / f"{name}.bc", data)
+        write_metadata(output, name, {**_metadata(row), "bitcode_sha256": digest, "source": facts.source_filename})
+        result.modules.append(name)
+    if not result.modules:
+        first = f"; the first row was skipped because {result.skipped[0][1]}" if result.skipped else ""
+        raise CorpusError(f"expected modules in {', '.join(map(str, files))}, got none{first}")
+    write_description(output, result.modules)
+    return result
+
+
+def _rows(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any] | Exception]]:
+    arrow, parquet = (library(name, "importing Parquet files", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
+    for path in files:
+        try:
+            open_untrusted(path).close()
+            with parquet.ParquetFile(path) as file:
+                columns = file.schema_arrow.names
+                if CONTENT not in columns:
+                    raise CorpusError(f"{path}: expected a column {CONTENT!r} with bitcode, got {', '.join(columns)}")
+                # One row at a time: a small file can claim that one large value is in every row.
+                for number, batch in enumerate(file.iter_batches(batch_size=1)):
+                    yield f"{path.name}:{number}", _row(batch)
+        except (OSError, UnicodeDecodeError, arrow.ArrowException) as error:  # noqa: PERF203 - one iteration is a file
+            raise CorpusError(f"{path}: expected a Parquet file: {error}; check the path") from error
+
+
+def _row(batch: Any) -> Mapping[str, Any] | Exception:
+    """Return the row of a batch, or the error: text that is not UTF-8, a time before year 1."""
+    try:
+        row: Mapping[str, Any] = batch.to_pylist()[0]
+    except (ValueError, OverflowError) as error:
+        return error
+    return row
+
+
+def _metadata(row: Mapping[str, Any]) -> dict[str, object]:
+    metadata: dict[str, object] = {
+        key: value
+        for key, value in row.items()
+        if key != CONTENT and (isinstance(value, str | int | float | bool) or is_texts(value))
+    }
+    licences = [metadata.get(key) for key in ("license_expression", "license", "licence")]
+    licence = next((value for value in licences if isinstance(value, str) and value), None)
+    return metadata if licence is None else {**metadata, "licence": licence}

@@ -1,0 +1,203 @@
+"""Statistics of a corpus (sizes, languages, levels), and its verification (digests, flags that the clang accepts)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
+from typing import Any
+
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.compilation import default_flags, plan
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.datasets.dataset import missing_in_folder
+from mlgo_gym.corpus.flags import split_flags
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
+
+DecisionCounter = Callable[[Module, str], int]
+"""Returns the number of decisions of a module for the named task."""
+
+HISTOGRAM_EDGES = (0, 1, 10, 100, 1000, 10_000)
+
+
+@dataclass(slots=True)
+class Information:
+    """Statistics of a corpus.
+
+    Attributes:
+        modules: number of modules.
+        bitcode_bytes: size of all bitcode.
+        functions: number of functions with a body, and of those with `minsize`, `optsize` and `optnone`.
+        lines: source lines of all modules with a known number, and the number of these modules.
+        languages: modules per source language.
+        licences: modules per licence, or `unknown`.
+        producers: modules per LLVM that wrote the bitcode.
+        targets: modules per target triple.
+        levels: modules per level that function attributes show, as in `BitcodeFacts.level`.
+        unreadable: error message by producer whose bitcode the compiler cannot read.
+        decisions: number of decisions of each counted module, by task.
+        problems: one line per module that could not be read.
+        missing: files and modules that a dataset lacks.
+    """
+
+    modules: int = 0
+    bitcode_bytes: int = 0
+    functions: Counter[str] = field(default_factory=Counter)
+    lines: tuple[int, int] = (0, 0)
+    languages: Counter[str] = field(default_factory=Counter)
+    licences: Counter[str] = field(default_factory=Counter)
+    producers: Counter[str] = field(default_factory=Counter)
+    targets: Counter[str] = field(default_factory=Counter)
+    levels: Counter[str] = field(default_factory=Counter)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    decisions: dict[str, list[int]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes as JSON-able values."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
+
+    def add(self, module: Module, facts: BitcodeFacts, size: int) -> None:
+        """Add a module with its bitcode size in bytes."""
+        metadata = module.metadata
+        self.modules += 1
+        self.bitcode_bytes += size
+        self.functions.update(
+            functions=facts.functions, minsize=facts.minsize, optsize=facts.optsize, optnone=facts.optnone
+        )
+        lines = metadata.get("lines")
+        if isinstance(lines, int):
+            self.lines = (self.lines[0] + lines, self.lines[1] + 1)
+        self.languages[str(metadata.get("language") or facts.language or "unknown")] += 1
+        self.licences[str(metadata.get("licence") or "unknown")] += 1
+        self.producers[facts.producer or "unknown"] += 1
+        self.targets[facts.triple or "unknown"] += 1
+        self.levels[facts.level] += 1
+
+
+def describe(
+    corpus: Corpus,
+    toolchain: Toolchain,
+    *,
+    count: DecisionCounter | None = None,
+    tasks: Sequence[str] = (),
+    jobs: int | None = None,
+    progress: Callable[[], object] = lambda: None,
+) -> Information:
+    """Return the statistics of a corpus; a module that cannot be read is reported as a problem.
+
+    `count` counts the decisions of each module for each of `tasks`. The clang reads one module of each producer.
+    `progress` is called after each module, and `jobs` is the number of threads.
+    """
+    information = Information(
+        decisions={task: [] for task in tasks} if count else {},
+        missing=missing_in_folder(corpus.path),
+    )
+    smallest: dict[str, tuple[int, Module]] = {}
+
+    def read(name: str) -> tuple[Module, BitcodeFacts, list[int]] | str:
+        try:
+            module = corpus.module(name)
+            counts = [] if count is None else [count(module, task) for task in tasks]
+            return module, read_bitcode(module.bitcode), counts
+        except MlgoError as error:
+            return str(error)
+        finally:
+            progress()
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        for found in pool.map(read, corpus.names):
+            if isinstance(found, str):
+                information.problems.append(found)
+                continue
+            module, facts, counts = found
+            sized = module.bitcode.stat().st_size, module
+            information.add(module, facts, sized[0])
+            smallest[facts.producer] = min(smallest.get(facts.producer, sized), sized, key=itemgetter(0))
+            for task, number in zip(tasks, counts, strict=False):
+                information.decisions[task].append(number)
+    for producer, (_, module) in smallest.items():
+        problem = read_error(toolchain, ["-cc1", "-w", "-x", "ir", str(module.bitcode)])
+        if problem is not None:
+            information.unreadable[producer] = problem
+    return information
+
+
+def read_error(toolchain: Toolchain, arguments: Sequence[str], *, confined: bool = True) -> str | None:
+    """Return the error message of a clang that cannot read bitcode with these `-cc1` arguments, or None."""
+    command = [*toolchain.command, *arguments, "-emit-llvm-bc", "-disable-llvm-passes", "-o", os.devnull]
+    answer = run_bounded(command, writable=() if confined else None, timeout=300)
+    if answer.returncode == 0:
+        return None
+    lines = answer.stderr.strip().splitlines() or [f"no message, exit status {answer.returncode}"]
+    return next((line for line in lines if "error" in line), lines[0])
+
+
+def histogram(counts: Sequence[int]) -> list[tuple[str, int]]:
+    """Return label and size of each bin of decision counts, one bin per power of ten."""
+    bins = []
+    for start, end in zip(HISTOGRAM_EDGES, (*HISTOGRAM_EDGES[1:], None), strict=True):
+        label = f"{start}+" if end is None else str(start) if end == start + 1 else f"{start}-{end - 1}"
+        bins.append((label, sum(start <= number and (end is None or number < end) for number in counts)))
+    return bins
+
+
+_ACTIONS = ("-emit-obj", "-emit-llvm", "-emit-llvm-bc", "-emit-llvm-only", "-emit-codegen-only", "-S")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of a module, in one line."""
+
+    module: str
+    text: str
+
+
+def verify(
+    corpus: Corpus, toolchain: Toolchain, *, jobs: int | None = None, progress: Callable[[], object] = lambda: None
+) -> list[Problem]:
+    """Return the problems of a corpus in its order; none if every module can be compiled with this clang.
+
+    Each module's bitcode is compared with its recorded digest, parsed, and read by clang with its flags, without
+    optimisation. `progress` is called after each module, and `jobs` is the number of threads.
+    """
+    without_flags: list[Problem] = []
+
+    def check(name: str) -> Problem | None:
+        try:
+            module = corpus.module(name)
+            text = _problem_of(module, toolchain)
+            if text is None and module.flags is None:
+                flags = f"it has no recorded flags and is compiled with {' '.join(default_flags(module))}, as the "
+                flags += "attributes of its functions show; record it again, or open the corpus with flags="
+                without_flags.append(Problem(name, flags))
+        except MlgoError as error:
+            text = str(error)
+        progress()
+        return None if text is None else Problem(name, " ".join(text.split()))
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        problems = [problem for problem in pool.map(check, corpus.names) if problem is not None]
+    missing = missing_in_folder(corpus.path)
+    problems += [Problem(name, "the dataset lacks it; fetch the dataset again") for name in missing]
+    if len(without_flags) == len(corpus):
+        return problems  # the corpus was made without flags
+    return problems + sorted(without_flags, key=lambda problem: problem.module)
+
+
+def _problem_of(module: Module, toolchain: Toolchain) -> str | None:
+    recorded = module.metadata.get("bitcode_sha256")
+    if isinstance(recorded, str) and recorded != module.digest():
+        return f"expected bitcode with SHA-256 {recorded}, got {module.digest()}; record it again"
+    read_bitcode(module.bitcode)
+    compilation = plan(module, toolchain)
+    flags = [word for unit in split_flags(compilation.flags) if unit[0] not in _ACTIONS for word in unit]
+    error = read_error(toolchain, [*flags, *compilation.inputs], confined=compilation.confined)
+    return None if error is None else f"clang {toolchain.version_text} refuses it: {error}"

@@ -1,0 +1,326 @@
+"""Recording of one compile: its front end runs a second time and writes bitcode.
+
+A shim loads this file by path during a build, so it imports only the standard library and a small module of
+`mlgo_clang`. Datasets use it without shims.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import count, pairwise
+
+from mlgo_clang.driver_commands import cc1_commands, drop_options
+
+# Importing pathlib and typing would double the time that this file takes to load.
+# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+OTHER_SUFFIXES = {
+    **dict.fromkeys((".m", ".mm", ".mi", ".mii"), "Objective-C"),
+    **dict.fromkeys((".s", ".S", ".sx", ".asm"), "assembly"),
+    **dict.fromkeys((".cppm", ".ixx", ".ccm", ".cxxm", ".pcm"), "a C++ module"),
+    **dict.fromkeys((".cu", ".hip", ".cl"), "code for GPUs"),
+    **dict.fromkeys((".h", ".hh", ".hpp", ".hxx", ".H"), "a precompiled header"),
+}
+"""Kinds of sources that are counted as skipped, by suffix."""
+
+_LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
+_OTHER_LANGUAGES = {
+    **dict.fromkeys(("c-header", "c++-header", "c-header-cpp-output", "c++-header-cpp-output"), "a precompiled header"),
+    **dict.fromkeys(("c++-module", "c++-module-cpp-output", "c++-system-header", "c++-user-header"), "a C++ module"),
+    **dict.fromkeys(("objective-c", "objective-c++"), "Objective-C"),
+    **dict.fromkeys(("assembler", "assembler-with-cpp"), "assembly"),
+}
+_NO_CODE = frozenset({"-E", "-Eonly", "-fsyntax-only"})
+_NO_OUTPUT = frozenset({"-E", "-M", "-MM", "-fsyntax-only", "-###", "--preprocess"})
+_MODULE_FILES = ("-fmodule-file=", "-fprebuilt-module-path=")
+_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
+_PROBE_FOLDERS = (
+    "/CMakeFiles/CMakeTmp/", "/CMakeFiles/CMakeScratch/", "/CMakeFiles/CheckTypeSize/", "/CMakeFiles/FeatureTests/",
+    "/CompilerIdC/", "/CompilerIdCXX/", "/meson-private/", "/.sconf_temp/", "/.conf_check_",
+)  # fmt: skip
+_NOT_RECORDED = (
+    "-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps", "-save-stats",
+    "--save-stats", "--coverage", "-coverage", "-fprofile-arcs", "-ftest-coverage", "-fsave-optimization-record",
+    "-foptimization-record", "-fproc-stat-report", "-ftime-trace", "-fstack-usage", "-gsplit-dwarf",
+    "-gen-cdb-fragment",
+)  # fmt: skip
+"""Driver options that depend on the machine or write side outputs, which the build's compile has written already."""
+
+_NOT_RECORDED_WITH_VALUE = ("-MJ", "--serialize-diagnostics")
+_SIDE_OUTPUTS_WITH_VALUE = (
+    "-o", "-dependency-file", "-MT", "-dependency-dot", "-header-include-file", "-serialize-diagnostic-file",
+    "-diagnostic-log-file", "-opt-record-file", "-stack-usage-file", "-split-dwarf-file", "-split-dwarf-output",
+)  # fmt: skip
+_SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
+_FRONT_END_SECONDS = 3600
+_numbers = count()
+
+
+def record_compile(
+    settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str, *, will_retry: bool = False
+) -> bool:
+    """Add a folder to `settings["records"]` for each source that a driver command line compiles.
+
+    The folder contains `module.bc` and `record.json`; or `failure.json` if the front end fails; or `skipped.json` with
+    the reason if the source is not recorded.
+
+    Args:
+        settings: `Recorder.settings`, and `compiler_path`: compiler that the build called by path, or None.
+        arguments: driver arguments of the build, without the program.
+        folder: working directory.
+        mode: `c` or `c++`, the default language of the driver.
+        will_retry: whether the caller retries when a compiler is killed; nothing is written then.
+
+    Returns:
+        Whether a compiler was killed.
+    """
+    killed = False
+    lines, problem = compile_commands(settings, list(arguments), folder, mode)
+    if problem is not None:
+        content = {"source": " ".join(arguments)[:500], "message": problem}
+        write_record(settings, "failure.json", {**content, "compiler_path": settings.get("compiler_path")})
+    for line in lines:
+        language = _value(line, "-x") or ""
+        source = os.path.join(folder, line[-1])
+        reason = _skip_reason(settings, line, language, source, folder)
+        if reason is None:
+            killed |= _record(settings, line, folder, source, arguments, will_retry=will_retry)
+        elif reason:
+            write_record(settings, "skipped.json", {"source": source, "reason": reason})
+    if _NO_OUTPUT.isdisjoint(arguments):
+        for before, word in zip(("", *arguments[:-1]), arguments, strict=True):
+            if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before != "-o":
+                reason = OTHER_SUFFIXES[os.path.splitext(word)[1]]
+                write_record(settings, "skipped.json", {"source": os.path.join(folder, word), "reason": reason})
+    return killed
+
+
+def note_objects(settings: dict[str, Any], arguments: Sequence[str], folder: str) -> None:
+    """Note the objects of a compile, recorded or not, so that unseen compiles can be counted at the end."""
+    if "-c" not in arguments:
+        return
+    named = _outputs(arguments)
+    stems = [os.path.splitext(os.path.basename(word))[0] for word in arguments if not word.startswith("-")]
+    for name in named or [f"{stem}.o" for stem in stems]:
+        note_file(settings, os.path.join(folder, name), "seen")
+
+
+def _outputs(arguments: Sequence[str]) -> list[str]:
+    """Return the files that driver arguments name with `-o`."""
+    named = [arguments[position + 1] for position, word in enumerate(arguments[:-1]) if word == "-o"]
+    return named + [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
+
+
+def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> None:
+    """Add a folder with `link.json` to `settings["records"]` for a link that wrote its output.
+
+    `link` is a result of `shim_links.describe_link()`, and `mode` the language of the driver, `c` or `c++`.
+    """
+    output = link["output"]
+    output["sha256"] = note_file(settings, output["path"])
+    is_recorded = settings.get("probes") or not _is_probe(settings, output["path"], link["folder"])
+    if output["sha256"] is not None and link["inputs"] and is_recorded:
+        write_record(settings, "link.json", {**link, "driver": mode, "lto": _lto(link["arguments"])})
+
+
+def note_file(settings: dict[str, Any], path: str, kind: str = "known") -> str | None:
+    """Note the SHA-256 of a file and return it; None without a file. Recorded links do not copy `known` files."""
+    if not os.path.isfile(path):
+        return None
+    import hashlib
+
+    with open(path, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    with open(os.path.join(os.path.dirname(settings["records"]), kind, digest), "wb"):
+        return digest
+
+
+def note_failure(recording: str, source: str, message: str) -> None:
+    """Note in the folder of a recording that something could not be recorded."""
+    try:
+        content = {"source": source, "message": message}
+        write_record({"records": os.path.join(recording, "records")}, "failure.json", content)
+    except OSError as error:
+        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201 - the build's own
+
+
+def compile_commands(
+    settings: dict[str, Any], arguments: list[str], folder: str, mode: str
+) -> tuple[list[list[str]], str | None]:
+    """Return the `-cc1` command lines of a driver call, from `-cc1` on, and the driver's error message, if any."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = drop_options(arguments[:end], (*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE), _NOT_RECORDED_WITH_VALUE)
+    driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
+    status, stderr = run_front_end([*driver, *kept, *settings["after"], *arguments[end:]], folder)
+    return cc1_commands(stderr), stderr.strip() if status != 0 else None
+
+
+def without_side_outputs(line: Sequence[str]) -> list[str]:
+    """Return a `-cc1` line without its output and without options that write other files."""
+    return drop_options(line, _SIDE_OUTPUTS_JOINED, _SIDE_OUTPUTS_WITH_VALUE)
+
+
+def _lto(arguments: Sequence[str]) -> str | None:
+    """Return the kind of link time optimisation in driver arguments: `thin`, `full` or None."""
+    flags = [word for word in arguments if word.startswith("-flto") or word == "-fno-lto"]
+    if not flags or flags[-1] == "-fno-lto":
+        return None
+    return "thin" if flags[-1] == "-flto=thin" else "full"
+
+
+def _skip_reason(settings: dict[str, Any], line: list[str], language: str, source: str, folder: str) -> str | None:
+    """Return why a compile is not recorded: None if it is, and an empty text if it generates no code."""
+    if not _NO_CODE.isdisjoint(line):
+        return ""
+    if language not in _LANGUAGES:
+        is_counted = source.endswith(tuple(OTHER_SUFFIXES))
+        return "" if is_counted else _OTHER_LANGUAGES.get(language, f"the language {language}")
+    if line[-1] == "-":
+        return "a source on standard input"
+    if not settings.get("probes") and _is_probe(settings, source, folder):
+        return "a probe of the build system"
+    if "-S" in line:
+        return "compiled to assembly (-S)"
+    if "-emit-llvm-bc" in line or "-emit-llvm" in line:
+        return "compiled to LLVM's own form (-emit-llvm)"
+    if "-emit-obj" not in line or _value(line, "-o") == os.devnull or not os.path.isfile(source):
+        return ""
+    return None
+
+
+def _record(
+    settings: dict[str, Any], line: list[str], folder: str, source: str, arguments: Sequence[str], *, will_retry: bool
+) -> bool:
+    import hashlib
+    import time
+
+    started = time.time_ns()
+    scratch, target = new_record(settings)
+    bitcode = f"{scratch}/module.bc"
+    front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
+    front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
+    status, stderr = run_front_end([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
+    if status < 0 and will_retry:
+        if os.path.exists(bitcode):
+            os.remove(bitcode)
+        os.rmdir(scratch)
+        return True
+    if status == 0:
+        with open(source, "rb") as file:
+            text = file.read()
+        output = _value(line, "-o") or ""
+        is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
+        object_file = None if is_temporary else os.path.join(folder, output)
+        # One source may be compiled into several programs.
+        program = os.path.join(folder, (_outputs(arguments) or ["a.out"])[-1]) if is_temporary else None
+        content = {
+            "source": source,
+            "object": object_file,
+            "program": program,
+            "object_sha256": None if object_file is None else note_file(settings, object_file),
+            "folder": folder,
+            "lto": _lto(arguments),
+            "compiler_path": settings.get("compiler_path"),
+            "language": _LANGUAGES[_value(line, "-x") or ""],
+            "source_sha256": hashlib.sha256(text).hexdigest(),
+            "lines": text.count(b"\n") + (not text.endswith(b"\n")),
+            "command": line,
+            "order": started,
+        }
+        name = "record.json"
+    elif any(word.startswith(_MODULE_FILES) for word in line):
+        # A precompiled module is valid only for the build's own level.
+        name, content = "skipped.json", {"source": source, "reason": "a compile with precompiled modules"}
+    else:
+        message = f"the compiler was killed by signal {-status} {stderr.strip()}" if status < 0 else stderr.strip()
+        content = {"source": source, "message": message, "killed": status < 0}
+        name, content = "failure.json", {**content, "compiler_path": settings.get("compiler_path")}
+    write_json(f"{scratch}/{name}", content)
+    os.rename(scratch, target)
+    return status < 0
+
+
+def _with_plain_headers(line: list[str], folder: str) -> list[str]:
+    """Return a `-cc1` line with headers instead of precompiled ones, which are valid for the build's own level only."""
+    kept: list[str] = []
+    words = iter(line)
+    for word in words:
+        if word != "-include-pch":
+            kept.append(word)
+            continue
+        precompiled = next(words, "")
+        header = os.path.splitext(precompiled)[0]
+        if not os.path.isfile(os.path.join(folder, header)):
+            kept += [word, precompiled]
+        elif header not in line:
+            kept += ["-include", header]
+    return kept
+
+
+def _value(line: list[str], option: str) -> str | None:
+    """Return the last value of an option, which overrides earlier ones."""
+    return dict(pairwise(line)).get(option)
+
+
+def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
+    """Return whether a compile is a feature test of configure, CMake, Meson or setuptools."""
+    if os.path.basename(source).startswith(_PROBE_NAMES):
+        return True
+    temporary, root = settings["temporary"], settings.get("root")
+    if os.path.dirname(source) == temporary:
+        return True
+    if root and source.startswith(os.path.join(temporary, "tmp")) and not source.startswith(f"{root}/"):
+        return True  # Meson and setuptools use folders of Python's tempfile
+    return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
+
+
+def run_front_end(command: list[str], folder: str) -> tuple[int, str]:
+    """Run a compiler and return its exit status, negative for a signal, and its standard error."""
+    import subprocess
+
+    # Expansions of __DATE__ and __TIME__ would make two recordings of one source differ.
+    environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
+    try:
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=_FRONT_END_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"{command[0]} did not end within {_FRONT_END_SECONDS} s"
+    return result.returncode, result.stderr.decode(errors="surrogateescape")
+
+
+def new_record(settings: dict[str, Any]) -> tuple[str, str]:
+    """Return a new folder for a record, and the path to rename it to once it is complete."""
+    import time
+
+    name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}"
+    scratch = os.path.join(settings["records"], f".{name}")
+    os.mkdir(scratch)
+    return scratch, os.path.join(settings["records"], name)
+
+
+def write_record(settings: dict[str, Any], file: str, content: dict[str, Any]) -> None:
+    """Add a folder to `settings["records"]` that contains one file of JSON."""
+    scratch, target = new_record(settings)
+    write_json(f"{scratch}/{file}", content)
+    os.rename(scratch, target)
+
+
+def write_json(path: str, content: dict[str, Any]) -> None:
+    """Write a file of JSON."""
+    import json
+
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file)

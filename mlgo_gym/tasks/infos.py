@@ -1,0 +1,295 @@
+"""The one table of the keys of `info`.
+
+`KEYS` declares each key once: name, time, type, meaning, and its reader at a pending decision. Everything else derives:
+
+- `decision_info()`: the info of a pending decision; `decision_columns()`: the values of many, for a batch.
+- `empty_last_info()`: the keys of the last info with empty values, for a compile that failed.
+- `NumericInfos`: the same keys at every step, as numbers.
+- `info_keys()`: the keys of one task, for the manual and its tests.
+
+A new key is one row here; a key of a finished compile is also an entry of `Task.report()` or of the outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.llvm.function_sizes import FunctionSizes
+from mlgo_gym.tasks.measurement import (
+    ESTIMATED_INSTRUCTIONS,
+    ESTIMATED_LINKED,
+    INSTRUCTIONS,
+    LINKED,
+    WEIGHTED,
+)
+from mlgo_gym.tasks.task import Task
+
+FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
+
+SIZES = "unless the compile ended with its function"
+FUNCTION, CREDIT, ECHO = 'with `scope="function"`', "with `credit=True`", "with `echo_reply` in `compile_options`"
+CALLEE_FEATURES = "with `callee_features=True`"
+
+
+class PendingDecision(NamedTuple):
+    """A decision that waits for its action.
+
+    Attributes:
+        task: The bound task.
+        decision: The decision.
+        module: Name of the module.
+        number: Number of earlier decisions of the episode.
+        has_site: Whether the session follows sites.
+    """
+
+    task: Task
+    decision: Decision
+    module: str
+    number: int
+    has_site: bool
+
+
+class InfoKey(NamedTuple):
+    """One key of `info`.
+
+    Attributes:
+        name: The key.
+        when: `FIRST`, `DECISION` or `END`; several with commas between.
+        type: Type of the value; the first word is a key of `_EMPTY`, or the value is an array.
+        meaning: Meaning of the value, with its unit.
+        condition: Circumstance without which the key is absent; empty: none.
+        tasks: Tasks with the key, a key of `_TASKS`.
+        read: Returns the value at a pending decision, None if the key is absent.
+    """
+
+    name: str
+    when: str
+    type: str
+    meaning: str
+    condition: str = ""
+    tasks: str = ""
+    read: Callable[[PendingDecision], Any] | None = None
+
+
+_EMPTY: dict[str, Callable[[], Any]] = {
+    "int": int,
+    "float": lambda: math.nan,
+    "bool": bool,
+    "str": str,
+    "dict": dict,
+    "list": list,
+    "tuple": tuple,
+    "FunctionSizes": lambda: FunctionSizes({}, {}, 0, 0),
+}
+"""Empty value of each type, in the last info of a failed compile."""
+
+_INLINING, _FUNCTIONS, _ALLOCATION, _MASKED = "inlining", "one function per decision", "register allocation", "masks"
+_TASKS: dict[str, Callable[[Task], bool]] = {
+    "": lambda _: True,
+    _INLINING: lambda task: INLINING in task.advisors,
+    _FUNCTIONS: lambda task: task.has_contexts,
+    _ALLOCATION: lambda task: bool(task.function_metrics),
+    _MASKED: lambda task: task.masked,
+}
+
+
+def with_metric(metric: str) -> str:
+    """Return the condition of the keys of a metric that is measured on request."""
+    return "with weights in `metric`" if metric == WEIGHTED else f'with `metric="{metric}"`'
+
+
+def _cost(metric: str, type_name: str, meaning: str, condition: str, tasks: str = "") -> tuple[InfoKey, InfoKey]:
+    baseline = "1" if metric == WEIGHTED else f"`{metric}` of a plain compile by the same clang with the same flags"
+    return (
+        InfoKey(metric, END, type_name, meaning, condition, tasks),
+        InfoKey(f"baseline_{metric}", END, type_name, baseline, condition, tasks),
+    )
+
+
+KEYS: tuple[InfoKey, ...] = (
+    InfoKey("module", f"{DECISION}, {END}", "str", "name of the module in its corpus", read=lambda at: at.module),
+    InfoKey(
+        "context",
+        DECISION,
+        "str",
+        "function of the decision; for inlining the functions that the inliner visits, and empty without "
+        '`callee_features`, `credit` and `scope="function"`',
+        read=lambda at: at.decision.context,
+    ),
+    InfoKey("context", END, "str", "function of the episode", FUNCTION, _FUNCTIONS),
+    InfoKey(
+        "site",
+        DECISION,
+        "DecisionSite",
+        "site of the decision: `context`, `visit` (earlier visits of the inliner to it), `index` in the visit",
+        "where there is a context",
+        _INLINING,
+        lambda at: at.decision.site if at.has_site and at.decision.context else None,
+    ),
+    InfoKey(
+        "callee",
+        DECISION,
+        "str",
+        "predicted callee, empty where unknown",
+        CALLEE_FEATURES,
+        _INLINING,
+        lambda at: at.decision.callee,
+    ),
+    InfoKey(
+        "decision_index", DECISION, "int", "number of earlier decisions of this episode", read=lambda at: at.number
+    ),
+    InfoKey(
+        "default_action",
+        DECISION,
+        "as the action",
+        "action that clang itself would take, as exactly as the features tell",
+        read=lambda at: at.task.default_action(at.decision),
+    ),
+    InfoKey(
+        "action_mask",
+        DECISION,
+        "int8 array",
+        "1 for each legal action, of shape (number of actions,)",
+        "",
+        _MASKED,
+        lambda at: at.task.action_mask(at.decision),
+    ),
+    InfoKey(
+        "illegal_action",
+        f"{DECISION}, {END}",
+        "bool",
+        "True: the last action was illegal, and clang's own choice replaced it",
+        "at a decision only if so",
+    ),
+    InfoKey(
+        "skipped",
+        FIRST,
+        "dict of str",
+        "modules that sampling skipped because the compiler failed on them, each with the reason",
+        "if there are any",
+    ),
+    InfoKey("decisions", END, "int", "number of decisions of the agent"),
+    InfoKey("handed_over", END, "int", "number of decisions that clang took after `max_decisions`"),
+    *_cost("text", "int", "executable sections of the object file, in bytes", SIZES),
+    *_cost("llvm_size", "int", "first column of llvm-size: code and constants, in bytes", SIZES),
+    *_cost("object", "int", "object file, in bytes", SIZES),
+    *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
+    *_cost("spill_count", "float", "number of spills, reloads and folded reloads", "", _ALLOCATION),
+    InfoKey("functions", END, "list of dict", "these four for each `function` with any cost", "", _ALLOCATION),
+    *_cost(
+        ESTIMATED_INSTRUCTIONS,
+        "float",
+        'estimated instructions that the module executes, or with `scope="function"` one call of the function',
+        with_metric(ESTIMATED_INSTRUCTIONS),
+        _ALLOCATION,
+    ),
+    *_cost(INSTRUCTIONS, "float", "instructions that the programs execute", with_metric(INSTRUCTIONS)),
+    *_cost(LINKED, "float", "executable sections of the linked files, in bytes", with_metric(LINKED)),
+    *_cost(ESTIMATED_LINKED, "float", "bytes of `text` that survive a link", with_metric(ESTIMATED_LINKED)),
+    *_cost(WEIGHTED, "float", "1 minus the weighted sum of the relative reductions", with_metric(WEIGHTED)),
+    InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
+    InfoKey("saved", END, "float", "bytes of the module that the function's decisions saved", FUNCTION, _INLINING),
+    InfoKey(
+        "credit",
+        END,
+        "tuple of float",
+        "cost that each decision saved, in the unit of the metric; the sum is that of the episode",
+        CREDIT,
+        _INLINING,
+    ),
+    InfoKey(
+        "rewards",
+        END,
+        "tuple of float",
+        "reward of each decision: `credit` in the unit of the reward, or equal shares of the `error_reward`",
+        CREDIT,
+        _INLINING,
+    ),
+    InfoKey("function_sizes", END, "FunctionSizes", "bytes of each function", CREDIT, _INLINING),
+    InfoKey("baseline_function_sizes", END, "FunctionSizes", "the same with clang's own choices", CREDIT, _INLINING),
+    InfoKey("stderr", END, "str", "output of clang, with its echoes of the advice", ECHO),
+    InfoKey(
+        "error",
+        END,
+        "dict",
+        "empty; after a failure `kind`, `message`, `exit_status`, the tail of `stderr`, after a crash `reproducer`",
+    ),
+)
+"""The keys of `info`, in the order of the manual."""
+
+_DECISION_KEYS = tuple((key.name, key.read) for key in KEYS if key.read is not None)
+
+
+def info_keys(task: Task) -> list[InfoKey]:
+    """Return the keys of a task's infos; without the condition `SIZES` where every compile goes to its end."""
+    keys = [key for key in KEYS if _TASKS[key.tasks](task)]
+    if not task.function_metrics:
+        keys = [key._replace(condition="") if key.condition == SIZES else key for key in keys]
+    # An episode of several kinds of decisions is no single function.
+    return keys if task.has_contexts else [key for key in keys if key.condition != FUNCTION]
+
+
+def decision_info(task: Task, decision: Decision, module: str, number: int, *, has_site: bool = True) -> dict[str, Any]:
+    """Return the info of a pending decision; `number` is that of earlier decisions."""
+    pending = PendingDecision(task, decision, module, number, has_site)
+    return {name: value for name, read in _DECISION_KEYS if (value := read(pending)) is not None}
+
+
+def decision_columns(pending: Sequence[PendingDecision]) -> dict[str, list[Any]]:
+    """Return the values of each key of some pending decisions; None where a decision lacks it."""
+    columns = {name: [read(at) for at in pending] for name, read in _DECISION_KEYS}
+    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
+
+
+def absent_choices(task: Task) -> dict[str, Any]:
+    """Return zeros in the form of `default_action`, and of `action_mask` if actions are masked."""
+    space = task.action_space
+    if not isinstance(space, gym.spaces.Discrete):
+        return {"default_action": np.zeros(space.shape or (), space.dtype)}
+    return {"default_action": 0} | ({"action_mask": np.zeros(int(space.n), np.int8)} if task.masked else {})
+
+
+def empty_last_info(task: Task, conditions: Collection[str]) -> dict[str, Any]:
+    """Return a last info with empty values: integers 0, floats NaN, empty collections.
+
+    Args:
+        task: The task.
+        conditions: Conditions that hold, among those of `KEYS`.
+    """
+    return {
+        key.name: _EMPTY[key.type.partition(" ")[0]]()
+        for key in info_keys(task)
+        if END in key.when and (key.when != END or not key.condition or key.condition in conditions)
+    }
+
+
+class NumericInfos:
+    """Converts infos for libraries that stack those of several environments or steps.
+
+    Missing values are 0. Strings, lists and dictionaries are dropped. `module` is the position of the module in the
+    corpus, and `failed` marks a failed compile.
+
+    Args:
+        task: The task of the environment.
+        metric: The rewarded metric.
+    """
+
+    def __init__(self, task: Task, metric: str) -> None:
+        last = empty_last_info(task, {SIZES, with_metric(metric)})
+        numbers = {name: type(value)() for name, value in last.items() if isinstance(value, (int, float))}
+        self._defaults = {"module": -1, "decision_index": 0, **absent_choices(task), "failed": False, **numbers}
+
+    def of(self, info: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
+        """Return the numeric form of an info about a module of a corpus."""
+        numeric = {key: info.get(key, default) for key, default in self._defaults.items()}
+        numeric["module"] = corpus.position(info["module"])
+        numeric["failed"] = bool(info.get("error"))
+        return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in numeric.items()}
