@@ -175,12 +175,12 @@ def soak(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[str,
     after = take_sample(start, tally["episodes"], cache)
     remaining = {name: int(after[name] - before[name]) for name in ("processes", "descriptors", "threads")}
     remaining["scratch folders"] = sum(1 for _ in Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*"))
-    for title, counts in (("events", dict(sorted(tally.items()))), ("remaining", remaining)):
-        print(f"{title}:", ", ".join(f"{count} {name}" for name, count in counts.items()))
+    for title, numbers in (("events", dict(sorted(tally.items()))), ("remaining", remaining)):
+        print(f"{title}:", ", ".join(f"{count} {name}" for name, count in numbers.items()))
     verdicts = {row["verdict"] for row in found}
     status = 1 if any(remaining.values()) or "grows" in verdicts else 2 if "undecided" in verdicts else 0
     settings: dict[str, Any] = {"minutes": minutes, "seed": seed}
-    counts: dict[str, Any] = {"tally": dict(tally), "episodes_by_scenario": dict(by_scenario), "remaining": remaining}
+    counts = {"tally": dict(tally), "episodes_by_scenario": dict(by_scenario), "remaining": remaining}
     return {**settings, **counts, "slopes": found, "samples": samples}, status
 
 
