@@ -93,7 +93,7 @@ def _reproduce_episodes(
 
 def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool) -> None:
     from mlgo_gym.corpus import open_corpus
-    from mlgo_gym.deploy.recipe_folder import replay_recipe, verify_recipe
+    from mlgo_gym.deploy.recipes import replay_recipe, verify_recipe
     from mlgo_gym.episode.attribution.recipe import read_recipe
     from mlgo_gym.errors import MlgoError
     from mlgo_gym.llvm.toolchain import find_toolchain
