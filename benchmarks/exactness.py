@@ -33,7 +33,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
-from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
