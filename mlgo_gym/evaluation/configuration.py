@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS
+from mlgo_gym.episode.options import COMPILE_OPTIONS
 from mlgo_gym.storage.json_text import check_fields
 
 FORMAT = 3
