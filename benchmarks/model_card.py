@@ -15,8 +15,7 @@ from pathlib import Path
 from benchmarks.measuring import command_line
 from docs.site.results_tables import card_facts
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar
-from mlgo_gym.policies.bundled import NETWORKS
-from mlgo_gym.policies.model_files import file_digest
+from mlgo_gym.policies.model_files import NETWORKS, file_digest
 from mlgo_gym.policies.network import Network
 from mlgo_gym.storage.cache import write_atomically
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from benchmarks.reference_rows import ALL, ORACLE, SMALLEST_OF, THRESHOLDS, Row, Search
 from mlgo_gym import __version__
-from mlgo_gym.evaluation.episode_result import DONE
-from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.protocol import SEARCH_BUDGETS, VERSION
-from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.record import DONE
+from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.evaluation.search_result import SearchResult
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.policies.network import Network
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.tasks.reward import worst_cost

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.checked_modules import CheckedModules, checking_parser
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.specification import parse_corpora
-from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.json_lines import read_json_lines

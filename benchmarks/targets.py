@@ -31,10 +31,10 @@ from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.wasm_file import without_custom_sections
-from mlgo_gym.policies.bundled import bundled_policies
+from mlgo_gym.policies.model_files import bundled_policies
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.program_run import linked_size, modules_of

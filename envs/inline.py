@@ -145,8 +145,6 @@ def _offset(header: LogHeader, name: str) -> int:
 class InlineEnv(CompilerEnv):
     """Decide, call by call, whether clang inlines.
 
-    ## Description
-
     LLVM's inliner visits the call graph bottom-up. It requests a decision for each direct call that may legally be
     inlined and that no attribute decides (`always_inline`, `noinline`, recursion). One episode is one compile of one
     module, or with `scope="function"` the decisions of one component of the call graph.
@@ -163,14 +161,7 @@ class InlineEnv(CompilerEnv):
 
     ## Action space
 
-    `Discrete(2)`.
-
-    | action | meaning |
-    |---|---|
-    | 0 | keep the call |
-    | 1 | inline it |
-
-    Both are always legal. A number outside the space is an illegal action and raises.
+    `Discrete(2)`: 0 keeps the call, 1 inlines it. Both are always legal; a number outside the space raises.
 
     ## Rewards
 
@@ -178,35 +169,22 @@ class InlineEnv(CompilerEnv):
     same flags, as `reward` and `metric` define. Default: `1 - text / baseline_text`; 0.02 means 2 % smaller. With
     `metric="instructions"` it compares the instructions that the programs of the module execute.
 
-    ## Starting state
+    ## Start and end
 
-    The first decision of a module, sampled uniformly from those of the corpus that have one, or named by
-    `reset(options={"module": name})`.
+    An episode starts at the first decision of a module, sampled uniformly from those of the corpus that have one, or
+    named by `reset(options={"module": name})`. It is `terminated` when clang has written the object file. `truncated`
+    only if the compile failed, with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times
+    above plain clang's. No other episode gets less, so a failure never pays. The inliner requests no more decisions
+    when its estimate of the module's size has doubled (`-ml-advisor-size-increase-threshold`). Compiles for WebAssembly
+    have no such limit by default.
 
-    ## Episode end
-
-    `terminated` when clang has written the object file. `truncated` only if the compile failed, with `info["error"]`
-    and the reward `error_reward`: by default that of a cost 10 times above plain clang's. No other episode gets less,
-    so a failure never pays. The inliner requests no more decisions when its estimate of the module's size
-    has doubled (`-ml-advisor-size-increase-threshold`). Compiles for WebAssembly have no such limit by default.
-
-    ## Info
-
-    `default_action`, clang's own choice, is exact. The last info has the sizes and their `baseline_…`.
-
-    ## Arguments
-
-    All are JSON values, except a `Corpus` object.
+    `default_action`, clang's own choice, is exact.
 
     ```python
     import gymnasium as gym
     import mlgo_gym
     env = gym.make("mlgo/Inline-v0", corpus="zstd", metric="text", reward="relative")
     ```
-
-    ## Version history
-
-    * v0: first version
     """
 
     task_type = InlineTask

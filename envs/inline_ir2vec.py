@@ -95,8 +95,6 @@ class InlineIR2VecVectorArguments(InlineIR2VecArguments, VectorArguments, total=
 class InlineIR2VecEnv(CompilerEnv):
     """Decide, call by call, whether clang inlines, with embeddings of caller and callee.
 
-    ## Description
-
     `mlgo/Inline-v0` with two more features: embeddings of the current code of caller and callee by LLVM's IR2Vec, from
     a vocabulary. It needs clang 22 or newer.
 
@@ -107,39 +105,7 @@ class InlineIR2VecEnv(CompilerEnv):
     opcode and by result type, of operands by kind, and of comparisons by predicate. `feature_names` has readable names
     such as `callee_opcode_Load`.
 
-    ## Action space
-
-    `Discrete(2)`: 0 keeps the call, 1 inlines it.
-
-    ## Rewards
-
-    Those of `mlgo/Inline-v0`: by default `1 - text / baseline_text` at the end.
-
-    ## Starting state
-
-    That of `mlgo/Inline-v0`.
-
-    ## Episode end
-
-    That of `mlgo/Inline-v0`.
-
-    ## Info
-
-    That of `mlgo/Inline-v0`.
-
-    ## Arguments
-
-    Those of `mlgo/Inline-v0`, and `vocabulary`.
-
-    ```python
-    import gymnasium as gym
-    import mlgo_gym
-    env = gym.make("mlgo/InlineIR2Vec-v0", corpus="zstd", vocabulary="one-hot")
-    ```
-
-    ## Version history
-
-    * v0: first version
+    Actions, rewards, start, end, infos and the other arguments are those of `mlgo/Inline-v0`.
     """
 
     task_type = InlineIR2VecTask

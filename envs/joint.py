@@ -182,8 +182,6 @@ class JointTask(Task):
 class JointEnv(CompilerEnv):
     """Decide on inlining, eviction and priority in one compile.
 
-    ## Description
-
     One episode is one compile of one module with the decisions of the inliner and of both advisors of the register
     allocator. All inlining decisions come first. Priorities and evictions follow, interleaved, function by function.
 
@@ -212,37 +210,8 @@ class JointEnv(CompilerEnv):
     decision, or a masked column, is illegal and raises `ActionError`. With `strict=False` clang's own choice replaces
     it and `info["illegal_action"]` is True.
 
-    ## Rewards
-
-    0 until the end. The last reward compares the size of the object with a plain compile by the same clang, as `reward`
-    and `metric` define. Default: `1 - text / baseline_text`.
-
-    ## Starting state
-
-    That of `mlgo/Inline-v0`.
-
-    ## Episode end
-
-    `terminated` and `truncated` as in `mlgo/Inline-v0`.
-
-    ## Info
-
-    An episode of default actions differs from the plain compile, since the features do not determine clang's own
-    priorities.
-
-    ## Arguments
-
-    Those of `mlgo/Inline-v0`; `scope` is `"module"`.
-
-    ```python
-    import gymnasium as gym
-    import mlgo_gym
-    env = gym.make("mlgo/Joint-v0", corpus="zstd")
-    ```
-
-    ## Version history
-
-    * v0: first version
+    Rewards, start, end and arguments are those of `mlgo/Inline-v0`; `scope` is `"module"`. An episode of default
+    actions differs from the plain compile, since the features do not determine clang's own priorities.
     """
 
     task_type = JointTask

@@ -124,8 +124,6 @@ class EvictTask(AllocationTask):
 class RegAllocEvictEnv(CompilerEnv):
     """Decide which live range loses its register.
 
-    ## Description
-
     LLVM's greedy register allocator takes live ranges from a queue. If a live range, the candidate, finds no free
     register, the allocator may evict the live ranges of one register. They return to the queue, to be assigned
     elsewhere, split or spilled. The decision is which register to free. One episode is one compile of one module, or
@@ -143,12 +141,8 @@ class RegAllocEvictEnv(CompilerEnv):
 
     ## Action space
 
-    `Discrete(33)`: the column to free, among those whose mask is 1.
-
-    | action | meaning |
-    |---|---|
-    | 0 … 31 | evict what occupies this register of the allocation order |
-    | 32 | evict nothing; legal unless the candidate must have a register |
+    `Discrete(33)`: the column to free, among those whose mask is 1. Actions 0 to 31 evict the live ranges in this
+    register of the allocation order; 32 evicts nothing, which is legal unless the candidate must have a register.
 
     An illegal index never reaches clang, which would crash: it raises `ActionError`. With `strict=False` the default
     action replaces it and `info["illegal_action"]` is True. `action_masks()` and `info["action_mask"]` also
@@ -163,18 +157,16 @@ class RegAllocEvictEnv(CompilerEnv):
     allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them. The page of run
     time compares both estimates with counting; `metric="instructions"` counts.
 
-    ## Starting state
+    ## Start and end
 
-    The first decision of a module, sampled uniformly from those of the corpus that have one, or named by
-    `reset(options={"module": name})`. With `scope="function"` the first decision of a function, sampled uniformly from
-    those of the module that have one, or named by `"function"`.
+    An episode starts at the first decision of a module, sampled uniformly from those of the corpus that have one, or
+    named by `reset(options={"module": name})`. With `scope="function"` the first decision of a function, sampled
+    uniformly from those of the module that have one, or named by `"function"`.
 
-    ## Episode end
-
-    `terminated` when clang has written the object file. With `scope="function"` and an allocation metric, as soon as
-    clang has reported the cost of the function, with the numbers of its record. `truncated` only if the compile failed,
-    with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times above plain clang's. No other
-    episode gets less, so a failure never pays.
+    An episode is `terminated` when clang has written the object file. With `scope="function"` and an allocation metric,
+    as soon as clang has reported the cost of the function, with the numbers of its record. `truncated` only if the
+    compile failed, with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times above plain
+    clang's. No other episode gets less, so a failure never pays.
 
     ## Default action
 
@@ -187,13 +179,6 @@ class RegAllocEvictEnv(CompilerEnv):
     | 19.1.7 | 156 of 186 functions, 25 of 36 modules | 183 of 220, 11 of 24 | 21 of 29, 1 of 3 |
     | 22.1.8 | 156 of 185 functions, 25 of 36 modules | 191 of 219, 11 of 23 | 19 of 27, 0 of 3 |
 
-    ## Info
-
-    The last info has the allocation costs and the sizes, and their `baseline_…`. An episode that ended with its
-    function has no sizes.
-
-    ## Arguments
-
     Modules are optimised once and episodes only generate code (`preoptimize` in `compile_options`).
 
     ```python
@@ -201,10 +186,6 @@ class RegAllocEvictEnv(CompilerEnv):
     import mlgo_gym
     env = gym.make("mlgo/RegAllocEvict-v0", corpus="zstd", metric="spill_cost", scope="function")
     ```
-
-    ## Version history
-
-    * v0: first version
     """
 
     task_type = EvictTask

@@ -118,8 +118,6 @@ class PriorityTask(AllocationTask):
 class RegAllocPriorityEnv(CompilerEnv):
     """Decide the order in which live ranges get registers.
 
-    ## Description
-
     LLVM's greedy register allocator keeps live ranges in a queue and takes the one of highest priority. The decision is
     the priority of a live range that enters the queue. One episode is one compile of one module, or, with
     `scope="function"`, the allocation of one function of it.
@@ -136,36 +134,8 @@ class RegAllocPriorityEnv(CompilerEnv):
     or turn into 0, raise `ActionError`. With `strict=False` the default action replaces numbers outside the space and
     `info["illegal_action"]` is True.
 
-    ## Rewards
-
-    Those of `mlgo/RegAllocEvict-v0`: by default the relative change of the spill cost at the end.
-
-    ## Starting state
-
-    That of `mlgo/RegAllocEvict-v0`.
-
-    ## Episode end
-
-    That of `mlgo/RegAllocEvict-v0`.
-
-    ## Info
-
-    `default_action` is longest first, since the features do not determine LLVM's own priority. The last info has
-    the allocation costs and the sizes, and their `baseline_…`. An episode that ended with its function has no sizes.
-
-    ## Arguments
-
-    Modules are optimised once and episodes only generate code (`preoptimize` in `compile_options`).
-
-    ```python
-    import gymnasium as gym
-    import mlgo_gym
-    env = gym.make("mlgo/RegAllocPriority-v0", corpus="zstd", metric="spill_cost")
-    ```
-
-    ## Version history
-
-    * v0: first version
+    Rewards, start, end and arguments are those of `mlgo/RegAllocEvict-v0`. `default_action` is longest first, since the
+    features do not determine LLVM's own priority.
     """
 
     task_type = PriorityTask

@@ -122,7 +122,7 @@ def _compile_by_recipe(job: Job) -> int | None:
             words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
             words += [*_start_of_search(job), *job.command]
             # One compile more for the baseline, and one for the start.
-            run_program("recipe_search", words, bitcode, (settings.search + 2) * settings.timeout)
+            run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
             recipe = stored_decisions(settings.recipes, digest)
         if recipe is None:
             count("without a recipe")
@@ -152,7 +152,8 @@ def _start_of_search(job: Job) -> tuple[str, str]:
         policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
     if policy in ("default", *EVICTION_RULES) or inlining_rule(policy) is not None:
         return kind, policy
-    return kind, f"mlp:{network_file(policy, job.invocation.level)}"
+    file = network_file(policy, job.invocation.level)
+    return kind, f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
 
 
 def _compile_by_policies(job: Job) -> str:
@@ -175,7 +176,7 @@ def _candidate(job: Job, policy: str) -> Candidate:
         if bind is None:
             from mlgo_clang.native import NativeNetwork
 
-            network = NativeNetwork(network_file(policy, level), job.clang)
+            network = NativeNetwork(network_file(policy, level), job.clang, job.settings.link_facts)
             bind = network.bind
             if network.callee_features:
                 steps = job.two_steps()

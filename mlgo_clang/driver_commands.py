@@ -66,3 +66,16 @@ def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Cont
         elif not word.startswith(joined):
             kept.append(word)
     return kept
+
+
+def named_output(arguments: Sequence[str]) -> tuple[int, str] | None:
+    """Return the output that driver arguments name last, and the position of the argument with it; None without one."""
+    output = None
+    for position, word in enumerate(arguments):
+        if word in ("-o", "--output") and position + 1 < len(arguments):
+            output = position + 1, arguments[position + 1]
+        elif word.startswith("--output="):
+            output = position, word.removeprefix("--output=")
+        elif word.startswith("-o") and len(word) > 2 and not word.startswith(("-object", "-objc", "-opt-")):
+            output = position, word[2:]
+    return output

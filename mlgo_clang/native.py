@@ -1,4 +1,4 @@
-"""Networks as native code, which also reads the rest of a channel and computes callee features."""
+"""Networks and rules as native code, which also reads the rest of a channel and computes callee features."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import cache_folder, lock, write_program
 from mlgo_clang.header import Tensor
+from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
+from mlgo_clang.link_facts import read_lines
 from mlgo_clang.programs import run_program
 from mlgo_clang.servers import silence
 
@@ -37,14 +39,15 @@ _PROBLEMS = (
 
 
 class NativeNetwork:
-    """A network as native code, built once and kept in the cache folder.
+    """A policy as native code, built once and kept in the cache folder.
 
     Args:
         path: the network's file.
         compiler: the words that start the clang that builds the code.
+        link_facts: the file of link facts; empty for none.
 
     Raises:
-        PolicyError: the file is no network, or its code cannot be built or loaded.
+        PolicyError: the file is no policy, its code cannot be built or loaded, or it does not use link facts.
 
     Attributes:
         callee_features: names of the callee features, in order; empty if the network uses none.
@@ -52,16 +55,21 @@ class NativeNetwork:
         path: as given.
     """
 
-    __slots__ = ("callee_features", "library", "path")
+    __slots__ = ("_facts", "callee_features", "library", "path")
 
-    def __init__(self, path: str, compiler: Sequence[str]) -> None:
+    def __init__(self, path: str, compiler: Sequence[str], link_facts: str = "") -> None:
         self.path = path
+        self._facts = read_lines(link_facts) if link_facts else b""
         library = _library(path, compiler)
         try:
             self.library = ctypes.CDLL(library)
         except OSError as error:
             raise PolicyError(f"the native code of {path} cannot be loaded: {error}; remove {library}") from error
         self.callee_features = tuple(self._words("mlgo_callee_features"))
+        if link_facts and not {*LINK_FEATURES}.intersection(self._words("mlgo_inputs")):
+            raise PolicyError(
+                f"expected a policy that uses link facts, got {path}; use the policy last-call, or omit {link_facts}"
+            )
 
     def _words(self, symbol: str) -> list[str]:
         return (ctypes.c_char_p.in_dll(self.library, symbol).value or b"").decode().split()
@@ -85,7 +93,7 @@ class NativeNetwork:
             tensors[name] = Tensor(header.size + 4 * number, 1, "float")
         inputs = [_offset(tensors, name) for name in self._words("mlgo_inputs")]
         sources = [_offset(header.tensors, name) for name in _SOURCES] if self.callee_features else []
-        return NativeServer(self.library, header, inputs, sources)
+        return NativeServer(self.library, header, inputs, sources, self._facts)
 
     def other_messages(self, printed: bytes) -> bytes:
         """Return standard error of a clang that requested nothing, without the output that callee features need."""
@@ -180,13 +188,17 @@ class NativeServer:
         header: the header of the channel.
         inputs: offsets of the network's inputs.
         sources: offsets of the features that callee features are computed from; empty without callee features.
+        facts: lines of a file of link facts.
     """
 
-    def __init__(self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int]) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int], facts: bytes = b""
+    ) -> None:
         self._library = library
         self._header = header
         self._inputs = (ctypes.c_int32 * len(inputs))(*inputs)
         self._sources = sources
+        self._facts = facts
         self._channel = ctypes.c_void_p()
 
     def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
@@ -199,6 +211,7 @@ class NativeServer:
             offsets = [tensor.offset for tensor in self._header.tensors.values()]
             table = (ctypes.c_int32 * len(offsets))(*offsets)
             prediction = ctypes.c_void_p(native.mlgo_prediction_start(table, len(offsets), *self._sources))
+            native.mlgo_prediction_facts(prediction, self._facts, ctypes.c_int64(len(self._facts)))
             if not native.mlgo_channel_predict(self._channel, prediction, messages, folder):
                 raise OSError("the folder of the code that clang prints cannot be read")
 

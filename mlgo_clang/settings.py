@@ -19,6 +19,7 @@ _VALUES = {
     "clang": "MLGO_CLANG",
     "levels": "MLGO_LEVELS",
     "recipes": "MLGO_RECIPES",
+    "link-facts": "MLGO_LINK_FACTS",
     "search": "MLGO_SEARCH",
     "timeout": "MLGO_TIMEOUT",
 }
@@ -46,13 +47,24 @@ class Settings:
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
+        link_facts: file of link facts for policies that use them, or an empty string.
         search: number of compiles that a search may take for a module without a recipe; 0 never searches. The search
             is of evictions if there is a policy for them, else of inlining.
         timeout: seconds without a sign of life after which a clang that requests decisions is stopped.
         strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
     """
 
-    __slots__ = ("clang", "eviction_policy", "levels", "policies", "recipes", "search", "strict", "timeout")
+    __slots__ = (
+        "clang",
+        "eviction_policy",
+        "levels",
+        "link_facts",
+        "policies",
+        "recipes",
+        "search",
+        "strict",
+        "timeout",
+    )
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
         named = [policy.strip() for policy in (values.get("policy") or BY_LEVEL).split(",")]
@@ -62,6 +74,7 @@ class Settings:
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
         self.recipes = values.get("recipes") or ""
+        self.link_facts = values.get("link-facts") or ""
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")

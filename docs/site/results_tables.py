@@ -9,8 +9,7 @@ from typing import Any
 from benchmarks.reference_table import weights_of
 from docs.site import values
 from docs.site.values import percent, source, value
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change, estimates
 
 LEVELS = ("oz", "os")
 NAMES = {

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reference_table import facts_of
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change, estimates
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"

@@ -15,6 +15,7 @@ from mlgo_gym.cli.evaluate import evaluate
 from mlgo_gym.cli.explain import explain, importance
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.label import label
+from mlgo_gym.cli.link_facts import link_facts
 from mlgo_gym.cli.output import echo
 from mlgo_gym.cli.recipes import cc_stats, recipes_commands
 from mlgo_gym.cli.report import compare, report
@@ -39,7 +40,7 @@ for name, group in (
     application.add_typer(group, name=name)
 for command in (
     *(cc_stats, compare, demo, docs, doctor, env, evaluate, explain, importance),
-    *(label, replay, report, reproduce, search, trace, validate),
+    *(label, link_facts, replay, report, reproduce, search, trace, validate),
 ):
     application.command()(command)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
+from mlgo_gym.cli.output import FAILED, JsonOption, echo, print_json, show
 
 
 def env(
@@ -15,14 +15,16 @@ def env(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show spaces, reward, features, arguments and infos of an environment; without ID, list all environments."""
-    from mlgo_gym.cli.env_card import card, card_text, list_text, listed
+    """Show the manual of an environment: spaces, reward, arguments, infos and features; without ID, list all."""
+    from mlgo_gym.cli.reference import card, listed, manual
 
     if name is None:
-        show(as_json, listed(), list_text())
-        return
-    found = card(name)
-    show(as_json, found, card_text(found))
+        environments = listed()
+        show(as_json, environments, "\n".join(f"{entry['id']:24}{entry['summary']}" for entry in environments))
+    elif as_json:
+        print_json(card(name))
+    else:
+        echo(manual(name))
 
 
 def docs(
@@ -31,7 +33,7 @@ def docs(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit status 1 if a page is outdated.")] = False,
 ) -> None:
     """Write the manual page of each environment."""
-    from mlgo_gym.cli.manual_pages import outdated, write_pages
+    from mlgo_gym.cli.reference import outdated, write_pages
 
     changed = outdated(output) if check else write_pages(output)
     for name in changed:

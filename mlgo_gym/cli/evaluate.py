@@ -99,7 +99,7 @@ def evaluate(
     """
     from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation import Evaluation
-    from mlgo_gym.evaluation.smallest import with_smallest
+    from mlgo_gym.evaluation.result import with_smallest
 
     given = {"metric": metric, "max_decisions": max_decisions}
     arguments = {name: value for name, value in given.items() if value is not None} | compiler.arguments()
@@ -131,8 +131,8 @@ def evaluate(
 
 def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkedSize]:
     """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
-    from mlgo_gym.deploy.link_plugins import build_link_plugins
-    from mlgo_gym.evaluation.link_modes import link_modes
+    from mlgo_gym.deploy.plugin import build_link_plugins
+    from mlgo_gym.evaluation.linking import link_modes
     from mlgo_gym.storage.temporary_folders import temporary_folder
 
     plugins: dict[str, Path] = {}

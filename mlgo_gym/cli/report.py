@@ -14,7 +14,7 @@ from mlgo_gym.cli.output import JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
-    from mlgo_gym.evaluation.reporting.inputs import Inputs
+    from mlgo_gym.evaluation.curves import Inputs
     from mlgo_gym.evaluation.table import Table
 
 
@@ -39,9 +39,9 @@ def report(
     With --json, several evaluations are one object by their names.
     """
     from mlgo_gym.cli.tables import draw_result
+    from mlgo_gym.evaluation.curves import read_inputs
     from mlgo_gym.evaluation.report import all_tables, as_data, notes
-    from mlgo_gym.evaluation.reporting.inputs import read_inputs
-    from mlgo_gym.evaluation.smallest import with_smallest
+    from mlgo_gym.evaluation.result import with_smallest
 
     inputs = read_inputs(runs)
     if smallest:
@@ -68,18 +68,17 @@ def report(
 def print_tables(tables: Sequence[Table], notes: Sequence[str], form: str = "text") -> None:
     """Print tables and the notes below them; LaTeX has no notes."""
     from mlgo_gym.cli.tables import print_text
-    from mlgo_gym.evaluation.reporting.paper import as_latex, as_markdown
+    from mlgo_gym.evaluation.table import all_as_latex, all_as_markdown
 
     if form == "text":
         print_text(SafeConsole(highlight=False, markup=False), tables, notes)
     else:
-        echo(as_latex(tables) if form == "latex" else as_markdown(tables, notes))
+        echo(all_as_latex(tables) if form == "latex" else all_as_markdown(tables, notes))
 
 
 def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
-    from mlgo_gym.evaluation.reporting.page import Drawn, page
-    from mlgo_gym.evaluation.reporting.pictures import write_figures
-    from mlgo_gym.evaluation.reporting.plots import curve_figures, figures_of
+    from mlgo_gym.evaluation.figures import curve_figures, figures_of, write_figures
+    from mlgo_gym.evaluation.page import Drawn, page
     from mlgo_gym.storage.cache import write_atomically
 
     drawn = Drawn(
@@ -108,9 +107,9 @@ def compare(
     compared with each. Evaluations with other modules, flags or compilers are
     refused; the message has the first difference.
     """
-    from mlgo_gym.evaluation.reporting.comparison import compare as compare_runs
-    from mlgo_gym.evaluation.reporting.inputs import run_names
-    from mlgo_gym.evaluation.result import load_result
+    from mlgo_gym.evaluation.comparison import compare as compare_runs
+    from mlgo_gym.evaluation.curves import run_names
+    from mlgo_gym.evaluation.result_folder import load_result
 
     comparison = compare_runs({name: load_result(path) for name, path in run_names(runs).items()})
     if as_json:

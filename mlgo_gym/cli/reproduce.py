@@ -38,7 +38,7 @@ def validate(
 
     Exit status 1: an episode was not reproduced.
     """
-    from mlgo_gym.evaluation.episode_result import DONE
+    from mlgo_gym.evaluation.record import DONE
     from mlgo_gym.integrations.replay import validate as reproduce_results
 
     given = partial(reproduce_results, folder, corpus=corpus, clang=clang, trust_flags=trust_flags)
@@ -60,8 +60,8 @@ def replay(
 
     Exit status 1: an episode was not reproduced.
     """
-    from mlgo_gym.evaluation.episode_result import DONE
-    from mlgo_gym.evaluation.episode_result import FAILED as EPISODE_FAILED
+    from mlgo_gym.evaluation.record import DONE
+    from mlgo_gym.evaluation.record import FAILED as EPISODE_FAILED
     from mlgo_gym.integrations.replay import replay as reproduce_trace
 
     if folder.is_file():
@@ -76,7 +76,7 @@ def _reproduce_episodes(
 ) -> None:
     """Print the verdicts on recorded episodes; exit with status 1 if one was not reproduced, or if there is none."""
     from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.evaluation.result import load_result
+    from mlgo_gym.evaluation.result_folder import load_result
 
     total = sum(episode.status in statuses for episode in load_result(folder).episodes)
     with progress_over(total, "Episodes") as advance:
@@ -93,7 +93,7 @@ def _reproduce_episodes(
 
 def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool) -> None:
     from mlgo_gym.corpus import open_corpus
-    from mlgo_gym.deploy.recipe_folder import replay_recipe, verify_recipe
+    from mlgo_gym.deploy.recipes import replay_recipe, verify_recipe
     from mlgo_gym.episode.attribution.recipe import read_recipe
     from mlgo_gym.errors import MlgoError
     from mlgo_gym.llvm.toolchain import find_toolchain

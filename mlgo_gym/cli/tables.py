@@ -13,10 +13,10 @@ from rich.table import Table as RichTable
 
 from mlgo_gym.cli.output import SafeConsole, echo, print_json
 from mlgo_gym.evaluation.linking import LinkedSize, linked_table
+from mlgo_gym.evaluation.programs import ProgramResult, programs_tables
 from mlgo_gym.evaluation.report import as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.running import ProgramResult, programs_tables
-from mlgo_gym.evaluation.table import Table, fitting_columns
+from mlgo_gym.evaluation.table import Table
 
 PICTURE_WIDTH = 120
 """Width of a picture, in terminal columns."""
@@ -76,7 +76,7 @@ def print_table(console: Console, table: Table) -> None:
         echo(f"{table.as_text()}\n")
         return
     console.print(table.title, soft_wrap=True)
-    for columns in fitting_columns(table, console.width, _GAP):
+    for columns in table.fitting_columns(console.width, _GAP):
         drawn = RichTable(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         for column in columns:
             drawn.add_column(table.columns[column], justify="right" if column else "left", no_wrap=True)

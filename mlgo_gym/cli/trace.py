@@ -37,7 +37,7 @@ def trace(
     ml-compiler-opt read the logs, and `mlgo-gym replay` reproduces them.
     """
     from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.evaluation.episode_result import NO_DECISIONS
+    from mlgo_gym.evaluation.record import NO_DECISIONS
     from mlgo_gym.integrations.minari import MinariDataset
     from mlgo_gym.integrations.trace import trace as write_trace
     from mlgo_gym.make_env import make_environment

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import ToolchainError
+from mlgo_gym.llvm.link_facts import UNKNOWN, LinkFacts
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogHeader
 
@@ -74,6 +75,8 @@ CALLEE_FEATURES: Mapping[str, str] = MappingProxyType(
         "callee_inner_kept": "calls in the callee that were kept",
         "module_decisions": "earlier decisions in the module",
         MODULE_SHARE: "earlier decisions in the module, divided by its functions",
+        "callee_copies": "objects of the build that define the callee, from link facts",
+        "callee_referrers": "other objects of the build that refer to the callee, from link facts",
     }
 )
 """Names and meanings, in the order of the observation. -1 means unknown."""
@@ -120,14 +123,17 @@ class DecisionHistory:
             ((None, None, inlined), (None, callee, inlined), (context, None, inlined), (context, callee, inlined))
         )
 
-    def features(self, site: DecisionSite, call: Call, users: float, functions: float) -> npt.NDArray[np.float32]:
-        """Return the callee features of a decision, float32 of shape (21,).
+    def features(
+        self, site: DecisionSite, call: Call, users: float, functions: float, facts: LinkFacts | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Return the callee features of a decision, float32 of shape (23,).
 
         Args:
             site: the site of the decision.
             call: the predicted call.
             users: the feature `callee_users`.
             functions: the feature `node_count`.
+            facts: the link facts of the build.
         """
         counts, callee, context = self._counts, call.callee, site.context
         kept = counts[None, callee, False]
@@ -143,6 +149,7 @@ class DecisionHistory:
                 *(counts[context, callee, True], counts[context, callee, False]),
                 *(counts[callee, None, True], counts[callee, None, False]),
                 *(decisions, decisions / max(1.0, functions)),
+                *(UNKNOWN if facts is None else facts.of(callee)),
             ),
             "<f4",
         )

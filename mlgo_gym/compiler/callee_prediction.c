@@ -15,7 +15,7 @@ void *memchr(const void *, int, mlgo_size);
 void *memmem(const void *, mlgo_size, const void *, mlgo_size);
 
 enum { INTERNAL, DISCARDABLE, WEAK, AVAILABLE, EXTERNAL };
-enum { MLGO_CALLEE_FEATURES = 21, CONTEXT_NAMES = 16 };
+enum { MLGO_CALLEE_FEATURES = 23, CONTEXT_NAMES = 16 };
 
 #define ARRAY(type) struct { type *at; int count, room; }
 #define ROOM(array, more) ((array).at = reserve((array).at, (array).count + (more), &(array).room, sizeof *(array).at))
@@ -38,6 +38,7 @@ typedef struct {
   int body, body_count; // callees of the calls that its body has kept
   int visits;
   int called[2], within[2]; // decisions to keep [0] and to inline [1]: calls of it, and calls in it
+  int copies, referrers;    // link facts; -1 means unknown
 } Name;
 
 typedef struct { int context, callee, count[2]; } Pair;
@@ -106,7 +107,7 @@ static int intern(Prediction *p, const char *text, int length) {
     const Name *name = &p->names.at[i];
     if (name->hash == hash && name->length == length && !memcmp(p->text.at + name->text, text, length)) return i;
   }
-  Name name = {p->text.count, length, hash, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, {0}, {0}};
+  Name name = {p->text.count, length, hash, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, {0}, {0}, -1, -1};
   ROOM(p->text, length);
   memcpy(p->text.at + p->text.count, text, length);
   p->text.count += length;
@@ -416,6 +417,24 @@ Prediction *mlgo_prediction_start(const int *offsets, int count, int blocks, int
   return p;
 }
 
+static int read_count(const char **text, const char *end) {
+  int count = 0;
+  while (*text < end && **text >= '0' && **text <= '9' && count < 100000000) count = count * 10 + *(*text)++ - '0';
+  if (*text < end && **text == ' ') ++*text;
+  return count;
+}
+
+// Read link facts: lines `COPIES REFERRERS NAME`.
+void mlgo_prediction_facts(Prediction *p, const char *text, long long length) {
+  for (const char *end = text + length, *newline; text < end && (newline = memchr(text, '\n', end - text));
+       text = newline + 1) {
+    int copies = read_count(&text, newline), referrers = read_count(&text, newline);
+    int number = intern(p, text, (int)(newline - text));
+    p->names.at[number].copies = copies;
+    p->names.at[number].referrers = referrers;
+  }
+}
+
 // Read lines; without a newline at its end the last one is incomplete and ignored.
 void mlgo_prediction_read(Prediction *p, const char *text, long long length) {
   for (const char *end = text + length, *newline; text < end && (newline = memchr(text, '\n', end - text));
@@ -461,7 +480,7 @@ int mlgo_prediction_features(Prediction *p, const char *observation, float *feat
       callee.linkage, callee.unnamed, callee.comdat, p->names.at[p->caller].linkage, callee.instructions, callee.calls,
       p->functions - 1, p->visit, p->index, callee.called[0], callee.called[1], users - callee.called[0], uses <= 1,
       context.within[1], context.within[0], pair[1], pair[0], callee.within[1], callee.within[0],
-      p->made, p->made / (nodes > 1 ? nodes : 1)};
+      p->made, p->made / (nodes > 1 ? nodes : 1), callee.copies, callee.referrers};
   for (int i = 0; i < MLGO_CALLEE_FEATURES; ++i) features[i] = (float)found[i];
   return 1;
 }

@@ -26,6 +26,7 @@ from mlgo_gym.compiler.callee_features import (
     DecisionHistory,
 )
 from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, feature_offsets, printed_features
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.training_log import LogHeader
 
 _BLOCKS = "callee_basic_block_count"
@@ -39,9 +40,10 @@ def callee_prediction_code() -> str:
 
 
 class CalleePrediction:
-    """Predicts the callees of the decisions of one session."""
+    """Predicts the callees of the decisions of one session; `facts` are the link facts of the build."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: LinkFacts | None = None) -> None:
+        self._facts = facts
         self._calls = CallQueue()
         self._history = DecisionHistory()
         self._offsets: list[int] = []
@@ -67,7 +69,7 @@ class CalleePrediction:
         self._pending = contexts.site.context, printed_features(payload, self._offsets), blocks
         call = self._calls.predict(contexts.site.functions[0], blocks)
         users, functions = float(record[_USERS][0]), float(record[_FUNCTIONS][0])
-        return call.callee, self._history.features(contexts.site, call, users, functions).tobytes()
+        return call.callee, self._history.features(contexts.site, call, users, functions, self._facts).tobytes()
 
     def answer(self, advice: bytes) -> None:
         """Note the answer to the pending decision: 0 keeps the call, other values inline it."""

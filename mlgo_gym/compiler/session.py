@@ -26,6 +26,7 @@ from mlgo_gym.compiler.scratch import scratch_error
 from mlgo_gym.compiler.standard_error import StandardError
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.training_log import LogHeader
 
 
@@ -40,6 +41,7 @@ class Session(AbstractContextManager["Session"]):
         callees: Whether the remarks name the callees of inlining decisions; requires `contexts`.
         callee_features: Whether to predict the callee of each decision and to extend headers and payloads by callee
             features; requires `contexts` and `callees`.
+        link_facts: Link facts of the build, for callee features.
         confined: Whether clang may write only into the scratch folder, where the kernel has Landlock.
         limits: Limits of the compile.
 
@@ -58,12 +60,15 @@ class Session(AbstractContextManager["Session"]):
         contexts: bool = False,
         callees: bool = True,
         callee_features: bool = False,
+        link_facts: LinkFacts | None = None,
         confined: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if contexts:
             check_command(command)
-        stderr = StandardError(InlineContexts() if contexts else None, CalleePrediction() if callee_features else None)
+        stderr = StandardError(
+            InlineContexts() if contexts else None, CalleePrediction(link_facts) if callee_features else None
+        )
         self._begin(advisors, (), stderr, limits)
         try:
             self._connection = Connection.make(

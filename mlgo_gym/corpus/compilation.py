@@ -24,6 +24,7 @@ from mlgo_gym.storage.cache import JsonCache, key_of
 if TYPE_CHECKING:
     from mlgo_gym.compiler.session import Session
     from mlgo_gym.llvm.advisors import Advisor
+    from mlgo_gym.llvm.link_facts import LinkFacts
 
 _LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
 
@@ -56,6 +57,7 @@ class Compilation:
         inputs: arguments that name the input files.
         confined: whether the sandbox can restrict writes to the output: all flags are allowed ones.
         limits: memory and CPU time limits.
+        link_facts: link facts of the build, for sessions with callee features.
     """
 
     toolchain: Toolchain
@@ -64,6 +66,7 @@ class Compilation:
     inputs: tuple[str, ...]
     confined: bool = False
     limits: Limits = DEFAULT_LIMITS
+    link_facts: LinkFacts | None = None
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -80,7 +83,14 @@ class Compilation:
         # Commands that compile nothing start faster without NumPy.
         from mlgo_gym.compiler.session import Session
 
-        return Session(self.command, advisors, confined=self.confined, limits=self.limits, **options)
+        return Session(
+            self.command,
+            advisors,
+            confined=self.confined,
+            limits=self.limits,
+            link_facts=self.link_facts,
+            **options,
+        )
 
     def key(self, *parts: object) -> str:
         """Return a cache key of the given parts and all that decides the result: compiler, bitcode, index and flags."""

@@ -39,6 +39,7 @@ class InliningArguments(EnvironmentArguments, total=False):
     """The arguments of environments with inlining decisions."""
 
     callee_features: bool
+    link_facts: str | os.PathLike[str] | None
     credit: bool
 
 

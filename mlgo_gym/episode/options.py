@@ -251,6 +251,8 @@ class EnvironmentOptions:
         of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
         if self.scope == "function" and of_project:
             raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
+        if self.link_facts is not None and not self.callee_features:
+            raise MlgoError(f"expected callee_features=True with link_facts={self.link_facts!r}, got False; add it")
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)
         check_order(self.module_order)
@@ -319,6 +321,11 @@ class EnvironmentOptions:
         return False
 
     @property
+    def link_facts(self) -> str | os.PathLike[str] | None:
+        """The file of link facts."""
+        return None
+
+    @property
     def credit(self) -> bool:
         """Whether the last info has the bytes that each decision saved."""
         return False
@@ -355,6 +362,11 @@ class InliningOptions(EnvironmentOptions):
         False,
         """Add features of the predicted callee and of earlier decisions (`CALLEE_FEATURES`), and `info["callee"]`.
         A compile takes longer.""",
+    )
+    link_facts: str | os.PathLike[str] | None = option(
+        None,
+        """File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
+        `callee_referrers`. Needs `callee_features=True`. Default: both are -1, unknown.""",
     )
     credit: bool = option(
         False,

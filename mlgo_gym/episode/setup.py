@@ -25,6 +25,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.function_sizes import FunctionSizes
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.tasks.infos import CREDIT, ECHO, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
@@ -118,6 +119,7 @@ class Setup:
         echo = _ECHO if self._compile_options.echo_reply else ()
         self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags, *echo)
         self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
+        self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
         self._verified: set[str] = set()
         self._references: dict[str, InlineCompile] = {}
 
@@ -229,6 +231,7 @@ class Setup:
         if module.flags is None and options.flags is not None:
             module = replace(module, flags=tuple(options.flags))
         full = plan(module, self.toolchain, self._flags, options.limits, target=self.options.target)
+        full = replace(full, link_facts=self._link_facts)
         if self.task.after_optimization and full.triple.startswith("wasm"):
             raise MlgoError(
                 f"expected a target with registers for {self.task.name}, got {full.triple} of module {module.name!r}; "

@@ -13,8 +13,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, MlgoWarning
-from mlgo_gym.evaluation.episode_record import Assignment, compile_metrics, failure
-from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
+from mlgo_gym.evaluation.record import DONE, Assignment, EpisodeRecord, compile_metrics
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, with_callee_features
@@ -56,7 +55,7 @@ class EvaluatedPolicies:
     """
 
     def __init__(self, settings: RunnerSettings) -> None:
-        deciding = [each for each in settings.policies.values() if isinstance(each, str) and not is_plain_clang(each)]
+        deciding = [spec for spec in settings.policies.values() if isinstance(spec, str) and not is_plain_clang(spec)]
         settings = replace(settings, arguments=with_callee_features(settings.arguments, deciding))
         self.settings = settings
         self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
@@ -93,7 +92,7 @@ class EvaluatedPolicies:
         """Return whether an assignment is a plain compile, without decisions."""
         return assignment.policy in self._plain
 
-    def compile(self, assignment: Assignment) -> EpisodeResult:
+    def compile(self, assignment: Assignment) -> EpisodeRecord:
         """Return the result of a plain compile; a failure of the compile is a result, too."""
         env = self._plain[assignment.policy]
         record = env.task.optimization_record
@@ -104,10 +103,10 @@ class EvaluatedPolicies:
             with env.compilation(module).session(optimization_record=record) as session:
                 measurement = Measurement.of(session.finish(self.timeout))
         except MlgoError as error:
-            return failure(assignment, error)
+            return EpisodeRecord.of_error(assignment, error)
         seconds = time.perf_counter() - started
         metrics = compile_metrics(env.task, measurement, baseline)
-        return EpisodeResult(*assignment, DONE, metrics=metrics, seconds=round(seconds, 6))
+        return EpisodeRecord(*assignment, DONE, metrics=metrics, seconds=round(seconds, 6))
 
     def close(self) -> None:
         """Close the environment. Idempotent."""

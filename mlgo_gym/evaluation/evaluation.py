@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import mlgo_gym
 from mlgo_gym.corpus.corpus import Corpus
@@ -18,17 +18,14 @@ from mlgo_gym.corpus.splits import Part
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.configuration import Configuration, effective_arguments
-from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.episode_runner import episode_runner, remote_episodes, result_of
+from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts, bitcode_facts, effective_arguments
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.link_modes import link_modes
-from mlgo_gym.evaluation.linking import LinkedSize, linked_sizes
-from mlgo_gym.evaluation.module_facts import ModuleFacts, bitcode_facts, write_modules
+from mlgo_gym.evaluation.linking import LinkedSize, link_modes, linked_sizes
+from mlgo_gym.evaluation.programs import ProgramResult, run_programs
+from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.result_folder import ResultFolder, read_episodes
-from mlgo_gym.evaluation.running import ProgramResult, run_programs
-from mlgo_gym.evaluation.schedule import Schedule
+from mlgo_gym.evaluation.result_folder import LINKS, PROGRAMS, ResultFolder, read_episodes, write_modules
+from mlgo_gym.evaluation.runner import episode_runner, record_of, remote_episodes
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.scheduling import Execution
@@ -41,6 +38,77 @@ Policies = str | Sequence[str] | Mapping[str, str | Policy]
 
 ENVS = 2
 """Default number of episodes that each worker runs at the same time."""
+
+Row = TypeVar("Row")
+
+
+class Schedule:
+    """The unfinished assignments, largest modules first.
+
+    The first policy, one that decides, runs on every module before the other policies start. Then all baselines and all
+    modules without decisions are known, and no two processes compile the same baseline. Episodes that failed in the
+    existing `results` run again.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[str],
+        modules: Iterable[str],
+        size: Callable[[str], int],
+        project: Callable[[str], str],
+        results: Iterable[EpisodeRecord] = (),
+    ) -> None:
+        ordered = sorted(modules, key=lambda name: (-size(name), name))
+        projects = {name: project(name) for name in ordered}
+        first = [(policy, module) for policy in policies[:1] for module in ordered]
+        others = [(policy, module) for module in ordered for policy in policies[1:]]
+        results = list(results)
+        done = {(result.policy, result.module) for result in results if result.status == DONE}
+        self._without_decisions = {result.module for result in results if result.status == NO_DECISIONS}
+        self._running = 0
+        self._waiting = deque(
+            Assignment(policy, module, projects[module])
+            for policy, module in (*first, *others)
+            if (policy, module) not in done and module not in self._without_decisions
+        )
+        self._per_module = Counter(assignment.module for assignment in self._waiting)
+        self._count = len(self._waiting)
+
+    def __len__(self) -> int:
+        """Return the number of waiting assignments."""
+        return self._count
+
+    def take(self) -> Assignment | None:
+        """Return the next assignment; None if none is waiting."""
+        while self._waiting:
+            assignment = self._waiting.popleft()
+            if assignment.module not in self._without_decisions:
+                self._count -= 1
+                self._per_module[assignment.module] -= 1
+                self._running += 1
+                return assignment
+        return None
+
+    def put_back(self, assignments: Iterable[Assignment]) -> None:
+        """Put assignments without a result back at the front."""
+        for assignment in reversed(list(assignments)):
+            self._running -= 1
+            if assignment.module not in self._without_decisions:
+                self._count += 1
+                self._per_module[assignment.module] += 1
+                self._waiting.appendleft(assignment)
+
+    def finish(self, result: EpisodeRecord) -> None:
+        """Record the result of an assignment; a module without decisions leaves the schedule."""
+        self._running -= 1
+        if result.status == NO_DECISIONS and result.module not in self._without_decisions:
+            self._without_decisions.add(result.module)
+            self._count -= self._per_module.pop(result.module, 0)
+
+    @property
+    def unfinished(self) -> int:
+        """Number of assignments without a result."""
+        return self._count + self._running
 
 
 class Evaluation:
@@ -90,7 +158,7 @@ class Evaluation:
         modules = choose_modules(everything if split is None else everything.split(split), limit, seed)
         levels, self._modules = _describe(everything, modules)
         configuration = self._configure(modules, levels, split, limit)
-        self._results: dict[tuple[str, str], EpisodeResult] = {}
+        self._results: dict[tuple[str, str], EpisodeRecord] = {}
         self._output = None if output is None else Path(output)
         self._folder = None if self._output is None else ResultFolder(self._output, configuration)
         self.configuration = configuration if self._folder is None else self._folder.configuration
@@ -129,7 +197,7 @@ class Evaluation:
             counter=programs.counter if isinstance(programs, ModulePrograms) else None,
         )
 
-    def _episodes(self) -> Iterable[EpisodeResult]:
+    def _episodes(self) -> Iterable[EpisodeRecord]:
         """Return the results so far; those on disk are not kept in memory."""
         return self._results.values() if self._output is None else read_episodes(self._output)
 
@@ -143,7 +211,7 @@ class Evaluation:
         """The results so far, including earlier ones in the same output."""
         return EvaluationResult(self.configuration, tuple(self._episodes()), self._modules)
 
-    def run(self, execution: Execution = Execution(), *, envs: int = ENVS) -> Generator[EpisodeResult, None, None]:
+    def run(self, execution: Execution = Execution(), *, envs: int = ENVS) -> Generator[EpisodeRecord, None, None]:
         """Run the episodes and yield each result as soon as it is on disk, in no particular order.
 
         Closing the generator ends the workers.
@@ -168,11 +236,11 @@ class Evaluation:
             closing(running.run(self.schedule)) as results,
         ):
             for assignment, result in results:
-                episode = result_of(assignment, result)
+                episode = record_of(assignment, result)
                 self.add(episode)
                 yield episode
 
-    def add(self, episode: EpisodeResult) -> None:
+    def add(self, episode: EpisodeRecord) -> None:
         """Add the result of an assignment that was taken from `schedule`."""
         if self._folder is not None:
             self._folder.append(episode)
@@ -199,13 +267,8 @@ class Evaluation:
         Raises:
             MlgoError: The corpus has no links, or there is no such mode.
         """
-        rows = []
-        chosen = link_modes(modes)
-        for row in linked_sizes(self.evaluated, trust_flags=trust_flags, modes=chosen, plugins=plugins):
-            rows.append(row)
-            yield row
-        if self._folder is not None:
-            self._folder.write_links(rows)
+        rows = linked_sizes(self.evaluated, trust_flags=trust_flags, modes=link_modes(modes), plugins=plugins)
+        yield from self._written(LINKS, rows)
 
     def run_programs(self, *, trust_flags: bool = False) -> Generator[ProgramResult, None, None]:
         """Run the programs of the corpus with the objects of plain clang and of each policy; yield their costs.
@@ -218,12 +281,16 @@ class Evaluation:
         Raises:
             MlgoError: The corpus has no programs, they are not trusted, or nothing counts instructions.
         """
-        rows = []
-        for row in run_programs(self.evaluated, trust=trust_flags):
-            rows.append(row)
+        yield from self._written(PROGRAMS, run_programs(self.evaluated, trust=trust_flags))
+
+    def _written(self, name: str, rows: Iterable[Row]) -> Generator[Row, None, None]:
+        """Yield rows, and write all of them to a file of the output at the end."""
+        finished = []
+        for row in rows:
+            finished.append(row)
             yield row
         if self._folder is not None:
-            self._folder.write_programs(rows)
+            self._folder.write_rows(name, finished)
 
     def close(self) -> None:
         """Close the environment and release the output folder. Idempotent."""
@@ -251,7 +318,7 @@ def evaluate(
     seed: int = 0,
     limit: int | None = None,
     trust_flags: bool = False,
-    progress: Callable[[EpisodeResult], object] = lambda _: None,
+    progress: Callable[[EpisodeRecord], object] = lambda _: None,
 ) -> EvaluationResult:
     """Run policies on the modules of a corpus, and return their results.
 

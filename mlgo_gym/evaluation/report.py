@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.number_format import count
+from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.summary import Change, Summary, extremes
-from mlgo_gym.evaluation.table import Table
-from mlgo_gym.evaluation.tables import DEFAULT, between_policies, by_group, certainty, overview, wins_and_losses
+from mlgo_gym.evaluation.statistics import DEFAULT, Summary
+from mlgo_gym.evaluation.table import Table, count
+from mlgo_gym.evaluation.tables import between_policies, by_group, certainty, overview, wins_and_losses
 
 _MAX_LISTED = 10
 
@@ -57,8 +55,8 @@ def notes(result: EvaluationResult) -> list[str]:
     summaries = result.summaries()
     lines = []
     if result.configuration.arguments:
-        given = ", ".join(f"{name}={value!r}" for name, value in sorted(result.configuration.arguments.items()))
-        lines.append(f"Arguments: {given}")
+        arguments = ", ".join(f"{name}={value!r}" for name, value in sorted(result.configuration.arguments.items()))
+        lines.append(f"Arguments: {arguments}")
     if times := [f"{each.policy} {each.seconds:,.1f} s" for each in summaries if each.seconds]:
         lines.append(f"Compile time (the first policy's includes plain clang's): {', '.join(times)}")
     if times := [
@@ -98,14 +96,16 @@ def as_text(result: EvaluationResult) -> str:
 
 def as_data(result: EvaluationResult) -> dict[str, Any]:
     """Return the content of tables and notes as JSON-able data."""
-    metric = result.configuration.metric
+    metric, summaries = result.configuration.metric, result.summaries()
     return {
         "configuration": result.configuration.to_json(),
         "policies": [
-            _summary_data(summary) | extremes_data(summary.names, summary.changes[metric])
-            for summary in result.summaries()
+            data | summary.changes[metric].extremes_json()
+            for data, summary in zip(_all_data(summaries), summaries, strict=True)
         ],
-        "pairs": [pair.to_json() for pair in result.pairs],
+        "pairs": [
+            {"first": first, "second": second, **change.comparison_json()} for first, second, change in result.pairs
+        ],
         "languages": {name: _all_data(result.summaries(language=name)) for name in result.languages},
         "projects": {name: _all_data(result.summaries(name)) for name in result.projects},
         "without_decisions": result.without_decisions,
@@ -114,29 +114,16 @@ def as_data(result: EvaluationResult) -> dict[str, Any]:
     }
 
 
-def extremes_data(modules: Sequence[str], change: Change) -> dict[str, Any]:
-    """Return the largest changes of a policy as JSON-able data, by `best` and `worst`."""
-    found = zip(("best", "worst"), extremes(modules, change), strict=True)
-    return {name: [each.to_json() for each in rows] for name, rows in found}
-
-
 def _all_data(summaries: Iterable[Summary]) -> list[dict[str, Any]]:
-    return [_summary_data(summary) for summary in summaries]
-
-
-def _summary_data(summary: Summary) -> dict[str, Any]:
     counts = ("policy", "modules", "failures", "illegal_actions", "seconds", "policy_seconds", "decisions")
-    changes = {
-        name: {
-            **{each: getattr(change, each) for each in ("value", "baseline", "better", "worse", "equal")},
-            **estimates(change).to_json(),
-        }
-        for name, change in summary.changes.items()
-    }
-    return {**{name: getattr(summary, name) for name in counts}, "changes": changes}
+    return [
+        {name: getattr(summary, name) for name in counts}
+        | {"changes": {metric: change.to_json() for metric, change in summary.changes.items()}}
+        for summary in summaries
+    ]
 
 
-def _differences(episode: EpisodeResult, metrics: Iterable[str]) -> str:
+def _differences(episode: EpisodeRecord, metrics: Iterable[str]) -> str:
     differences = {name: episode.metrics[name][0] - episode.metrics[name][1] for name in metrics}
     return ", ".join(f"{name} {difference:+g}" for name, difference in differences.items() if difference)
 

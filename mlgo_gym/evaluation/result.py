@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, EpisodeResult
-from mlgo_gym.evaluation.module_facts import UNKNOWN, ModuleFacts, read_modules
-from mlgo_gym.evaluation.pairs import Pair, pair_of
-from mlgo_gym.evaluation.result_folder import read_configuration, read_episodes
-from mlgo_gym.evaluation.summary import TEXT, Summary, summarize, without_decisions
-from mlgo_gym.evaluation.tables import DEFAULT, certainty, overview
+from mlgo_gym.evaluation.configuration import UNKNOWN, Configuration, ModuleFacts
+from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, EpisodeRecord
+from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Summary
+from mlgo_gym.evaluation.tables import certainty, overview
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class EvaluationResult:
     """Results of an evaluation: one episode per policy and module, and facts about the modules by name."""
 
     configuration: Configuration
-    episodes: tuple[EpisodeResult, ...]
+    episodes: tuple[EpisodeRecord, ...]
     modules: Mapping[str, ModuleFacts] = field(default_factory=dict)
 
     @property
@@ -33,8 +31,8 @@ class EvaluationResult:
     @property
     def policies(self) -> tuple[str, ...]:
         """Names of the policies with results, in the order of the evaluation."""
-        found = {episode.policy for episode in self.episodes}
-        return tuple(name for name in self.configuration.policies if name in found)
+        present = {episode.policy for episode in self.episodes}
+        return tuple(name for name in self.configuration.policies if name in present)
 
     @property
     def projects(self) -> tuple[str, ...]:
@@ -53,16 +51,16 @@ class EvaluationResult:
 
     @property
     def without_decisions(self) -> list[str]:
-        """Names of the modules without decisions; no statistic includes them."""
-        return without_decisions(self.episodes)
+        """Names of the modules without decisions, sorted; no statistic includes them."""
+        return sorted({episode.module for episode in self.episodes if episode.status == NO_DECISIONS})
 
     @property
-    def failures(self) -> list[EpisodeResult]:
+    def failures(self) -> list[EpisodeRecord]:
         """The failed episodes."""
         return [episode for episode in self.episodes if episode.status == FAILED]
 
     @property
-    def deviations(self) -> list[EpisodeResult]:
+    def deviations(self) -> list[EpisodeRecord]:
         """Episodes of the policy `default` whose metrics differ from those of plain clang."""
         return [
             episode
@@ -74,27 +72,52 @@ class EvaluationResult:
 
     def summaries(self, project: str | None = None, *, language: str | None = None) -> list[Summary]:
         """Return the summary of each policy, over all modules or those of one project or language."""
-        chosen = [
-            episode
-            for episode in self.episodes
-            if project in (None, episode.project) and (language is None or language == self.language(episode.module))
-        ]
-        return [summarize(policy, chosen, self.metrics) for policy in self.policies]
+        excluded = set(self.without_decisions)
+        by_policy: dict[str, list[EpisodeRecord]] = {policy: [] for policy in self.policies}
+        for episode in self.episodes:
+            if (
+                episode.module not in excluded
+                and project in (None, episode.project)
+                and (language is None or language == self.language(episode.module))
+            ):
+                by_policy[episode.policy].append(episode)
+        return [self._summary(policy, episodes) for policy, episodes in by_policy.items()]
+
+    def _summary(self, policy: str, episodes: Sequence[EpisodeRecord]) -> Summary:
+        done = sorted((episode for episode in episodes if episode.status == DONE), key=lambda episode: episode.module)
+        projects, names = tuple(episode.project for episode in done), tuple(episode.module for episode in done)
+        return Summary(
+            policy,
+            modules=len(done),
+            failures=sum(episode.status == FAILED for episode in episodes),
+            illegal_actions=sum(episode.illegal_actions for episode in episodes),
+            seconds=math.fsum(episode.seconds for episode in episodes),
+            policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
+            decisions=sum(episode.decisions for episode in episodes if episode.policy_seconds),
+            changes={
+                metric: Change(tuple(episode.metrics[metric] for episode in done), projects, names)
+                for metric in self.metrics
+            },
+        )
 
     @property
-    def pairs(self) -> list[Pair]:
-        """Each policy against each that was named before it, on the modules that both finished."""
-        values = {policy: self.values(policy, self.metrics[0]) for policy in self.policies}
-        projects = {each.module: each.project for each in self.episodes}
+    def pairs(self) -> list[tuple[str, str, Change]]:
+        """Each policy, one that was named before it, and the change from the latter over the modules of both."""
+        metric, projects = self.metrics[0], {episode.module: episode.project for episode in self.episodes}
+        values = {policy: self.values(policy, metric) for policy in self.policies}
         return [
-            pair_of(first, second, (values[first], values[second]), projects)
+            (first, second, Change.between(values[first], values[second], projects))
             for first, second in combinations(reversed(self.policies), 2)
         ]
 
     def values(self, policy: str, metric: str) -> dict[str, float]:
         """Return a policy's metric on each module that it finished and that has decisions."""
-        summary = summarize(policy, self.episodes, [metric])
-        return dict(zip(summary.names, (value for value, _ in summary.changes[metric].pairs), strict=True))
+        excluded = set(self.without_decisions)
+        return {
+            episode.module: episode.metrics[metric][0]
+            for episode in self.episodes
+            if episode.policy == policy and episode.status == DONE and episode.module not in excluded
+        }
 
     def change(self, policy: str, *, metric: str | None = None, project: str | None = None) -> float:
         """Return the relative change of the geometric mean against plain clang: -0.02 is 2 % less.
@@ -118,7 +141,7 @@ class EvaluationResult:
         ):
             if name not in known:
                 raise MlgoError(f"expected a {kind} with results ({', '.join(map(str, known))}), got {name!r}")
-        (summary,) = (each for each in self.summaries(project) if each.policy == policy)
+        (summary,) = (summary for summary in self.summaries(project) if summary.policy == policy)
         if summary.failures:
             raise MlgoError(
                 f"expected results of {policy} on every module, got {summary.failures} failed; look at `failures`, or "
@@ -134,19 +157,48 @@ class EvaluationResult:
         return "\n\n".join(table.as_text() for table in tables)
 
 
-def load_result(folder: str | Path) -> EvaluationResult:
-    """Return the results in the output folder of an evaluation, finished or not.
+def with_smallest(result: EvaluationResult) -> EvaluationResult:
+    """Return the results with one more policy, `smallest of N`: the smallest object of all N policies for each module.
+
+    It costs N compiles per module, and `mlgo-clang` does it if `MLGO_POLICY` names several policies. As there,
+    `default` stands for plain clang, so with it no module grows. (Clang's own decisions over the channel may give
+    another object; see docs/explanation/exactness.md.) Times and decisions are sums over all policies. A module fails
+    if all policies fail on it.
 
     Raises:
-        MlgoError: The folder has no results, or they are damaged.
+        MlgoError: There are fewer than two policies, or an episode has no result yet.
     """
-    path = Path(folder)
-    result = EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
+    count = len(result.policies)
+    if count < 2:
+        raise MlgoError(f"expected results of two or more policies, got {count}; evaluate another policy")
+    name = f"smallest of {count}"
+    excluded = set(result.without_decisions)
+    by_module: dict[str, list[EpisodeRecord]] = defaultdict(list)
     for episode in result.episodes:
-        missing = [name for name in result.metrics if name not in episode.metrics]
-        if missing and episode.status == DONE:
+        if episode.module not in excluded:
+            by_module[episode.module].append(episode)
+    for module, episodes in by_module.items():
+        if len(episodes) < count:
             raise MlgoError(
-                f"{path}: expected the {' and '.join(missing)} of {episode.policy} on {episode.module}, got none; "
-                "evaluate into another output"
+                f"expected results of {count} policies on {module}, got {len(episodes)}; finish the evaluation first"
             )
-    return result
+    configuration = replace(result.configuration, policies={**result.configuration.policies, name: ""})
+    smallest = (_smallest(name, episodes, result.configuration.metric) for episodes in by_module.values())
+    return replace(result, configuration=configuration, episodes=(*result.episodes, *smallest))
+
+
+def _smallest(name: str, episodes: Sequence[EpisodeRecord], metric: str) -> EpisodeRecord:
+    done = [_as_plain(episode) if episode.policy == DEFAULT else episode for episode in episodes]
+    done = [episode for episode in done if episode.status == DONE]
+    best = min(done, key=lambda episode: episode.metrics[metric][0]) if done else episodes[0]
+    return replace(
+        best,
+        policy=name,
+        decisions=sum(episode.decisions for episode in episodes),
+        seconds=math.fsum(episode.seconds for episode in episodes),
+        policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
+    )
+
+
+def _as_plain(episode: EpisodeRecord) -> EpisodeRecord:
+    return replace(episode, metrics={name: (plain, plain) for name, (_, plain) in episode.metrics.items()})

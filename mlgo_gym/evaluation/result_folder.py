@@ -1,4 +1,4 @@
-"""Results on disk: a header, and one line per finished episode, written as it finishes."""
+"""Results on disk: a header, facts about modules, and one line per finished episode, written as it finishes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,40 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.linking import LinkedSize
-from mlgo_gym.evaluation.running import ProgramResult
+from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts
+from mlgo_gym.evaluation.record import DONE, EpisodeRecord
+from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.storage.json_text import parse_json
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
 HEADER = "meta.json"
+MODULES = "modules.jsonl"
 EPISODES = "episodes.jsonl"
 LINKS = "links.json"
 PROGRAMS = "programs.json"
+
+
+def load_result(folder: str | Path) -> EvaluationResult:
+    """Return the results in the output folder of an evaluation, finished or not.
+
+    Raises:
+        MlgoError: The folder has no results, or they are damaged.
+    """
+    path = Path(folder)
+    result = EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
+    for episode in result.episodes:
+        missing = [name for name in result.metrics if name not in episode.metrics]
+        if missing and episode.status == DONE:
+            raise MlgoError(
+                f"{path}: expected the {' and '.join(missing)} of {episode.policy} on {episode.module}, got none; "
+                "evaluate into another output"
+            )
+    return result
 
 
 def read_configuration(folder: Path) -> Configuration:
@@ -41,13 +60,29 @@ def read_configuration(folder: Path) -> Configuration:
         ) from error
 
 
-def write_configuration(folder: Path, configuration: Configuration) -> None:
-    """Write the header of a folder of results."""
-    write_atomically(folder / HEADER, (json.dumps(configuration.to_json(), indent=2) + "\n").encode())
+def write_modules(folder: Path, modules: Iterable[ModuleFacts]) -> None:
+    """Write facts about modules to `modules.jsonl`, one line each; an existing file is replaced."""
+    lines = (json.dumps(asdict(module)) + "\n" for module in modules)
+    write_atomically(folder / MODULES, "".join(lines).encode())
 
 
-def read_episodes(folder: Path) -> list[EpisodeResult]:
-    """Return the last result of each policy and module, in the order in which they finished.
+def read_modules(folder: Path) -> dict[str, ModuleFacts]:
+    """Return the facts about modules by name; empty if the folder has no `modules.jsonl`.
+
+    Raises:
+        MlgoError: A line has another form.
+    """
+    path = folder / MODULES
+    try:
+        return {facts.module: facts for _, value in read_json_lines(path) for facts in [ModuleFacts.from_json(value)]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise MlgoError(
+            f"{path}: expected facts about modules, got another form ({error!r}); evaluate again"
+        ) from error
+
+
+def read_episodes(folder: Path) -> list[EpisodeRecord]:
+    """Return the last record of each policy and module, in the order in which they finished.
 
     An unfinished last line, which a killed process may leave, is ignored.
 
@@ -55,17 +90,17 @@ def read_episodes(folder: Path) -> list[EpisodeResult]:
         MlgoError: A line has another form.
     """
     path = folder / EPISODES
-    found: dict[tuple[str, str], EpisodeResult] = {}
+    records: dict[tuple[str, str], EpisodeRecord] = {}
     for number, value in read_json_lines(path):
         try:
-            result = EpisodeResult.from_json(value)
+            record = EpisodeRecord.from_json(value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MlgoError(
                 f"{path}, line {number}: expected a result, got another form ({error!r}); delete it"
             ) from error
-        found.pop((result.policy, result.module), None)
-        found[result.policy, result.module] = result
-    return list(found.values())
+        records.pop((record.policy, record.module), None)
+        records[record.policy, record.module] = record
+    return list(records.values())
 
 
 class ResultFolder:
@@ -107,22 +142,15 @@ class ResultFolder:
         elif (path / EPISODES).stat().st_size:
             raise MlgoError(f"{path} has {EPISODES} but no {HEADER}; choose another output, or delete that folder")
         merged = replace(configuration, policies=policies)
-        write_configuration(path, merged)
+        write_atomically(path / HEADER, (json.dumps(merged.to_json(), indent=2) + "\n").encode())
         return merged
 
-    def append(self, result: EpisodeResult) -> None:
-        """Write a result; it is on disk on return."""
-        self._lines.append(result.to_json())
+    def append(self, record: EpisodeRecord) -> None:
+        """Write a record; it is on disk on return."""
+        self._lines.append(record.to_json())
 
-    def write_links(self, rows: Iterable[LinkedSize]) -> None:
-        """Write `links.json`; an existing file is replaced."""
-        self._write_rows(LINKS, rows)
-
-    def write_programs(self, rows: Iterable[ProgramResult]) -> None:
-        """Write `programs.json`; an existing file is replaced."""
-        self._write_rows(PROGRAMS, rows)
-
-    def _write_rows(self, name: str, rows: Iterable[LinkedSize | ProgramResult]) -> None:
+    def write_rows(self, name: str, rows: Iterable[Any]) -> None:
+        """Write dataclasses as `LINKS` or `PROGRAMS`; an existing file is replaced."""
         write_atomically(self._path / name, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
 
     def close(self) -> None:

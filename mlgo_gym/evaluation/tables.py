@@ -6,14 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.number_format import change, count, number, percent, probability, short, signed, with_unit
-from mlgo_gym.evaluation.pairs import Pair
-from mlgo_gym.evaluation.summary import TEXT, Extreme, Summary, extremes
-from mlgo_gym.evaluation.table import Table
-
-DEFAULT = "default"
-"""The policy that takes clang's own decisions."""
+from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Extreme, Summary, estimates
+from mlgo_gym.evaluation.table import Table, change, count, number, percent, probability, short, signed, with_unit
 
 _MAX_CORPORA = 4
 """Corpora named in a title."""
@@ -27,7 +21,7 @@ def overview(configuration: Configuration, summaries: Sequence[Summary]) -> Tabl
     rows = []
     for summary in summaries:
         changes = [summary.changes[name] for name in metrics]
-        cells = [cell for each in changes for cell in (number(each.value), number(each.baseline), percent(each.total))]
+        cells = [cell for one in changes for cell in (number(one.value), number(one.baseline), percent(one.total))]
         counts = (changes[0].better, changes[0].equal, changes[0].worse, *([summary.failures] * len(failed)))
         rows.append((summary.policy, str(summary.modules), *cells, *map(str, counts)))
     columns = ("policy", "modules", *sizes, "better", "equal", "worse", *failed)
@@ -36,14 +30,10 @@ def overview(configuration: Configuration, summaries: Sequence[Summary]) -> Tabl
 
 def certainty(metric: str, summaries: Sequence[Summary]) -> Table:
     """Return one row per policy: its statistics with their intervals."""
-    rows = []
-    for summary in summaries:
-        found = estimates(summary.changes[metric])
-        rows.append((summary.policy, *map(change, (found.total, found.mean, found.interquartile))))
     return Table(
         f"Change of {metric} in %, with 95 % intervals over projects and modules",
         ("policy", "total", "geo-mean", "middle half"),
-        tuple(rows),
+        tuple((summary.policy, *map(change, estimates(summary.changes[metric]))) for summary in summaries),
     )
 
 
@@ -52,25 +42,28 @@ def by_group(kind: str, metric: str, groups: Mapping[str, Sequence[Summary]]) ->
     policies = tuple(summary.policy for summary in next(iter(groups.values())))
     rows = []
     for name, summaries in groups.items():
-        modules = max((each.modules for each in summaries), default=0)
+        modules = max((summary.modules for summary in summaries), default=0)
         if modules:
-            cells = [change(estimates(each.changes[metric]).mean) if each.modules else "-" for each in summaries]
+            means = [estimates(summary.changes[metric]).mean if summary.modules else None for summary in summaries]
+            cells = ["-" if mean is None else change(mean) for mean in means]
             rows.append((name, str(modules), *cells))
     return Table(f"Geometric-mean change of {metric} in %, by {kind}", (kind, "modules", *policies), tuple(rows))
 
 
-def between_policies(pairs: Sequence[Pair]) -> Table | None:
+def between_policies(pairs: Sequence[tuple[str, str, Change]]) -> Table | None:
     """Return one row per pair of policies: how often the first beats the second. None without pairs."""
-    rows = []
-    for pair in pairs:
-        if pair.modules:
-            counts = f"{pair.change.better}/{pair.change.equal}/{pair.change.worse}"
-            name = f"{pair.first} / {pair.second}"
-            rows.append((name, probability(pair.probability), change(pair.estimates.mean), counts))
-    if not rows:
-        return None
+    rows = tuple(
+        (
+            f"{first} / {second}",
+            probability(pair.probability),
+            change(estimates(pair).mean),
+            f"{pair.better}/{pair.equal}/{pair.worse}",
+        )
+        for first, second, pair in pairs
+        if pair.modules
+    )
     title = "First policy against second: probability of a smaller module (a tie counts half); smaller/equal/larger"
-    return Table(title, ("policies", "smaller", "geo-mean %", "modules"), tuple(rows))
+    return Table(title, ("policies", "smaller", "geo-mean %", "modules"), rows) if rows else None
 
 
 def wins_and_losses(metric: str, summaries: Sequence[Summary], *, narrow: bool = True) -> list[Table]:
@@ -79,11 +72,11 @@ def wins_and_losses(metric: str, summaries: Sequence[Summary], *, narrow: bool =
     `default` has tables if it is the only policy. `narrow` shortens long names, so that a table fits a page of text.
     """
     return [
-        extremes_table(f"Where {summary.policy} {verb} most", found, metric, narrow=narrow)
+        extremes_table(f"Where {summary.policy} {verb} most", rows, metric, narrow=narrow)
         for summary in summaries
         if summary.policy != DEFAULT or len(summaries) == 1
-        for verb, found in zip(("wins", "loses"), extremes(summary.names, summary.changes[metric]), strict=True)
-        if found
+        for verb, rows in zip(("wins", "loses"), summary.changes[metric].extremes(), strict=True)
+        if rows
     ]
 
 
@@ -120,4 +113,4 @@ def levels(configuration: Configuration) -> str:
 
 
 def _by_level(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{each} {'with' if ' ' in level else 'at'} {level}" for level, each in sorted(counts.items()))
+    return ", ".join(f"{total} {'with' if ' ' in level else 'at'} {level}" for level, total in sorted(counts.items()))

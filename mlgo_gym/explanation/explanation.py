@@ -21,7 +21,7 @@ from mlgo_gym.explanation.feature_effects import FeatureEffect, FeatureEffects
 from mlgo_gym.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.session_policy import SessionPolicy
+from mlgo_gym.policies.protocol import SessionPolicy
 
 MEASURED = 10
 """Default number of measured differences, one compile each."""

@@ -16,8 +16,7 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.explanation.recorded_decisions import (
     PermutedPolicy,
     RecordedDecision,

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from gymnasium.utils import RecordConstructorArgs
 
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.policies.observation_samples import check_flat
 
 GivenNormalization = Normalization | Mapping[str, Any] | str | os.PathLike[str]
 """A normalization, its JSON data, or the file that it was saved to."""
@@ -63,7 +62,6 @@ def given_normalization(value: GivenNormalization) -> Normalization:
 
 def normalized_space(space: gym.Space[Any], normalization: Normalization) -> gym.Space[Any]:
     """Return the space of `normalize()`: a Box, alone or in a Dict beside an action mask; raw tensors are an error."""
-    check_flat(space)
     low, high = normalization.bounds
     box = gym.spaces.Box(low, high, (len(normalization.names),), np.float32)
     return gym.spaces.Dict({**space.spaces, "observations": box}) if isinstance(space, gym.spaces.Dict) else box

@@ -16,11 +16,17 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.evaluation.actions import unpack_actions
-from mlgo_gym.evaluation.episode_record import Assignment, compile_metrics, metrics_of
-from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.record import (
+    DONE,
+    NO_DECISIONS,
+    Assignment,
+    EpisodeRecord,
+    compile_metrics,
+    metrics_of,
+    unpack_actions,
+)
+from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.integrations.logs import log_names, read_advice
 from mlgo_gym.make_env import recorded_arguments
 from mlgo_gym.policies.loading import plain_clang_flags
@@ -98,8 +104,8 @@ def validate(
 
 def _reproduce_all(
     folder: str | Path,
-    is_chosen: Callable[[EpisodeResult], bool],
-    compare: Callable[[EvaluatedPolicies, str, EpisodeResult], str],
+    is_chosen: Callable[[EpisodeRecord], bool],
+    compare: Callable[[EvaluatedPolicies, str, EpisodeRecord], str],
     *,
     corpus: str | None,
     clang: str | None,
@@ -141,7 +147,7 @@ def check_version(env: CompilerEnv, version: str) -> None:
         raise MlgoError(f"expected clang {version}, got {env.toolchain.version_text}; name that version with --clang")
 
 
-def _advice_difference(folder: Path, evaluated: EvaluatedPolicies, _policy: str, episode: EpisodeResult) -> str:
+def _advice_difference(folder: Path, evaluated: EvaluatedPolicies, _policy: str, episode: EpisodeRecord) -> str:
     env = evaluated.env
     if episode.decisions:
         advice = [read_advice(folder / name) for name in log_names(episode.module, env.task)]
@@ -204,7 +210,7 @@ def _compile(env: CompilerEnv, module: Module, advice: Sequence[Sequence[bytes]]
     return Measurement.of(compiled)
 
 
-def _actions_difference(evaluated: EvaluatedPolicies, policy: str, episode: EpisodeResult) -> str:
+def _actions_difference(evaluated: EvaluatedPolicies, policy: str, episode: EpisodeRecord) -> str:
     if is_plain_clang(policy):
         result = evaluated.compile(Assignment(policy, episode.module, episode.project))
         if result.status != DONE:
@@ -216,7 +222,7 @@ def _actions_difference(evaluated: EvaluatedPolicies, policy: str, episode: Epis
         return str(error)
 
 
-def _reproduce(env: CompilerEnv, episode: EpisodeResult) -> dict[str, tuple[float, float]]:
+def _reproduce(env: CompilerEnv, episode: EpisodeRecord) -> dict[str, tuple[float, float]]:
     """Return the metrics of an episode's recorded actions."""
     if episode.actions is None:
         raise MlgoError("expected recorded actions, got none; evaluate again")

@@ -13,9 +13,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure, failure_reward
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError
-from mlgo_gym.evaluation.actions import pack_actions
-from mlgo_gym.evaluation.episode_record import Assignment, metrics_of
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.policies import Policy
 
 
@@ -47,7 +45,7 @@ class Trajectory:
             step.
     """
 
-    result: EpisodeResult
+    result: EpisodeRecord
     steps: tuple[Step, ...] = ()
     rewards: tuple[float, ...] | None = None
 
@@ -70,12 +68,12 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     try:
         episode = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
     except NoDecisionError:
-        return Trajectory(EpisodeResult(*assignment, NO_DECISIONS))
+        return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
     except CompilerError as error:
         if setup.options.error_reward is None:
             raise
         reward = failure_reward(setup)
-        return Trajectory(EpisodeResult(*assignment, FAILED, reward=reward, error=describe_failure(error)))
+        return Trajectory(EpisodeRecord(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
     illegal = 0
     with closing(episode):
@@ -86,17 +84,13 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
             illegal += answer.illegal
     if episode.outcome is None:
         raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
-    reward, failed, info = episode.outcome
-    result = EpisodeResult(
-        *assignment,
-        FAILED if failed else DONE,
-        metrics={} if failed else metrics_of(info),
-        reward=reward,
-        decisions=len(steps),
-        handed_over=episode.handed_over,
+    result = EpisodeRecord.of_episode(
+        assignment,
+        episode.full_info,
+        [step.action for step in steps],
+        env.action_space,
+        reward=episode.outcome.reward,
         illegal_actions=illegal,
-        actions=pack_actions([step.action for step in steps], env.action_space),
-        seconds=round(time.perf_counter() - begin, 6),
-        error=episode.full_info["error"] or None,
+        seconds=time.perf_counter() - begin,
     )
     return Trajectory(result, tuple(steps), episode.full_info.get("rewards"))

@@ -54,8 +54,8 @@ def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advic
         def joined(observation: Any) -> Floats:
             parts = [observation[MASK]] if mask else []
             parts += [one_hot[observation["task"]]] if kinds else []
-            found: Floats = np.concatenate([*parts, observation["observations"]])[columns]
-            return found
+            vector: Floats = np.concatenate([*parts, observation["observations"]])
+            return vector[columns]
 
         return joined
     if np.array_equal(columns, np.arange(len(env.feature_names))):
@@ -75,10 +75,10 @@ def flat_part(observation: Any) -> Floats:
     return vector
 
 
-def misfit(policy: str, needed: str, found: str) -> PolicyError:
+def misfit(policy: str, needed: str, actual: str) -> PolicyError:
     """Return the error of a policy that does not fit an environment."""
     return PolicyError(
-        f"the policy {policy!r} needs an environment with {needed}, got one with {found}; use another policy, for "
+        f"the policy {policy!r} needs an environment with {needed}, got one with {actual}; use another policy, for "
         "instance `default` or `random`, which fit every environment"
     )
 
@@ -93,8 +93,8 @@ def check_binary(policy: str, env: CompilerEnv) -> None:
 def check_advisor(policy: str, env: CompilerEnv, advisor: Advisor) -> None:
     """Raise a PolicyError unless the decisions of an environment are those of one advisor."""
     if env.task.advisors != (advisor,):
-        found = " and ".join(each.name for each in env.task.advisors)
-        raise misfit(policy, f"decisions on {advisor.name}", f"decisions on {found}")
+        names = " and ".join(other.name for other in env.task.advisors)
+        raise misfit(policy, f"decisions on {advisor.name}", f"decisions on {names}")
 
 
 def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
@@ -112,16 +112,10 @@ def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
     space = env.action_space
     if isinstance(space, gym.spaces.Discrete) and space.start == 0:
         if outputs == 1 and space.n == 2:
-            return lambda values, mask: int(values[0] > 0)  # noqa: ARG005 - one of several choosers
+            return lambda values, _mask: int(values[0] > 0)
         if outputs == space.n:
-            return _largest
+            return lambda values, mask: int((values if mask is None else np.where(mask, values, -np.inf)).argmax())
     if isinstance(space, gym.spaces.Box) and space.shape == (outputs,):
         low, high, dtype = space.low, space.high, space.dtype
-        return lambda values, mask: np.clip(values, low, high).astype(dtype)  # noqa: ARG005 - likewise
+        return lambda values, _mask: np.clip(values, low, high).astype(dtype)
     raise misfit(policy, f"actions for its {outputs} outputs", f"the actions {space}")
-
-
-def _largest(values: Floats, mask: Any) -> int:
-    if mask is not None:
-        values = np.where(mask, values, -np.inf)
-    return int(values.argmax())

@@ -1,21 +1,38 @@
-"""A model of another library in a process of its own: its inputs and outputs, and what it computes."""
+"""Models of other libraries: `onnx:FILE`, `tflite:DIR`, and the weights of `sb3:FILE`, each in a process of its own."""
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.policies.features import MASK, chooser, flat_part
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
-from mlgo_gym.policies.model_tensors import ModelTensor, Read
+from mlgo_gym.policies.protocol import row
 from mlgo_gym.storage.json_text import parse_json
 from mlgo_gym.storage.untrusted_file import read_untrusted
+
+Array = npt.NDArray[Any]
+
+Read = Callable[[Any], Array]
+"""Takes an observation and returns one tensor."""
+
+TRAINING_ONLY = ("discount", "reward", "step_type")
+"""Inputs of TF-Agents policies without meaning at inference; they are 0 (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
+
+MODEL = "model.tflite"
+OUTPUT_SPEC = "output_spec.json"
+"""Files of a model for LLVM's `-ml-inliner-model-under-training`."""
 
 _KINDS = {
     "tflite": ("a TensorFlow Lite model", "ai_edge_litert"),
@@ -29,6 +46,28 @@ _RUN_HEADER = struct.Struct("<II")
 _MAX_EXTENT, _MAX_EXTENTS = 1 << 31, 16
 _MAX_DESCRIPTION = 1 << 20
 _MAX_ERROR = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTensor:
+    """One tensor of a model.
+
+    Attributes:
+        name: its name; for an input, the name of a feature.
+        shape: its dimensions; 1 for a free dimension.
+        dtype: type of an element.
+        batched: whether its first dimension is free, for batches.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    batched: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
 
 
 class ForeignModel:
@@ -68,7 +107,7 @@ class ForeignModel:
         """Return an output by its index, or raise a PolicyError if its elements are no numbers."""
         return self._checked(self.outputs[index])
 
-    def run(self, output: int, arrays: Iterable[npt.NDArray[Any]], rows: int = 1) -> npt.NDArray[Any]:
+    def run(self, output: int, arrays: Iterable[Array], rows: int = 1) -> Array:
         """Return an output of the model, flat.
 
         Args:
@@ -122,44 +161,11 @@ class ForeignModel:
         return PolicyError(f"expected {self._kind}, got {self._file}: {reason}")
 
 
-class ForeignPolicy:
-    """A policy that a foreign model computes.
-
-    The functions `inputs` read the model's inputs from an observation. The output with the index `output` is divided by
-    `unit`, and `choose` makes an action of it and the action mask.
-    """
-
-    def __init__(
-        self,
-        model: ForeignModel,
-        inputs: list[Read],
-        output: int,
-        choose: Callable[[npt.NDArray[Any], Any], Any],
-        unit: float = 1.0,
-    ) -> None:
-        self._model, self._inputs, self._output, self._choose, self._unit = model, inputs, output, choose, unit
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Return the model's decision.
-
-        Raises:
-            PolicyError: the model cannot be run, crashed or took too long; the next decision starts a new process.
-        """
-        output = self._model.run(self._output, (read(observation) for read in self._inputs))
-        if self._unit != 1.0:
-            output = output / np.float32(self._unit)
-        return self._choose(output, info.get("action_mask"))
-
-    def close(self) -> None:
-        """Stop the model's process, which also stops with the policy. Idempotent."""
-        self._model.close()
-
-
 def read_model_description(data: bytes) -> tuple[list[ModelTensor], list[ModelTensor]]:
     """Return the inputs and outputs in a process's description, which is untrusted input, or raise a PolicyError."""
     try:
         inputs, outputs = parse_json(data)
-        return [_tensor(*each) for each in inputs], [_tensor(*each) for each in outputs]
+        return [_tensor(*tensor) for tensor in inputs], [_tensor(*tensor) for tensor in outputs]
     except (ValueError, TypeError) as error:
         raise PolicyError(f"expected the inputs and outputs of a model, got {data[:80]!r}: {error}") from error
 
@@ -171,3 +177,177 @@ def _tensor(name: object, extents: list[int | None], kind: object) -> ModelTenso
     shape = tuple(1 if extent is None else extent for extent in extents)
     dtype = np.dtype(kind) if isinstance(kind, str) and kind in _NUMBERS else _NO_NUMBERS
     return ModelTensor(str(name), shape, dtype, extents[:1] == [None])
+
+
+class ForeignPolicy:
+    """A policy that a foreign model computes; one of its outputs decides.
+
+    The model has one input for each feature that it uses, with the feature's name, or one for the whole flat
+    observation. It may use fewer features than the environment has. An output of one integer is the action; the action
+    of other outputs is that of `chooser()`.
+
+    Args:
+        env: the environment.
+        kind: `"tflite"` or `"onnx"`.
+        model: the model.
+        inputs: the model's inputs, named as features.
+        output: index of the output that decides.
+        unit: divisor of the output.
+
+    Raises:
+        PolicyError: a feature is missing or has another size, or the output is no action.
+    """
+
+    def __init__(
+        self,
+        env: CompilerEnv,
+        kind: str,
+        model: ForeignModel,
+        inputs: Sequence[ModelTensor],
+        output: int = 0,
+        unit: float = 1.0,
+    ) -> None:
+        self._model, self._output, self._unit = model, output, np.float32(unit)
+        self._inputs = _bind_inputs(kind, env, inputs)
+        tensor = model.number_output(output)
+        self._is_action = tensor.dtype.kind in "iu" and tensor.size == 1
+        self._is_action &= isinstance(env.action_space, gym.spaces.Discrete)
+        self._choose = None if self._is_action else chooser(kind, env, tensor.size)
+        self._kind, self._space = kind, env.action_space
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Return the model's decision.
+
+        Raises:
+            PolicyError: the model cannot be run, crashed or took too long; the next decision starts a new process.
+        """
+        return self._action(self._model.run(self._output, (read(observation) for read in self._inputs)), info)
+
+    def _action(self, output: Array, info: Mapping[str, Any]) -> Any:
+        if self._unit != 1.0:
+            output = output / self._unit
+        if self._choose is not None:
+            return self._choose(output.reshape(-1), info.get(MASK))
+        action = int(output.reshape(-1)[0])
+        if not self._space.contains(action):
+            raise PolicyError(f"expected an action of {self._space}, got {action} from the policy {self._kind!r}")
+        return action
+
+    def close(self) -> None:
+        """Stop the model's process, which also stops with the policy. Idempotent."""
+        self._model.close()
+
+
+class OnnxPolicy(ForeignPolicy):
+    """Runs an ONNX model in a process of its own; the first output decides.
+
+    Args:
+        env: the environment.
+        path: the model.
+        process: the process that runs the model; None starts one.
+
+    Raises:
+        MissingExtraError: onnxruntime is not installed.
+        PolicyError: the file is no such model, a feature is missing, or the output is no action.
+    """
+
+    def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
+        model = ForeignModel("onnx", path, process)
+        if not model.outputs:
+            raise PolicyError(f"expected a model with an output, got {path}, which has none; export another")
+        super().__init__(env, "onnx", model, model.inputs)
+        self._batched = all(tensor.batched for tensor in (*model.inputs, model.outputs[0]))
+
+    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the model's decisions, in one run if its first dimensions are free, else one by one.
+
+        Raises:
+            PolicyError: as in `act()`.
+        """
+        singles = [row(observations, number) for number in range(len(infos))]
+        if not self._batched:
+            return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
+        arrays = (np.concatenate([read(single) for single in singles]) for read in self._inputs)
+        outputs = self._model.run(0, arrays, len(infos)).reshape(len(infos), -1)
+        return [self._action(output, info) for output, info in zip(outputs, infos, strict=True)]
+
+
+class TflitePolicy(ForeignPolicy):
+    """Runs a TensorFlow Lite model in a process of its own, by LLVM's rules (llvm/lib/Analysis/TFLiteUtils.cpp).
+
+    `serving_default_`, `action_` and the port after the colon are no part of an input's name. The file
+    `output_spec.json` beside the model names the output that decides. Without that file the model has one output. The
+    model gives advice; an action may have another unit.
+
+    Args:
+        env: the environment.
+        path: the model, or a folder with `model.tflite`.
+        process: the process that runs the model; None starts one.
+
+    Raises:
+        MissingExtraError: ai-edge-litert is not installed.
+        PolicyError: the file is no such model, a feature is missing, or the output is no action.
+    """
+
+    def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
+        file = path / MODEL if path.is_dir() else path
+        model = ForeignModel("tflite", file, process)
+        inputs = [replace(tensor, name=_feature_name(tensor.name)) for tensor in model.inputs]
+        output = _decision(model.outputs, file.with_name(OUTPUT_SPEC))
+        super().__init__(env, "tflite", model, inputs, output, env.task.advice_unit)
+
+
+def _feature_name(tensor: str) -> str:
+    return tensor.partition(":")[0].removeprefix("serving_default_").removeprefix("action_")
+
+
+def _decision(outputs: Sequence[ModelTensor], spec: Path) -> int:
+    """Return the index of the output that decides: the first in the file, or the only one."""
+    names = [output.name for output in outputs]
+    if not spec.exists():
+        if len(outputs) != 1:
+            raise PolicyError(f"expected {spec}, which names one of {', '.join(names)}, got no such file; write it")
+        return 0
+    try:
+        tensor = parse_json(read_untrusted(spec))[0]["tensor_spec"]
+        name, port = tensor["name"], tensor.get("port", 0)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise PolicyError(f"expected a list of outputs with a tensor_spec each, got {error!r} in {spec}") from error
+    for index, output in enumerate(names):
+        if output in (f"{name}:{port}", name):
+            return index
+    raise PolicyError(f"expected one of the outputs {', '.join(names)}, got {name}:{port} in {spec}; correct it")
+
+
+def _bind_inputs(policy: str, env: CompilerEnv, tensors: Sequence[ModelTensor]) -> list[Read]:
+    """Return for each input of a model the function that reads it from an observation."""
+    readers = [_reader(env, tensor) for tensor in tensors]
+    if len(tensors) == 1 and tensors[0].size == len(env.feature_names):
+        (tensor,) = tensors
+        return [readers[0] or (lambda observation: flat_part(observation).astype(tensor.dtype).reshape(tensor.shape))]
+    missing = [tensor for tensor, read in zip(tensors, readers, strict=True) if read is None]
+    if missing:
+        listed = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in missing)
+        raise PolicyError(
+            f"the policy {policy!r} needs {len(missing)} features that are missing: {listed}; got "
+            f"{', '.join(env.feature_names)}; use the compiler that it was trained with"
+        )
+    return [read for read in readers if read is not None]
+
+
+def _reader(env: CompilerEnv, tensor: ModelTensor) -> Read | None:
+    size, dtype, shape, name = tensor.size, tensor.dtype, tensor.shape, tensor.name
+    if name in TRAINING_ONLY and size == 1:
+        zeros = np.zeros(shape, dtype)
+        return lambda observation: zeros  # noqa: ARG005 - one of several readers
+    space = env.observation_space
+    if isinstance(space, gym.spaces.Dict):
+        key = MASK if name == "mask" and MASK in space.spaces else name
+        if key in space.spaces and math.prod(space[key].shape or (1,)) == size:
+            return lambda observation: np.asarray(observation[key]).astype(dtype).reshape(shape)
+    first = name if name in env.feature_names else f"{name}[0]"
+    columns = [feature for feature in env.feature_names if feature == name or feature.startswith(f"{name}[")]
+    if first not in env.feature_names or len(columns) != size:
+        return None
+    start = env.feature_names.index(first)
+    return lambda observation: flat_part(observation)[start : start + size].astype(dtype).reshape(shape)

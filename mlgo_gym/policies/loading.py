@@ -15,13 +15,25 @@ import gymnasium as gym
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.policies.bundled import bundled_file, bundled_policies, bundled_policy
-from mlgo_gym.policies.model_files import MODEL_POLICIES, file_digest, is_model, load_model, model_file
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.policies.eviction import decides_evictions
+from mlgo_gym.policies.features import check_advisor, check_binary
+from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
+from mlgo_gym.policies.mlp import network_policy
+from mlgo_gym.policies.model_files import (
+    MODEL_POLICIES,
+    bundled_file,
+    bundled_policies,
+    file_digest,
+    is_model,
+    model_file,
+    or_use_fast,
+)
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.rule import RuleText, bundled_rules, is_rule, load_rule, rule_file
 from mlgo_gym.policies.rules import RULES, ratio_policy, threshold_policy
-from mlgo_gym.policies.sb3 import saved_features
+from mlgo_gym.policies.sb3 import load_sb3, saved_features
 from mlgo_gym.policies.user_code import find_object, source_digest
 
 _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
@@ -29,6 +41,17 @@ _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
     "ratio": (ratio_policy, "1.25"),
 }
 """Rules with a number, and an example of it."""
+
+_MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
+    "mlp": lambda env, file: network_policy(env, Network.load(file), f"mlp:{file}"),
+    "rule": load_rule,
+    "tflite": TflitePolicy,
+    "onnx": OnnxPolicy,
+    "sb3": load_sb3,
+}
+"""Makes a policy of an environment and a file, by prefix."""
+
+_KINDS = (*_WITH_NUMBER, *_MODELS)
 
 PLAIN_CLANG = "clang:"
 """Prefix of a plain clang with other flags, for instance `clang:-mllvm,-inline-threshold=20`; no policy decides."""
@@ -48,7 +71,8 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | `mlp:FILE`, `sb3:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
 
-    A user's class or function is called with the environment if it has a parameter `env`.
+    The bundled policies of inlining use callee features, but for those with `-fast`. A user's class or function is
+    called with the environment if it has a parameter `env`.
 
     Args:
         spec: the specification.
@@ -76,13 +100,13 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         policy: Policy = RULES[name](inner, seed) if name in RULES else inner.task.policies[name](inner)
         return policy
     if spec in bundled_policies():
-        return bundled_policy(inner, spec)
+        return _bundled_policy(inner, spec)
     if spec in bundled_rules():
         return load_rule(inner, rule_file(spec))
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} is another compile without decisions; only an evaluation can use it")
     if is_model(spec):
-        return load_model(spec, inner)
+        return _MODELS[name](inner, model_file(spec))
     if not colon or _is_misspelt(name):
         raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_rules(), *bundled_policies()))
     return _users_policy(spec, inner)
@@ -102,15 +126,13 @@ def plain_clang_flags(spec: str) -> tuple[str, ...]:
 
 def needs_callee_features(spec: str) -> bool:
     """Return whether a policy uses callee features."""
-    kind, _, path = spec.partition(":")
     if is_rule(spec):
         return uses_callee_features(RuleText.load(rule_file(spec)).features)
-    if kind == "sb3":
+    if spec.startswith("sb3:"):
         return uses_callee_features(saved_features(model_file(spec)))
-    if kind != "mlp" and spec not in bundled_policies():
-        return False
-    file = Path(path).expanduser() if kind == "mlp" else bundled_file(spec)
-    return uses_callee_features(Network.load(file).features)
+    if spec.startswith("mlp:"):
+        return uses_callee_features(Network.load(model_file(spec)).features)
+    return spec in bundled_policies() and uses_callee_features(Network.load(bundled_file(spec)).features)
 
 
 def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
@@ -134,30 +156,40 @@ def policy_identity(spec: str) -> str:
     return f"{spec} {file_digest(model_file(spec)) if is_model(spec) else source_digest(spec)}"
 
 
+def _bundled_policy(env: CompilerEnv, name: str) -> Policy:
+    network = Network.load(bundled_file(name))
+    if name.startswith("inline-"):
+        check_advisor(name, env, INLINING)
+        check_binary(name, env)
+    missing = [feature for feature in network.features if feature not in env.feature_names]
+    if missing and not decides_evictions(network) and not uses_callee_features(missing):
+        raise PolicyError(
+            f"{name} needs the features {', '.join(missing)}, which clang {env.toolchain.version_text} does not "
+            "compute; use the bundled clang, which the policy was trained with"
+        )
+    return network_policy(env, network, name, advice=or_use_fast(name))
+
+
 def _users_policy(spec: str, env: CompilerEnv) -> Policy:
-    found = find_object(spec)
-    if inspect.isclass(found) or (callable(found) and not hasattr(found, "act")):
-        found = found(env) if "env" in inspect.signature(found).parameters else found()
-    if not callable(getattr(found, "act", None)):
-        raise PolicyError(f"expected a policy with a method act(observation, info), got {found!r} from {spec}")
-    policy: Policy = found
-    return policy
+    policy = find_object(spec)
+    if inspect.isclass(policy) or (callable(policy) and not hasattr(policy, "act")):
+        policy = policy(env) if "env" in inspect.signature(policy).parameters else policy()
+    if not callable(getattr(policy, "act", None)):
+        raise PolicyError(f"expected a policy with a method act(observation, info), got {policy!r} from {spec}")
+    typed: Policy = policy
+    return typed
 
 
 def _is_misspelt(kind: str) -> bool:
     """Return whether the part before a colon is close to a kind with an argument and cannot be a module."""
     if not kind.isidentifier() or find_spec(kind) is not None:
         return False
-    return bool(get_close_matches(kind, _kinds(), n=1, cutoff=0.75))
-
-
-def _kinds() -> list[str]:
-    return [*_WITH_NUMBER, *(form.partition(":")[0] for form in MODEL_POLICIES)]
+    return bool(get_close_matches(kind, _KINDS, n=1, cutoff=0.75))
 
 
 def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
     kind, colon, argument = spec.partition(":")
-    close = get_close_matches(kind, _kinds() if colon else names, n=2, cutoff=0.5)
+    close = get_close_matches(kind, _KINDS if colon else names, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(f'{name}{colon}{argument}' for name in close)}? " if close else ""
     return PolicyError(
         f"there is no policy {spec!r}; {hint}use one of {', '.join((*names, *MODEL_POLICIES))}, clang:FLAGS for a "

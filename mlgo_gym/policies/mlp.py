@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,15 +59,6 @@ class MlpPolicy:
 
     def _outputs(self, observations: Any, count: int) -> Floats:
         return self._network(np.stack([self._features(row(observations, number)) for number in range(count)]))
-
-
-def load_mlp(env: CompilerEnv, path: Path) -> Policy:
-    """Return the policy of a network's file.
-
-    Raises:
-        PolicyError: the file is no network, or the network does not fit the environment.
-    """
-    return network_policy(env, Network.load(path), f"mlp:{path}")
 
 
 def network_policy(env: CompilerEnv, network: Network, name: str, *, advice: str = "") -> Policy:

@@ -1,45 +1,59 @@
-"""Policies that are models in files, `mlp:FILE` and others: load, identify, and send them to other machines.
+"""Files of policies: models such as `mlp:FILE`, users' code, and bundled networks; their digests, and their transport.
 
-Nothing in such a file can run.
+Each bundled network is three files of `mlgo_gym/policies/networks/`: the weights (`NAME.safetensors`), the model card
+for people (`NAME.md`) and the same facts for programs (`NAME.json`). A network that is added to the folder can be used
+at once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
+from mlgo_gym.scheduling import FileStore, StoredFiles
 from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
 
-_KINDS = {"mlp": "load_mlp", "rule": "load_rule", "tflite": "TflitePolicy", "onnx": "OnnxPolicy", "sb3": "load_sb3"}
-"""By prefix, which is also a module of this folder: what makes a policy of an environment and a path."""
+KINDS = ("mlp", "rule", "tflite", "onnx", "sb3")
+"""Prefixes of models in files. Nothing in such a file can run."""
 
-MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in _KINDS)
+MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in KINDS)
 """The forms of such policies."""
+
+NETWORKS = Path(__file__).with_name("networks")
+"""Folder of the bundled networks."""
+
+
+def bundled_policies() -> tuple[str, ...]:
+    """Return the names of the bundled policies."""
+    return tuple(sorted(path.stem for path in NETWORKS.glob("*.safetensors")))
+
+
+def bundled_file(name: str) -> Path:
+    """Return the network file of a bundled policy, or raise a PolicyError."""
+    if name not in bundled_policies():
+        raise PolicyError(f"expected a bundled policy, got {name!r}; use one of {', '.join(bundled_policies())}")
+    return NETWORKS / f"{name}.safetensors"
+
+
+def or_use_fast(name: str) -> str:
+    """Return `", or use NAME-fast"`, for an error; empty if no such policy is bundled."""
+    return f", or use {name}-fast" if f"{name}-fast" in bundled_policies() else ""
 
 
 def is_model(spec: str) -> bool:
     """Return whether a policy is a model in a file."""
     kind, colon, _ = spec.partition(":")
-    return bool(colon) and kind in _KINDS
+    return bool(colon) and kind in KINDS
 
 
-def load_model(spec: str, env: CompilerEnv) -> Policy:
-    """Return the policy of a model in a file.
-
-    Raises:
-        MissingExtraError: the library that reads such files is not installed.
-        PolicyError: there is no such file, it is no such model, or it does not fit the environment.
-    """
-    kind = spec.partition(":")[0]
-    # Imported here, so that `import mlgo_gym` stays fast.
-    make: Callable[[CompilerEnv, Path], Policy] = getattr(import_module(f"mlgo_gym.policies.{kind}"), _KINDS[kind])
-    return make(env, model_file(spec))
+def model_file(spec: str) -> Path:
+    """Return the file or folder of a model, or raise a PolicyError if there is none."""
+    path = Path(spec.partition(":")[2]).expanduser()
+    if not path.exists():
+        raise PolicyError(f"expected a model in a file, got {spec}, and there is no {path}; check the path")
+    return path
 
 
 def file_digest(path: Path) -> str:
@@ -48,11 +62,15 @@ def file_digest(path: Path) -> str:
         with path.open("rb") as content:
             return sha256_of(content)
     digest = hashlib.sha256()
-    for file in sorted(part for part in path.rglob("*") if part.is_file()):
+    for file in _files_in(path):
         with file.open("rb") as content:
             digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
             update_from_file(digest, content)
     return digest.hexdigest()
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(part for part in folder.rglob("*") if part.is_file())
 
 
 def pack_policies(specs: Sequence[str]) -> dict[str, StoredFiles]:
@@ -66,20 +84,19 @@ def pack_policies(specs: Sequence[str]) -> dict[str, StoredFiles]:
     packed: dict[str, StoredFiles] = {}
     for spec in specs:
         path = _file_of(spec)
-        if path is None:
-            continue
-        files = sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else [path]
-        try:
-            packed[spec] = {str(Path(path.name, file.relative_to(path))): file.read_bytes() for file in files}
-        except OSError as error:
-            raise PolicyError(f"the files of {spec} cannot be read: {error}; check the path") from error
+        if path is not None:
+            files = _files_in(path) if path.is_dir() else [path]
+            try:
+                packed[spec] = {str(Path(path.name, file.relative_to(path))): file.read_bytes() for file in files}
+            except OSError as error:
+                raise PolicyError(f"the files of {spec} cannot be read: {error}; check the path") from error
     return packed
 
 
-def unpack_policy(spec: str, store: FileStore) -> str:
-    """Return the specification of a policy on a machine that received its files."""
-    path = _file_of(spec)
-    if path is None:
+def unpack_policy(spec: str, store: FileStore | None) -> str:
+    """Return the specification of a policy on a machine that received its files; the same without a store."""
+    path = None if store is None else _file_of(spec)
+    if store is None or path is None:
         return spec
     received = store.folder(spec) / path.name
     return f"{spec.partition(':')[0]}:{received}" if is_model(spec) else f"{received}:{spec.rpartition(':')[2]}"
@@ -90,11 +107,3 @@ def _file_of(spec: str) -> Path | None:
         return Path(spec.partition(":")[2]).expanduser()
     place, colon, _ = spec.rpartition(":")
     return Path(place) if colon and place.endswith(".py") else None
-
-
-def model_file(spec: str) -> Path:
-    """Return the file or folder of a model, or raise a PolicyError if there is none."""
-    path = Path(spec.partition(":")[2]).expanduser()
-    if not path.exists():
-        raise PolicyError(f"expected a model in a file, got {spec}, and there is no {path}; check the path")
-    return path

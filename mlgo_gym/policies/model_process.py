@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import struct
 import sys
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 from mlgo_gym.compiler.affinity import SharedAffinity
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import Limits, Starvation, is_out_of_memory, raise_if_descriptor_limit
-from mlgo_gym.compiler.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess, cancel_close_after_fork, close_after_fork
+from mlgo_gym.compiler.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess, close_after_fork
 from mlgo_gym.errors import CompilerError, PolicyError
 
 SECONDS = 60.0
@@ -53,27 +54,23 @@ class ModelProcess:
         kind: kind of its models, `"tflite"`, `"onnx"` or `"sb3"`.
         seconds: seconds for one request.
         worker: the program of the process; another one can show any fault in a test.
+
+    Attributes:
+        loaded: token of the loaded model, which its user sets; None without a model.
     """
 
     def __init__(self, kind: str, seconds: float = SECONDS, worker: Path = WORKER) -> None:
-        self._loaded: object = None
         self._kind, self._seconds, self._worker = kind, seconds, worker
-        self._child: _Child | None = None
-        self._end: weakref.finalize[[], ModelProcess] | None = None
+        self._process: CompilerProcess | None = None
+        self._end: weakref.finalize[..., ModelProcess] | None = None
+        self._channel = self._stderr = -1
+        self._core: SharedAffinity | None = None
+        self.loaded: object = None
 
     @property
     def pid(self) -> int:
         """Process id; 0 without a process."""
-        return self._child.process.pid if self._child is not None and self._child.open else 0
-
-    @property
-    def loaded(self) -> object:
-        """The token of the loaded model, which its user sets; None without a model."""
-        return self._loaded if self.pid else None
-
-    @loaded.setter
-    def loaded(self, model: object) -> None:
-        self._loaded = model
+        return self._process.pid if self._process is not None else 0
 
     def request(self, letter: bytes, parts: Sequence[bytes], max_bytes: int) -> tuple[bytes, bytes]:
         """Send a request, and return the letter and the bytes of the answer.
@@ -86,109 +83,93 @@ class ModelProcess:
         Raises:
             ModelProcessError: there was no valid answer, and the process was stopped.
         """
-        child = self._child
-        if child is None or not child.open:
-            self._loaded = None
-            with uninterrupted():
-                self._child = child = _Child(self._kind, self._seconds, self._worker)
-                self._end = weakref.finalize(self, child.close)
+        process = self._process or self._start()
+        deadline = time.monotonic() + self._seconds
+        rest = memoryview(b"".join((_HEADER.pack(letter, sum(map(len, parts))), *parts)))
+        data, expected, answered = bytearray(), _HEADER.size, b""
         try:
-            return child.request(letter, parts, max_bytes)
+            while rest:
+                with contextlib.suppress(BlockingIOError):
+                    rest = rest[os.write(self._channel, rest) :]
+                    continue
+                deadline = self._wait(process, self._writable, deadline)
+            while len(data) < expected:
+                try:
+                    piece = os.read(self._channel, max(expected - len(data), _PIECE))
+                except BlockingIOError:
+                    deadline = self._wait(process, self._readable, deadline)
+                    continue
+                if not piece:
+                    raise self._failure(process)
+                data += piece
+                if not answered and len(data) >= _HEADER.size:
+                    answered, size = _HEADER.unpack_from(data)
+                    if size > max_bytes:
+                        raise ModelProcessError(f"expected an answer of at most {max_bytes:,} bytes, got {size:,}")
+                    expected += size
+        except ConnectionError:
+            failure = self._failure(process)
+            self.close()
+            raise failure from None
         except BaseException:
             # Also after an interrupt: the next request must not receive this answer.
             self.close()
             raise
+        if self._core is None:
+            # The first request is one long computation; decisions follow in quick succession.
+            self._core = SharedAffinity(process.pid)
+        return answered, bytes(memoryview(data)[_HEADER.size :])
 
     def close(self) -> None:
-        """Stop the process. Idempotent."""
-        self._loaded = None
+        """Stop the process; in a forked copy of the host, close its descriptors only. Idempotent."""
+        self.loaded = self._process = None
         if self._end is not None:
             self._end()
 
-
-class _Child:
-    """One process, and the host's ends of its pipes."""
-
     @uninterrupted()
-    def __init__(self, kind: str, seconds: float, worker: Path) -> None:
-        self._host, self._seconds = os.getpid(), seconds
-        self._core: SharedAffinity | None = None
-        self._starvation = Starvation()
-        pipes: list[int] = []
+    def _start(self) -> CompilerProcess:
+        self._core, self._starvation = None, Starvation()
+        self._readable, self._writable = select.poll(), select.poll()
+        descriptors: list[int] = []
         try:
-            for _ in range(3):
-                pipes.extend(os.pipe())
-            requests, self._requests, self._answers, answers, self._stderr, stderr = pipes
             # Error output beyond the size of the pipe is discarded, and nothing waits for it.
-            for descriptor in (self._requests, self._answers, self._stderr, stderr):
-                os.set_blocking(descriptor, False)
-            descriptors = (str(FIRST_EXTRA_DESCRIPTOR + number) for number in range(2))
-            words = [kind, *descriptors, str(int(MEMORY_GIB * (1 << 30)))]
+            descriptors += os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptors += [end.detach() for end in socket.socketpair()]
+            self._stderr, stderr, self._channel, channel = descriptors
+            os.set_blocking(self._channel, False)
+            words = [self._kind, str(FIRST_EXTRA_DESCRIPTOR), str(int(MEMORY_GIB * (1 << 30)))]
             search = [entry for entry in sys.path if isinstance(entry, str)]
-            self.process = CompilerProcess.start(
-                [sys.executable, "-I", "-S", str(worker), *words, *search],
+            process = CompilerProcess.start(
+                [sys.executable, "-I", "-S", str(self._worker), *words, *search],
                 stdout=stderr,
                 stderr=stderr,
-                extras=[requests, answers],
+                extras=[channel],
                 writable=(),
                 # The worker limits itself once its libraries are loaded.
                 limits=Limits(memory=None, cpu=None),
             )
         except BaseException as error:
-            for descriptor in pipes:
+            for descriptor in descriptors:
                 os.close(descriptor)
             raise_if_descriptor_limit(error)
             if isinstance(error, CompilerError):
                 raise ModelProcessError(str(error)) from error
             raise
-        for descriptor in (requests, answers, stderr):
+        for descriptor in (stderr, channel):
             os.close(descriptor)
-        self.open = True
-        self._readable, self._writable = select.poll(), select.poll()
-        self._readable.register(self._answers, select.POLLIN)
-        self._writable.register(self._requests, select.POLLOUT)
-        for poll in (self._readable, self._writable):
-            poll.register(self.process.pidfd, select.POLLIN)
+        self._process = process
+        self._end = weakref.finalize(self, _stop, os.getpid(), process, (self._stderr, self._channel))
         close_after_fork(self)
+        for poll, event in ((self._readable, select.POLLIN), (self._writable, select.POLLOUT)):
+            poll.register(self._channel, event)
+            poll.register(process.pidfd, select.POLLIN)
+        return process
 
-    def request(self, letter: bytes, parts: Sequence[bytes], max_bytes: int) -> tuple[bytes, bytes]:
-        deadline = time.monotonic() + self._seconds
-        rest = memoryview(b"".join((_HEADER.pack(letter, sum(map(len, parts))), *parts)))
-        try:
-            while rest:
-                with contextlib.suppress(BlockingIOError):
-                    rest = rest[os.write(self._requests, rest) :]
-                    continue
-                deadline = self._wait(self._writable, deadline)
-        except BrokenPipeError:
-            raise self._failure() from None
-        data = bytearray()
-        expected = _HEADER.size
-        answered = b""
-        while len(data) < expected:
-            try:
-                piece = os.read(self._answers, max(expected - len(data), _PIECE))
-            except BlockingIOError:
-                deadline = self._wait(self._readable, deadline)
-                continue
-            if not piece:
-                raise self._failure()
-            data += piece
-            if not answered and len(data) >= _HEADER.size:
-                answered, size = _HEADER.unpack_from(data)
-                if size > max_bytes:
-                    raise ModelProcessError(f"expected an answer of at most {max_bytes:,} bytes, got {size:,}")
-                expected += size
-        if self._core is None:
-            # The first request is one long computation; decisions follow in quick succession.
-            self._core = SharedAffinity(self.process.pid)
-        return answered, bytes(memoryview(data)[_HEADER.size :])
-
-    def _wait(self, poll: select.poll, deadline: float) -> float:
-        """Wait for a pipe; return the deadline, which a busy machine extends."""
+    def _wait(self, process: CompilerProcess, poll: select.poll, deadline: float) -> float:
+        """Wait for the channel; return the deadline, which a busy machine extends."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            remaining = self._starvation.grace(self.process.pid, self._seconds)
+            remaining = self._starvation.grace(process.pid, self._seconds)
             if remaining <= 0:
                 raise ModelProcessError(f"its process gave no answer within {self._seconds:g} s and was stopped")
             deadline = time.monotonic() + remaining
@@ -196,40 +177,35 @@ class _Child:
             interruptible(poll.poll, remaining * 1000)
         else:
             self._core.wait(poll, remaining)
-        # A process that is forked at this instant holds the pipe open, so the pipe alone does not show the end.
-        if self.process.poll() is not None and not select.select([self._answers], [], [], 0)[0]:
-            raise self._failure()
+        # A process that is forked at this instant holds the channel open, so the channel alone does not show the end.
+        if process.poll() is not None and not _is_readable(self._channel, 0):
+            raise self._failure(process)
         return deadline
 
-    def _failure(self) -> ModelProcessError:
-        """Return the error of a process that has exited, or closed its pipes."""
-        ended = select.poll()
-        ended.register(self.process.pidfd, select.POLLIN)
-        ended.poll(_ENDING_SECONDS * 1000)
-        self.process.kill()
-        status = self.process.exit_status
-        output = b""
+    def _failure(self, process: CompilerProcess) -> ModelProcessError:
+        """Return the error of a process that has exited, or closed its channel."""
+        _is_readable(process.pidfd, _ENDING_SECONDS)
+        process.kill()
+        status, output = process.exit_status, b""
         with contextlib.suppress(BlockingIOError):
             output = os.read(self._stderr, _PIECE)
         text = output.decode(errors="replace")
         if is_out_of_memory(text):
             return ModelProcessError(f"it needs more than {MEMORY_GIB:g} GiB of memory, and its process was stopped")
-        lines = text.splitlines()
-        quoted = "\n".join(line for line in lines if not line.startswith("INFO:")).strip()[-_MAX_QUOTED:]
+        quoted = "\n".join(line for line in text.splitlines() if not line.startswith("INFO:")).strip()[-_MAX_QUOTED:]
         signalled = status is not None and status < 0
         how = f"signal {-status} ({signal.Signals(-status).name})" if status and signalled else f"exit status {status}"
         return ModelProcessError(f"its process ended by {how}; use another model" + (f": {quoted}" if quoted else ""))
 
-    @uninterrupted()
-    def close(self) -> None:
-        """Stop the process and close the pipes; in a forked copy of the host, close the pipes only. Idempotent."""
-        if not self.open:
-            return
-        self.open = False
-        cancel_close_after_fork(self)
-        if self._host == os.getpid():
-            self.process.close()
-        else:
-            self.process.abandon()
-        for descriptor in (self._requests, self._answers, self._stderr):
-            os.close(descriptor)
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+@uninterrupted()
+def _stop(host: int, process: CompilerProcess, descriptors: Sequence[int]) -> None:
+    (process.close if host == os.getpid() else process.abandon)()
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,10 +1,10 @@
 """The program in which a model of another library runs; `ModelProcess` starts it.
 
-    python -I -S model_worker.py KIND REQUESTS ANSWERS MEMORY [ENTRY OF sys.path …]
+    python -I -S model_worker.py KIND CHANNEL MEMORY [ENTRY OF sys.path …]
 
-REQUESTS and ANSWERS are descriptors. MEMORY is the address space of a model in bytes, beyond that of its libraries. The
-program imports nothing of this package, so it starts quickly, and it exits when the host has closed REQUESTS. A frame
-is a letter, a length and that many bytes:
+CHANNEL is the descriptor of a socket. MEMORY is the address space of a model in bytes, beyond that of its libraries.
+The program imports nothing of this package, so it starts quickly, and it exits when the host has closed CHANNEL. A
+frame is a letter, a length and that many bytes:
 
 | frame | sender | bytes |
 |---|---|---|
@@ -48,14 +48,14 @@ def input_arrays(inputs: Described, rows: int) -> tuple[bytearray, list[Any]]:
 
     import numpy as np
 
-    shapes = [[1 if extent is None else extent for extent in extents] for _, extents, _ in inputs]
-    for shape, (_, extents, _) in zip(shapes, inputs, strict=True):
-        shape[:1] = [rows] if extents[:1] == [None] else shape[:1]
+    shapes = [
+        [(1 if axis else rows) if extent is None else extent for axis, extent in enumerate(extents)]
+        for _, extents, _ in inputs
+    ]
     dtypes = [np.dtype(kind) for *_, kind in inputs]
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)]
-    memory = bytearray(sum(sizes))
-    starts = [0, *itertools.accumulate(sizes)]
-    return memory, [np.ndarray(*each) for each in zip(shapes, dtypes, itertools.repeat(memory), starts, strict=False)]
+    memory, starts = bytearray(sum(sizes)), itertools.accumulate([0, *sizes])
+    return memory, [np.ndarray(*part) for part in zip(shapes, dtypes, itertools.repeat(memory), starts, strict=False)]
 
 
 def tflite(model: bytes) -> tuple[Described, Described, Run]:
@@ -153,8 +153,8 @@ def limit(memory: int) -> None:
         resource.setrlimit(limited, (size, size))
 
 
-def main(kind: str, requests: int, answers: int, memory: int) -> None:
-    """Serve requests until the host closes their pipe."""
+def main(kind: str, channel: int, memory: int) -> None:
+    """Serve requests until the host closes the channel."""
     import importlib
     import json
     import os
@@ -174,12 +174,12 @@ def main(kind: str, requests: int, answers: int, memory: int) -> None:
     def answer(letter: bytes, data: bytes) -> None:
         rest = memoryview(header.pack(letter, len(data)) + data)
         while rest:
-            rest = rest[os.write(answers, rest) :]
+            rest = rest[os.write(channel, rest) :]
 
     # The limits apply before any untrusted input is read.
     importlib.import_module(library)
     limit(memory)
-    with open(requests, "rb") as stream:
+    with open(channel, "rb") as stream:
         while len(head := stream.read(header.size)) == header.size:
             letter, size = header.unpack(head)
             data = bytearray(size)
@@ -202,5 +202,5 @@ def main(kind: str, requests: int, answers: int, memory: int) -> None:
 
 if __name__ == "__main__":
     # The host's search path replaces this folder, whose modules have names of libraries.
-    sys.path[:] = sys.argv[5:]
-    main(sys.argv[1], *map(int, sys.argv[2:5]))
+    sys.path[:] = sys.argv[4:]
+    main(sys.argv[1], *map(int, sys.argv[2:4]))

@@ -13,15 +13,6 @@ from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.normalization import Floats, Normalization
 
 
-def check_flat(space: gym.Space[Any]) -> None:
-    """Raise an MlgoError unless observations are flat vectors, alone or beside an action mask."""
-    if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
-        raise MlgoError(
-            f"expected flat observations, got the tensors {', '.join(space.spaces)}; make the environment with "
-            'observation="flat"'
-        )
-
-
 def record_observations(
     env: gym.Env[Any, Any], *, observations: int = 20_000, per_episode: int = 1_000, seed: int = 0
 ) -> Floats:
@@ -44,7 +35,6 @@ def record_observations(
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv):
         raise MlgoError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; make one with gym.make()")
-    check_flat(inner.observation_space)
     rows: list[Floats] = []
     observation, info = inner.reset(seed=seed)
     in_episode = 0
@@ -60,22 +50,14 @@ def record_observations(
             in_episode = 0
 
 
-def fit_normalization(
-    env: gym.Env[Any, Any],
-    method: str = "log_standard",
-    *,
-    observations: int = 20_000,
-    per_episode: int = 1_000,
-    seed: int = 0,
-) -> Normalization:
+def fit_normalization(env: gym.Env[Any, Any], method: str = "log_standard", **sample: int) -> Normalization:
     """Return a normalization fitted on the environment's corpus, under clang's own choices.
 
-    `method` is one of `mlgo_gym.policies.normalization.METHODS`; the other arguments are those of
-    `record_observations()`.
+    `method` is one of `mlgo_gym.policies.normalization.METHODS`; `sample` has the arguments of `record_observations()`.
 
     Raises:
         MlgoError: as in `record_observations()` and `Normalization.fit()`.
     """
-    rows = record_observations(env, observations=observations, per_episode=per_episode, seed=seed)
+    rows = record_observations(env, **sample)
     inner: Any = env.unwrapped
     return Normalization.fit(rows, inner.feature_names, method)

@@ -1,4 +1,4 @@
-"""The interface of policies: one decision at a time, or several at once."""
+"""The interface of policies: one decision at a time, or several at once; and decisions outside an environment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy.typing as npt
+
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.tasks.infos import decision_info
+from mlgo_gym.tasks.task import Task
 
 
 class Policy(Protocol):
@@ -67,3 +71,28 @@ def rows(observations: Any, numbers: Sequence[int] | npt.NDArray[Any]) -> Any:
     if isinstance(observations, dict):
         return {name: rows(part, numbers) for name, part in observations.items()}
     return observations[numbers]
+
+
+class SessionPolicy:
+    """A policy's decisions about one module.
+
+    Args:
+        task: the bound task.
+        policy: the policy; its decision depends on the observation only. If it uses callee features, the decisions
+            must have them.
+        module: the module's name.
+    """
+
+    def __init__(self, task: Task, policy: Policy, module: str) -> None:
+        self._task, self._policy, self._module = task, policy, module
+        self._count = 0
+
+    def begin(self) -> None:
+        """Start a compile: the next decision is its first."""
+        self._count = 0
+
+    def __call__(self, decision: Decision) -> int:
+        """Return 1 to inline, 0 to keep the call."""
+        info = decision_info(self._task, decision, self._module, self._count)
+        self._count += 1
+        return int(self._policy.act(self._task.observe(decision), info))

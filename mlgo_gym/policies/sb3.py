@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import lzma
-import math
 import os
 import re
 import zipfile
@@ -38,8 +37,10 @@ ENTRY = "mlgo_gym.json"
 LARGEST_ENTRY = 1 << 28
 """Maximum size of an unpacked entry of an archive, in bytes."""
 
-_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
-_UNREADABLE = (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, *_DAMAGED)
+_UNREADABLE = (
+    *(OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, EOFError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
 """The errors of reading entries and their JSON; `zipfile` raises a RuntimeError for an encrypted entry."""
 
 _ACTOR, _ACTOR_HEAD = "mlp_extractor.policy_net", "action_net"
@@ -70,12 +71,27 @@ def saved_features(path: Path) -> tuple[str, ...]:
     Raises:
         PolicyError: the file is no archive.
     """
+    return tuple(map(str, _saved(path)[1].get("features") or ()))
+
+
+def _saved(path: Path, *entries: str) -> tuple[list[bytes], dict[str, Any]]:
+    """Return some entries of a model's file, and the data of `save_sb3()`."""
     try:
         with open_untrusted(path) as file, zipfile.ZipFile(file) as archive:
-            ours = parse_json(_read(path, archive, ENTRY)) if ENTRY in archive.namelist() else {}
-        return tuple(map(str, ours.get("features") or ()))
+            sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+            names = [*entries, *([ENTRY] if ENTRY in sizes else [])]
+            for name in names:
+                if sizes.get(name, 0) > LARGEST_ENTRY:
+                    raise PolicyError(
+                        f"expected at most {LARGEST_ENTRY} bytes in {name!r} of {path}, got {sizes[name]}"
+                    )
+            contents = [archive.read(name) for name in names]
+        data = parse_json(contents[len(entries)]) if ENTRY in sizes else {}
+        if not isinstance(data, dict):
+            raise ValueError("settings of another form")
     except _UNREADABLE as error:
         raise PolicyError(f"expected a model of stable-baselines3, got {path}: {error!r}") from error
+    return contents[: len(entries)], data
 
 
 def read_sb3(path: Path, env: CompilerEnv, process: ModelProcess | None = None) -> Network:
@@ -90,31 +106,23 @@ def read_sb3(path: Path, env: CompilerEnv, process: ModelProcess | None = None) 
         MissingExtraError: torch is not installed.
         PolicyError: the file is no such model, or its policy is no multi-layer perceptron.
     """
+    (weights, text), ours = _saved(path, "policy.pth", "data")
     try:
-        with open_untrusted(path) as file, zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-            weights = _read(path, archive, "policy.pth")
-            data = parse_json(_read(path, archive, "data"))
-            ours = parse_json(_read(path, archive, ENTRY)) if ENTRY in names else {}
-        features = tuple(ours.get("features") or env.feature_names)
+        data, features = parse_json(text), tuple(ours.get("features") or env.feature_names)
         if not isinstance(data, dict) or not all(isinstance(name, str) for name in features):
             raise ValueError("settings of another form")
-    except _UNREADABLE as error:
+    except (TypeError, ValueError) as error:
         raise PolicyError(f"expected a model of stable-baselines3, got {path}: {error!r}") from error
     state = _weights(path, weights, process)
     layers = _layers(path, state)
-    inputs = state[f"{layers[0]}.weight"].shape[-1]
-    normalization = Normalization.from_json(ours["normalization"]) if ours.get("normalization") else None
-    masked = mask_size(env)
-    if inputs == masked + len(features):
-        mask = tuple(f"{MASK}[{action}]" for action in range(masked))
-    elif inputs == len(features):
-        mask = ()
-    else:
+    inputs, masked = state[f"{layers[0]}.weight"].shape[-1], mask_size(env)
+    if inputs not in (len(features), masked + len(features)):
         raise PolicyError(
             f"expected {len(features)} inputs, or {masked} more for an action mask, got {inputs} in {path}; write it "
             "with save_sb3(), which keeps the names of the features"
         )
+    mask = tuple(f"{MASK}[{action}]" for action in range(inputs - len(features)))
+    normalization = Normalization.from_json(ours["normalization"]) if ours.get("normalization") else None
     if normalization is not None:
         normalization, units = _with_mask(normalization, mask)
         state[f"{layers[0]}.weight"] = state[f"{layers[0]}.weight"] / units
@@ -132,31 +140,23 @@ def load_sb3(env: CompilerEnv, path: Path, process: ModelProcess | None = None) 
     return MlpPolicy(env, read_sb3(path, env, process), f"sb3:{path}")
 
 
-def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    size = archive.getinfo(name).file_size
-    if size > LARGEST_ENTRY:
-        raise PolicyError(f"expected at most {LARGEST_ENTRY} bytes in {name!r} of {path}, got {size}")
-    return archive.read(name)
-
-
 def _weights(path: Path, data: bytes, process: ModelProcess | None) -> dict[str, npt.NDArray[Any]]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(member.file_size for member in archive.infolist())
+        if size <= LARGEST_ENTRY:
+            model = ForeignModel("sb3", path, process, data)
+            # A tensor of any size can be one repeated number.
+            size = sum(tensor.size * tensor.dtype.itemsize for tensor in model.outputs)
         if size > LARGEST_ENTRY:
             raise ValueError(f"they need {size} bytes")
-        model = ForeignModel("sb3", path, process, data)
-        # A tensor of any size can be one repeated number.
-        size = sum(math.prod(tensor.shape) * tensor.dtype.itemsize for tensor in model.outputs)
-        if size > LARGEST_ENTRY:
-            raise ValueError(f"they need {size} bytes")
-        found: dict[str, npt.NDArray[Any]] = {}
+        arrays: dict[str, npt.NDArray[Any]] = {}
         for number, tensor in enumerate(model.outputs):
             array = model.run(number, ()).reshape(model.number_output(number).shape)
             if not np.isfinite(array).all():
                 raise ValueError(f"{tensor.name} has numbers that are not finite")
-            found[tensor.name] = array
-        return found
+            arrays[tensor.name] = array
+        return arrays
     except (MissingExtraError, ModelProcessError):
         raise
     except Exception as error:  # the errors of a damaged archive have no common class
@@ -170,7 +170,7 @@ def _weights(path: Path, data: bytes, process: ModelProcess | None) -> dict[str,
 def _layers(path: Path, state: Mapping[str, Any]) -> list[str]:
     stem = _ACTOR if f"{_ACTOR_HEAD}.weight" in state else _CRITIC
     pattern = re.compile(rf"{re.escape(stem)}\.(\d{{1,4}})\.weight")
-    numbers = sorted(int(found[1]) for name in state if (found := pattern.fullmatch(name)))
+    numbers = sorted(int(match[1]) for name in state if (match := pattern.fullmatch(name)))
     layers = [f"{stem}.{number}" for number in numbers] + ([_ACTOR_HEAD] if stem == _ACTOR else [])
     learned = [name for name in state if name.startswith(("features_extractor.", "q_net.features_extractor."))]
     sound = all(state[f"{name}.weight"].ndim == 2 for name in layers if f"{name}.weight" in state)
@@ -184,13 +184,13 @@ def _layers(path: Path, state: Mapping[str, Any]) -> list[str]:
 
 def _activation(path: Path, data: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     kwargs = data.get("policy_kwargs")
-    given = kwargs.get("activation_fn") if isinstance(kwargs, dict) else None
-    if given is None:
+    activation = kwargs.get("activation_fn") if isinstance(kwargs, dict) else None
+    if activation is None:
         return "tanh" if f"{_ACTOR_HEAD}.weight" in state else "relu"
-    name = _CLASSES.get(str(given).rpartition(".")[2].removesuffix("'>"))
+    name = _CLASSES.get(str(activation).rpartition(".")[2].removesuffix("'>"))
     if name is None:
         raise PolicyError(
-            f"expected an activation of {', '.join(ACTIVATIONS)}, got {given} in {path}; export it as ONNX"
+            f"expected an activation of {', '.join(ACTIVATIONS)}, got {activation} in {path}; export it as ONNX"
         )
     return name
 

@@ -91,11 +91,10 @@ _EMPTY: dict[str, Callable[[], Any]] = {
 }
 """Empty value of each type, in the last info of a failed compile."""
 
-_INLINING, _FUNCTIONS, _ALLOCATION, _MASKED = "inlining", "one function per decision", "register allocation", "masks"
+_INLINING, _ALLOCATION, _MASKED = "inlining", "register allocation", "masked actions"
 _TASKS: dict[str, Callable[[Task], bool]] = {
     "": lambda _: True,
     _INLINING: lambda task: INLINING in task.advisors,
-    _FUNCTIONS: lambda task: task.has_contexts,
     _ALLOCATION: lambda task: bool(task.function_metrics),
     _MASKED: lambda task: task.masked,
 }
@@ -124,7 +123,7 @@ KEYS: tuple[InfoKey, ...] = (
         '`callee_features`, `credit` and `scope="function"`',
         read=lambda at: at.decision.context,
     ),
-    InfoKey("context", END, "str", "function of the episode", FUNCTION, _FUNCTIONS),
+    InfoKey("context", END, "str", "function of the episode", FUNCTION),
     InfoKey(
         "site",
         DECISION,
@@ -183,7 +182,7 @@ KEYS: tuple[InfoKey, ...] = (
     *_cost("object", "int", "object file, in bytes", SIZES),
     *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
     *_cost("spill_count", "float", "number of spills, reloads and folded reloads", "", _ALLOCATION),
-    InfoKey("functions", END, "list of dict", "these four for each `function` with any cost", "", _ALLOCATION),
+    InfoKey("functions", END, "list of dict", "spill costs and counts of each `function` with any", "", _ALLOCATION),
     *_cost(
         ESTIMATED_INSTRUCTIONS,
         "float",

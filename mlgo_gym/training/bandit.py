@@ -24,8 +24,6 @@ _BLOCK = 256
 class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     """Decide, call by call, whether clang inlines, from labels and without a compiler.
 
-    ## Description
-
     A contextual bandit that approximates `mlgo/Inline-v0`: one labelled decision is one episode of one step. A label
     has the change of the module's size if this one decision is changed and all others are made by a policy. Decisions
     of one module depend on each other, which this environment does not show. So evaluate the learned policy with
@@ -39,14 +37,7 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
 
     ## Action space
 
-    `Discrete(2)`.
-
-    | action | meaning |
-    |---|---|
-    | 0 | keep the call |
-    | 1 | inline it |
-
-    Another action is an error.
+    `Discrete(2)`: 0 keeps the call, 1 inlines it. Another action is an error.
 
     ## Rewards
 
@@ -55,17 +46,8 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     of decisions for which the label stands, divided by its mean over the labels that are not 0, and at most 20. This is
     the weight of a label in `mlgo-gym train imitation`. With `reward="bytes"` it is bytes.
 
-    ## Starting state
-
-    A label of the split, drawn uniformly with replacement.
-
-    ## Episode end
-
-    Every step is `terminated`.
-
-    ## Info
-
-    The info of a step has `bytes`, the bytes that the action saved.
+    An episode starts at a label of the split, drawn uniformly with replacement, and every step is `terminated`. The
+    info of a step has `bytes`, the bytes that the action saved.
 
     ## Arguments
 
@@ -80,10 +62,6 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     A hash of the module's name without its first folder decides the part of the split. The bundled labels are of
     training modules, in the parts of `Corpus.split()`. Normalization is `log_standard`, fitted to the labels of the
     split; for `"valid"` to those of `"fit"`. `normalization` is the table for `NormalizeFeatures` and `save_sb3`.
-
-    ## Version history
-
-    * v0: first version
 
     Attributes:
         feature_names: Names of the elements of an observation.

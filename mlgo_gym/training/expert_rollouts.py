@@ -25,7 +25,6 @@ from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.scheduling import Execution, FileStore, InProcess, ItemQueue, SequentialRunner, WorkerFailure, Workers
 from mlgo_gym.training.classification import Classification
 from mlgo_gym.training.distillation import NetworkSettings, torch_library
@@ -92,7 +91,6 @@ def imitate(
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
         raise MlgoError(f"expected an environment of mlgo-gym with a Discrete action space, got {inner}; make another")
-    check_flat(inner.observation_space)
     columns = tuple(number for number, name in enumerate(inner.feature_names) if name not in exclude_features)
     torch_library()
     with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import resource
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -21,8 +21,8 @@ from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.session_policy import SessionPolicy
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.protocol import Policy, SessionPolicy
 from mlgo_gym.tasks.task import Task
 
 MAX_FLIPS = 400
@@ -185,7 +185,7 @@ class _Labelling:
         self._affected = AffectedFunctions(
             decisions, self.unflipped.functions.functions, counts_calls=self._counts_calls
         )
-        interest = self._policy.interest(decisions) if decisions else []
+        interest = _interest(task, policy, decisions)
         self._interest = {decision.site: value for decision, value in zip(decisions, interest, strict=True)}
 
     def _compile(self, choose: Callable[[Decision], int]) -> InlineCompile:
@@ -279,6 +279,19 @@ class _Labelling:
                 change = self._cost_of(compiled).text - self._unflipped_costs.text
                 alone = self._in_bytes(-change if label.decision.answer else change)
                 self.result.checked.append((label.bytes, alone))
+
+
+def _interest(task: Task, policy: Policy, decisions: Sequence[InlineDecision]) -> list[float]:
+    """Return a weight for each decision: larger if the policy is unsure or disagrees with clang."""
+    interest = [0.1 + float(decision.answer != decision.default) for decision in decisions]
+    if not decisions or not isinstance(policy, MlpPolicy):
+        return [value + 0.9 for value in interest]
+    observations = [task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
+    batch: Any = observations
+    if isinstance(observations[0], dict):
+        batch = {name: np.stack([observation[name] for observation in observations]) for name in observations[0]}
+    logits = policy.logits(batch if isinstance(batch, dict) else np.stack(batch))
+    return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
 
 
 def cpu_seconds() -> float:

@@ -25,7 +25,6 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.training.eviction_flips import label_evictions
@@ -85,7 +84,6 @@ class Labelling:
             raise MlgoError(
                 f"expected an environment with discrete actions, got {self.environment} with {env.action_space}"
             )
-        check_flat(env.observation_space)
         if "scope" in arguments or not env.task.has_contexts or _flips_evictions(env):
             return env
         return make_environment(self.environment, {**arguments, "scope": "function", "corpus": env.corpus})

@@ -14,8 +14,8 @@ import typer
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
-from mlgo_gym.cli.manual_pages import pages
 from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, fill_ray_value, parse_settings
+from mlgo_gym.cli.reference import pages
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run, run_json
 

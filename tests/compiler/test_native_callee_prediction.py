@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,6 +16,8 @@ from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, feature_offsets
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.make_env import make_environment
 
 LONG = 30.0
@@ -40,9 +43,12 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
     env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
     command = env.compilation(env.corpus.module(name)).command
     chance, decisions = random.Random(name), 0
+    copies: set[bytes] = set()
     state, native_features = ctypes.c_void_p(), (ctypes.c_float * len(CALLEE_FEATURES))()
+    names = sorted(module_functions(command))
+    facts = LinkFacts({name: (number % 3, number % 2) for number, name in enumerate(names[::2])})
     with (
-        Session(command, [INLINING], contexts=True, callee_features=True) as session,
+        Session(command, [INLINING], contexts=True, callee_features=True, link_facts=facts) as session,
         Session((*command, *CALLEE_FLAGS), [INLINING]) as printing,
     ):
         while (decision := session.wait(LONG)) is not None and decisions < 1500:
@@ -55,6 +61,8 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
                 printing.stop_at(b"no such output")
                 printed = 0
                 state = start(native, printing)
+                lines = b"".join(b"%d %d %s\n" % (*facts.of(name), name.encode()) for name in facts.counts)
+                native.mlgo_prediction_facts(state, lines, ctypes.c_int64(len(lines)))
             else:
                 text = printing.captured[printed:]
                 printed += len(text)
@@ -63,10 +71,20 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
             assert decision.payload == plain.payload + bytes(native_features), decisions
             inlined = int(chance.random() < share)
             native.mlgo_prediction_answer(state, inlined)
+            copies.add(decision.payload[-8:-4])
             for answered in (session, printing):
                 answered.advise(inlined.to_bytes(8, "little"))
             decisions += 1
     assert decisions > 20
+    assert len(copies) > 2
+
+
+def module_functions(command: Sequence[str]) -> set[str]:
+    """Return the names of the functions in the object of a compile."""
+    with Session(command) as session:
+        table = read_symbol_table(read_elf(session.finish(LONG).object_bytes))
+    assert table is not None
+    return set(table.names(table.symbols[table.functions]))
 
 
 def start(native: ctypes.CDLL, session: Session) -> ctypes.c_void_p:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mlgo_gym
-from mlgo_gym.cli.manual_pages import page
+from mlgo_gym.cli.reference import manual
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.policies.loading import policy_identity
@@ -51,9 +51,9 @@ def test_it_is_a_vector_environment(calls: Path) -> None:
 
 
 def test_its_manual_page_has_its_tables_and_arguments() -> None:
-    text = page(NAME)
-    assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all.\n" in text
-    assert "| `bias` | `0.0` | A number that nothing uses. |" in text
+    text = manual(NAME)
+    assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all." in text
+    assert "- `bias` = `0.0`: A number that nothing uses." in text
 
 
 def test_its_policies_have_names(calls: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.evaluation.record import EpisodeRecord
 from tests.evaluation import runs
 
-MakeResult = Callable[..., EpisodeResult]
+MakeResult = Callable[..., EpisodeRecord]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,9 +25,9 @@ def tracker() -> None:
 def make_result() -> MakeResult:
     """Return a function that makes an episode result from policy, module and text sizes."""
 
-    def make(policy: str, module: str, size: int = 90, baseline: int = 100, **more: Any) -> EpisodeResult:
+    def make(policy: str, module: str, size: int = 90, baseline: int = 100, **more: Any) -> EpisodeRecord:
         fields: dict[str, Any] = {"project": "p", "status": "done", "metrics": {"text": (size, baseline)}}
-        return EpisodeResult(policy, module, **{**fields, **more})
+        return EpisodeRecord(policy, module, **{**fields, **more})
 
     return make
 

@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.module_facts import ModuleFacts, write_modules
+from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts
+from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.result_folder import write_modules
 from mlgo_gym.evaluation.search_result import SearchResult
 
 SIZES = {"a": 100, "b": 200, "c": 300, "d": 400}
@@ -43,7 +43,7 @@ def made_up(
     """Return an evaluation with the sizes of policies by name and module; other sizes are plain clang's."""
     plain = {**SIZES, **(baselines or {})}
     episodes = tuple(
-        EpisodeResult(
+        EpisodeRecord(
             policy, module, "p" if module < "c" else "q", "done", {"text": (sizes.get(module, size), size)},
             seconds=0.5,
         )

@@ -20,8 +20,9 @@ import pytest
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
-from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.module_facts import MODULES, ModuleFacts, language, read_modules, write_modules
+from mlgo_gym.evaluation.configuration import ModuleFacts, language
+from mlgo_gym.evaluation.record import EpisodeRecord
+from mlgo_gym.evaluation.result_folder import MODULES, read_modules, write_modules
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
@@ -50,7 +51,7 @@ def test_each_policy_meets_each_module_with_decisions(result: EvaluationResult, 
 
 def test_a_second_call_does_only_the_rest_and_tries_failures_again(corpus: Path, tmp_path: Path) -> None:
     def run(*policies: str) -> set[tuple[str, str]]:
-        seen: list[EpisodeResult] = []
+        seen: list[EpisodeRecord] = []
         evaluate(INLINE, corpus=str(corpus), policies=policies, output=tmp_path, progress=seen.append)
         return {(episode.policy, episode.module) for episode in seen}
 

@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.deploy.link_plugins import build_link_plugins, llvm_of
+from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
-from mlgo_gym.evaluation.link_modes import BOTH, COMPILE, LINK
-from mlgo_gym.evaluation.linking import LinkedSize, linked_table
+from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkedSize, linked_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CALLS = """

@@ -15,10 +15,8 @@ from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.reporting.comparability import differences
-from mlgo_gym.evaluation.reporting.comparison import compare
-from mlgo_gym.evaluation.reporting.curves import curves_in, is_search, read_csv, read_events, search_curve
-from mlgo_gym.evaluation.reporting.inputs import read_inputs, run_names
+from mlgo_gym.evaluation.comparison import compare, differences
+from mlgo_gym.evaluation.curves import curves_in, is_search, read_csv, read_events, read_inputs, run_names, search_curve
 from mlgo_gym.evaluation.result import EvaluationResult
 from tests.evaluation.runs import Page, event, keep, made_up, search_file
 
@@ -39,7 +37,7 @@ def test_policies_of_one_name_are_compared_module_by_module_and_others_with_all(
         ("default", "default"), ("rule", "rule"),
     ]  # fmt: skip
     _, _, pair = found.pairs[1]
-    assert (pair.change.better, pair.change.equal, pair.change.worse) == (1, 2, 1)
+    assert (pair.better, pair.equal, pair.worse) == (1, 2, 1)
     assert pair.probability.value == 0.5
     assert found.notes == ("seed: 0 in before, 3 in after", "only in after: new")
     text = "\n".join(table.as_text() for table in found.tables())

@@ -43,10 +43,10 @@ def test_results_are_read_back_without_an_unfinished_line(
 def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from tests.evaluation.runs import configuration
-ResultFolder(pathlib.Path({str(tmp_path)!r}), configuration()).append(EpisodeResult("default", "a", "p", "done"))
+ResultFolder(pathlib.Path({str(tmp_path)!r}), configuration()).append(EpisodeRecord("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     root = Path(__file__).parents[2]

@@ -11,12 +11,10 @@ from scipy import stats
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.pairs import pair_of
+from mlgo_gym.evaluation.evaluation import Schedule
 from mlgo_gym.evaluation.report import as_data, notes
-from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.schedule import Schedule
-from mlgo_gym.evaluation.smallest import with_smallest
-from mlgo_gym.evaluation.summary import Change, summarize
+from mlgo_gym.evaluation.result import EvaluationResult, with_smallest
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.tables import between_policies, overview, wins_and_losses
 from tests.evaluation.conftest import MakeResult
 
@@ -34,8 +32,10 @@ def test_a_change_has_sums_a_geometric_mean_and_counts() -> None:
     assert (nothing.total, nothing.mean, nothing.equal, Change(((5, 0),)).total) == (0, 0, 0, 0)
 
 
-def test_only_modules_with_decisions_and_timed_decisions_count(make_result: MakeResult) -> None:
-    episodes = [
+def test_only_modules_with_decisions_and_timed_decisions_count(
+    configuration: Configuration, make_result: MakeResult
+) -> None:
+    episodes = (
         make_result("default", "a", 100, 100),
         make_result("clang:-x", "a", 80, 100, seconds=1.5),
         make_result("default", "empty", status="no-decisions", metrics={}),
@@ -44,27 +44,27 @@ def test_only_modules_with_decisions_and_timed_decisions_count(make_result: Make
         make_result("rule", "a", decisions=30, policy_seconds=0.002),
         make_result("rule", "b", decisions=10, policy_seconds=0.001),
         make_result("rule", "c", decisions=70),  # its time was not measured
-    ]
-    summary = summarize("clang:-x", episodes, ["text"])
+    )
+    policies = dict.fromkeys(("default", "clang:-x", "rule"), "")
+    _, summary, timed = EvaluationResult(replace(configuration, policies=policies), episodes).summaries()
     assert (summary.modules, summary.failures, summary.seconds) == (1, 1, 2.0)
     assert summary.changes["text"].pairs == ((80, 100),)
-    timed = summarize("rule", episodes, ["text"])
     assert timed.decisions == 40
     assert timed.policy_seconds == pytest.approx(0.003)
 
 
 def test_pairs_compare_modules_of_both_and_the_probability_is_the_mann_whitney_statistic() -> None:
     ours, theirs = {"a": 1, "b": 2, "c": 5, "d": 3, "x": 1}, {"a": 2, "b": 2, "c": 4, "d": 4, "y": 1}
-    pair = pair_of("x", "y", (ours, theirs), PROJECTS)
+    pair = Change.between(ours, theirs, PROJECTS)
     assert pair.modules == ("a", "b", "c", "d")
-    assert (pair.change.better, pair.change.equal, pair.change.worse) == (2, 1, 1)
+    assert (pair.better, pair.equal, pair.worse) == (2, 1, 1)
     statistics = [stats.mannwhitneyu([theirs[name]], [ours[name]]).statistic for name in pair.modules]
     assert pair.probability.value == pytest.approx(sum(statistics) / 4) == pytest.approx(2.5 / 4)
-    assert pair_of("y", "x", (theirs, ours), PROJECTS).probability.value == pytest.approx(1.5 / 4)
+    assert Change.between(theirs, ours, PROJECTS).probability.value == pytest.approx(1.5 / 4)
     names = [f"m{number}" for number in range(40)]
     sizes = {name: 90 + number % 17 for number, name in enumerate(names)}
     projects = {name: str(number % 5) for number, name in enumerate(names)}
-    probability = pair_of("x", "y", (sizes, dict.fromkeys(names, 100)), projects).probability
+    probability = Change.between(sizes, dict.fromkeys(names, 100), projects).probability
     low, high = probability.interval or (0, 0)
     assert 0.5 < low < probability.value < high < 1
 

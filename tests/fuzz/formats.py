@@ -28,23 +28,19 @@ from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.evaluation.module_facts import MODULES
-from mlgo_gym.evaluation.reporting.curves import curves_in
-from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
+from mlgo_gym.evaluation.curves import curves_in
+from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.training_log import read_events, read_log
-from mlgo_gym.policies.foreign_model import read_model_description
+from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.sb3 import load_sb3
-from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split

@@ -18,7 +18,7 @@ import numpy as np
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, EpisodeRecord
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -252,7 +252,7 @@ def onnx() -> list[bytes]:
 
 def tflite() -> list[bytes]:
     """Return a linear model of two outputs, and exported networks, each behind the name of the output that decides."""
-    from mlgo_gym.deploy.tflite_model import output_spec, tflite_model
+    from mlgo_gym.deploy.tflite_export import output_spec, tflite_model
     from tests.policies.linear_models import write_tflite
 
     with _scratch() as folder:
@@ -344,9 +344,9 @@ def results() -> list[bytes]:
     )
     metrics = {"text": (90.0, 100.0), "object": (900.0, 1000.0)}
     episodes = [
-        EpisodeResult("default", "m", "p", DONE, metrics, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
-        EpisodeResult("default", "n", "p", NO_DECISIONS),
-        EpisodeResult("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
+        EpisodeRecord("default", "m", "p", DONE, metrics, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
+        EpisodeRecord("default", "n", "p", NO_DECISIONS),
+        EpisodeRecord("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
     ]
     lines = b"".join(json.dumps(episode.to_json()).encode() + b"\n" for episode in episodes)
     facts = [{"module": name, "digest": "0", "source": None, "language": "C", "flags": ["-cc1"]} for name in "mn"]

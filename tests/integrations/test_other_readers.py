@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import pytest
 
-from mlgo_gym.evaluation.episode_record import Assignment
+from mlgo_gym.evaluation.record import Assignment
 from mlgo_gym.integrations.logs import log_names
 from mlgo_gym.integrations.trace import trace
 from mlgo_gym.integrations.trajectory import record_trajectory

@@ -23,7 +23,6 @@ pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3 import DQN, PPO
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
@@ -149,18 +148,18 @@ def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied:
     assert lengths == [len(credit) for _, _, credit in follow.found][-100:]
 
 
-class EndClang(BaseCallback):  # type: ignore[misc] # the library has no types here
+class EndClang(Follow):
     """Ends the compile of the first environment after a few steps."""
 
     def _on_step(self) -> bool:
         if self.n_calls == 3:
             end_clang(as_vector(self.training_env.unwrapped.envs), 0)
-        return True
+        return super()._on_step()
 
 
 def test_the_decisions_of_a_failed_episode_share_its_reward(varied: str) -> None:
-    env, follow = adapted(INLINE, varied, credit=True, error_reward=-2.0), Follow()
-    PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu").learn(32, callback=[EndClang(), follow])
+    env, follow = adapted(INLINE, varied, credit=True, error_reward=-2.0), EndClang()
+    PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu").learn(32, callback=follow)
     env.close()
     failed = [shares for _, shares, rewards in follow.found if sum(rewards) == pytest.approx(-2.0)]
     assert failed == [pytest.approx([-2.0 / len(failed[0])] * len(failed[0]))]

@@ -12,7 +12,7 @@ import pytest
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, load_result
-from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.integrations.logs import log_names
 from mlgo_gym.integrations.replay import replay, validate
 from mlgo_gym.integrations.trace import trace
@@ -23,18 +23,18 @@ from tests.conftest import MakeBitcode
 POLICY = "threshold:0"
 
 
-def episodes_of(result: EvaluationResult) -> list[EpisodeResult]:
+def episodes_of(result: EvaluationResult) -> list[EpisodeRecord]:
     """Return the episodes with decisions, and the failed ones."""
     return [episode for episode in result.episodes if episode.status != "no-decisions"]
 
 
 @pytest.fixture
-def traced(corpus: Path, tmp_path: Path) -> tuple[Path, list[EpisodeResult]]:
+def traced(corpus: Path, tmp_path: Path) -> tuple[Path, list[EpisodeRecord]]:
     folder = tmp_path / "trace"
     return folder, episodes_of(trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder))
 
 
-def test_modules_with_a_decision_have_a_log_and_the_others_none(traced: tuple[Path, list[EpisodeResult]]) -> None:
+def test_modules_with_a_decision_have_a_log_and_the_others_none(traced: tuple[Path, list[EpisodeRecord]]) -> None:
     folder, episodes = traced
     assert [episode.module for episode in episodes] == ["calls", "more/calls"]
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.log")) == [
@@ -74,12 +74,12 @@ def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode:
     assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""]
 
 
-def test_a_trace_is_reproduced(traced: tuple[Path, list[EpisodeResult]]) -> None:
+def test_a_trace_is_reproduced(traced: tuple[Path, list[EpisodeRecord]]) -> None:
     verdicts = replay(traced[0])
     assert [(verdict.module, verdict.problem) for verdict in verdicts] == [("calls", ""), ("more/calls", "")]
 
 
-def test_a_wrong_size_is_a_problem(traced: tuple[Path, list[EpisodeResult]]) -> None:
+def test_a_wrong_size_is_a_problem(traced: tuple[Path, list[EpisodeRecord]]) -> None:
     folder, _ = traced
     lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
     next(line for line in lines if line["module"] == "more/calls")["metrics"]["text"][0] += 1
@@ -89,7 +89,7 @@ def test_a_wrong_size_is_a_problem(traced: tuple[Path, list[EpisodeResult]]) -> 
     assert "text was" in second.problem
 
 
-def test_a_changed_decision_is_a_problem(traced: tuple[Path, list[EpisodeResult]]) -> None:
+def test_a_changed_decision_is_a_problem(traced: tuple[Path, list[EpisodeRecord]]) -> None:
     folder, (episode, _) = traced
     path = folder / "logs/calls.log"
     data = path.read_bytes()
@@ -100,7 +100,7 @@ def test_a_changed_decision_is_a_problem(traced: tuple[Path, list[EpisodeResult]
     assert episode.module == replay(folder)[0].module
 
 
-def test_a_log_that_is_cut_off_is_an_error(traced: tuple[Path, list[EpisodeResult]]) -> None:
+def test_a_log_that_is_cut_off_is_an_error(traced: tuple[Path, list[EpisodeRecord]]) -> None:
     folder, _ = traced
     path = folder / "logs/calls.log"
     path.write_bytes(path.read_bytes()[:-3])

@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.actions import MAX_BYTES, pack_actions, unpack_actions
+from mlgo_gym.evaluation.record import MAX_BYTES, pack_actions, unpack_actions
 from mlgo_gym.integrations.replay import validate
 
 PLAIN = "clang:-mllvm,-inline-threshold=0"

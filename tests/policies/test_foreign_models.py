@@ -27,15 +27,15 @@ from tests.traces import alive, children, ends_within
 MOST = 1 << 16
 HEAD = """
 import os, signal, struct, sys, time
-requests, answers = map(int, sys.argv[2:4])
+channel = int(sys.argv[2])
 def receive():
-    letter, size = struct.unpack("<cI", os.read(requests, 5))
+    letter, size = struct.unpack("<cI", os.read(channel, 5))
     data = b""
     while len(data) < size:
-        data += os.read(requests, size - len(data))
+        data += os.read(channel, size - len(data))
     return letter, data
 def send(letter, data):
-    os.write(answers, struct.pack("<cI", letter, len(data)) + data)
+    os.write(channel, struct.pack("<cI", letter, len(data)) + data)
 """
 ECHO = "while True: send(*receive())"
 Start = Callable[..., ModelProcess]
@@ -96,7 +96,7 @@ def test_a_failed_process_is_an_error_and_another_is_started(
 
 
 def test_a_process_without_an_answer_in_time_is_stopped(start: Start) -> None:
-    for program, size in (("time.sleep(60)", 1_000_000), ("receive(); os.write(answers, b'D'); receive()", 9)):
+    for program, size in (("time.sleep(60)", 1_000_000), ("receive(); os.write(channel, b'D'); receive()", 9)):
         process = start(program, seconds=0.3)
         with pytest.raises(ModelProcessError, match=r"its process gave no answer within 0.3 s and was stopped"):
             process.request(b"M", [bytes(size)], MOST)

@@ -21,8 +21,8 @@ from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.reporting.curves import curves_in, is_search
-from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.curves import curves_in, is_search
+from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.integrations.logs import read_advice
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain

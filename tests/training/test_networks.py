@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.reporting.curves import curves_in
+from mlgo_gym.evaluation.curves import curves_in
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples

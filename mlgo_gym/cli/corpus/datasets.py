@@ -14,9 +14,8 @@ from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
-from mlgo_gym.corpus.datasets.catalogue_page import cached_reports, page
 from mlgo_gym.corpus.datasets.dataset import DatasetReport, dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.datasets.pins import write_pins
+from mlgo_gym.corpus.datasets.pins import catalogue_page, write_pins
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, LEVELS, TARGETS
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -83,22 +82,16 @@ def _table(reports: list[DatasetReport], optimize: str) -> Table:
 def catalogue(
     *,
     output: Annotated[Path, typer.Option(help="Path of the page.")] = Path("docs/reference/datasets.md"),
-    optimize: LevelOption = "Oz",
     clang: ClangOption = None,
     pins: Annotated[
         bool, typer.Option(help="Write the pinned content of each dataset instead, from the datasets in the cache.")
     ] = False,
 ) -> None:
-    """Write the page of all datasets: sources, licences, modules, lines, failures and times.
-
-    Measured values come from the cache; run `corpus fetch --all` first.
-    """
-    toolchain = find_toolchain(clang)
+    """Write the page of all datasets: sources, licences, languages and numbers of modules."""
     if pins:
-        _write_pins(toolchain)
+        _write_pins(find_toolchain(clang))
         return
-    reports = cached_reports(toolchain, optimize)
-    write_atomically(output, page(reports, toolchain, optimize).encode())
+    write_atomically(output, catalogue_page().encode())
     echo(f"written: {output}")
 
 

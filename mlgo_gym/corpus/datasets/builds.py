@@ -1,4 +1,4 @@
-"""Builds that datasets record: of a source distribution, as pip runs it, and of a family of Rust crates, by cargo."""
+"""Recordings of a dataset: of the compiles in its entry, of a package's own build by pip, and of crates by cargo."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import importlib.metadata
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from mlgo_clang.rustc_arguments import rustc_version
 from mlgo_gym.compiler.bounded_run import run_bounded
-from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset
+from mlgo_gym.corpus.datasets.catalogue import Dataset
+from mlgo_gym.corpus.datasets.sources import compile_commands
+from mlgo_gym.corpus.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
+from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
+from mlgo_gym.corpus.recording.shim_compiles import record_compile
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory
@@ -27,16 +32,75 @@ _MISSING = re.compile(
     r"|(?:Dependency|Package|library|Could NOT find|Could not find) \"?'?(?P<package>[A-Za-z][\w.+-]+)'?\"?"
     r"(?: found: NO|, required by| not found| was not found| \(missing)"
 )
+_LOCKED = re.compile(r'name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"')
+
+installed_rustc = lru_cache(maxsize=1)(rustc_version)
+"""Version of the rustc on PATH and of its LLVM, on which the bitcode of crates depends; read once per process."""
 
 
-def record_package(
-    dataset: Dataset, source: Path, work: Path, optimize: str, toolchain: Toolchain, metadata: Mapping[str, object]
+@dataclass(frozen=True, slots=True)
+class DatasetBuild:
+    """The recording of a dataset: its entry, level, clang, metadata of all modules, and the folder for its files."""
+
+    dataset: Dataset
+    work: Path
+    optimize: str
+    toolchain: Toolchain
+    metadata: Mapping[str, object]
+
+    @property
+    def corpus(self) -> Path:
+        """Folder of the recorded corpus."""
+        return self.work / "corpus"
+
+    @property
+    def log(self) -> Path:
+        """File with the output of a build."""
+        name = f"{self.dataset.name}-{self.dataset.archive.version}-{self.optimize}.log"
+        return cache_directory() / "logs" / name
+
+    def record(self, command: Sequence[str], folder: Path, **options: Any) -> Recording:
+        """Record a build in a folder; an interrupted one leaves no corpus, since half a build is no dataset."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        settings = {"optimize": self.optimize, "toolchain": self.toolchain, "metadata": self.metadata, **options}
+        return record_build(command, self.corpus, folder=folder, log=self.log, keep_interrupted=False, **settings)
+
+
+def record_parts(
+    build: DatasetBuild, source: Path, jobs: int, progress: Callable[[int, int], object] | None
 ) -> Recording:
-    """Record the wheel that pip builds from unpacked sources, in a new virtual environment, to `work/corpus`.
+    """Record the compiles of a dataset's entry in the folder of its sources; `progress` gets the done and all ones."""
+    commands = compile_commands(build.dataset, source)
+    # The largest sources first, so that none of them is alone at the end.
+    commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
+    killed: list[list[str]] = []
+    target = build.dataset.target or PORTABLE_TARGET
+    with Recorder(build.toolchain, build.optimize, source, target=target, parent=build.work) as recorder:
+
+        def compile_one(command: list[str]) -> None:
+            if record_compile(recorder.settings, command, str(source), "c", will_retry=True):
+                killed.append(command)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                for done, _ in enumerate(pool.map(compile_one, commands), start=1):
+                    if progress is not None:
+                        progress(done, len(commands))
+            finally:
+                pool.shutdown(cancel_futures=True)  # an interrupt does not wait for pending compiles
+        for command in killed:  # most likely memory was short while several ran
+            record_compile(recorder.settings, command, str(source), "c")
+        # The modules of a dataset are pinned, duplicates included.
+        return recorder.collect(build.corpus, build.metadata, keep_duplicates=True)
+
+
+def record_package(build: DatasetBuild, source: Path) -> Recording:
+    """Record the wheel that pip builds from unpacked sources, in a new virtual environment.
 
     Raises `CorpusError` if there is no virtual environment, or nothing compiles.
     """
-    environment = work / "environment"
+    archive = build.dataset.archive
+    environment = build.work / "environment"
     # An existing pip can build for another environment, which is faster than to install one there.
     has_pip = _has_pip()
     options = ["--without-pip"] if has_pip else []
@@ -44,33 +108,21 @@ def record_package(
     created = run_bounded(command, writable=None, timeout=600, name="venv")
     if created.returncode != 0:
         raise CorpusError(
-            f"{dataset.archive.package}: a virtual environment for its build cannot be created: "
+            f"{archive.package}: a virtual environment for its build cannot be created: "
             f"{created.stderr or created.stdout}; install Python's venv module"
         )
     python = str(environment / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
-    wheel = [*pip, "wheel", "--no-deps", "--wheel-dir", str(work / "wheel")]
-    package = f"{dataset.archive.package} {dataset.archive.version}"
-    log = cache_directory() / "logs" / f"{dataset.name}-{dataset.archive.version}-{optimize}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    wheel = [*pip, "wheel", "--no-deps", "--wheel-dir", str(build.work / "wheel"), str(source)]
+    package = f"{archive.package} {archive.version}"
     try:
-        build = record_build(
-            [*wheel, str(source)],
-            work / "corpus",
-            optimize=optimize,
-            toolchain=toolchain,
-            folder=source,
-            target=dataset.target or None,
-            metadata=metadata,
-            log=log,
-            keep_interrupted=False,  # the modules of half a build are no dataset
-        )
+        recording = build.record(wheel, source, target=build.dataset.target or None)
     except NothingCompiledError as error:
-        raise CorpusError(f"{package}: {explain_build(error.status, log, toolchain)}") from error
-    if build.status == 0:
-        return build
-    failure = RecordFailure(f"the build of {package}", explain_build(build.status, log, toolchain))
-    return replace(build, failures=(*build.failures, failure))
+        raise CorpusError(f"{package}: {explain_build(error.status, build.log, build.toolchain)}") from error
+    if recording.status == 0:
+        return recording
+    failure = RecordFailure(f"the build of {package}", explain_build(recording.status, build.log, build.toolchain))
+    return replace(recording, failures=(*recording.failures, failure))
 
 
 def explain_build(status: int, log: Path, toolchain: Toolchain) -> str:
@@ -102,76 +154,55 @@ def _has_pip() -> bool:
     return tuple(int(part) if part.isdigit() else 0 for part in version[:2]) >= (22, 3)
 
 
-_LOG_TAIL = 2000
-_LOCKED = re.compile(r'name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"')
-_SOURCE = (
-    "cargo fetches crates from crates.io or from the source that $CARGO_HOME/config.toml sets, see docs/how_to/rust.md"
-)
-
-
-installed_rustc = lru_cache(maxsize=1)(rustc_version)
-"""Version of the rustc on PATH and of its LLVM, on which the bitcode of crates depends; read once per process."""
-
-
-def record_crates(
-    dataset: Dataset, work: Path, optimize: str, toolchain: Toolchain, metadata: Mapping[str, object]
-) -> Recording:
-    """Record the crates of a family to `work/corpus`, without other crates that they depend on.
+def record_crates(build: DatasetBuild) -> Recording:
+    """Record the crates of a family, without other crates that they depend on.
 
     Raises `CorpusError` without cargo, or if no crate compiles.
     """
+    dataset, package = build.dataset, build.work / "package"
     if shutil.which("cargo") is None or not installed_rustc():
         raise CorpusError(f"{dataset.name}: expected cargo and rustc on PATH, got none; install Rust from rustup.rs")
-    package = work / "package"
     (package / "src").mkdir(parents=True)
     (package / "src/lib.rs").touch()
-    (package / "Cargo.toml").write_text(_package_of(dataset.crates), encoding="utf-8")
-    log = cache_directory() / "logs" / f"{dataset.name}-{dataset.archive.version}-{optimize}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    # Settings of the user would make other modules.
-    environment = {"RUSTFLAGS": "", "CARGO_ENCODED_RUSTFLAGS": "", "CARGO_TARGET_DIR": str(work / "target")}
+    # Each crate has its default features.
+    dependencies = "".join(f'{crate.package} = "={crate.version}"\n' for crate in dataset.crates)
+    (package / "Cargo.toml").write_text(
+        '[package]\nname = "crates"\nversion = "0.0.0"\nedition = "2021"\n\n[workspace]\n\n'
+        f'[profile.release]\ncodegen-units = 1\nlto = "off"\n\n[dependencies]\n{dependencies}',
+        encoding="utf-8",
+    )
     try:
-        build = record_build(
+        recording = build.record(
             ["cargo", "build", "--release", "--keep-going"],
-            work / "corpus",
-            optimize=optimize,
-            toolchain=toolchain,
-            folder=package,
-            environment=environment,
-            metadata={**metadata, "family": dataset.name},
-            log=log,
-            keep_interrupted=False,
+            package,
+            # Settings of the user would make other modules.
+            environment={
+                "RUSTFLAGS": "",
+                "CARGO_ENCODED_RUSTFLAGS": "",
+                "CARGO_TARGET_DIR": str(build.work / "target"),
+            },
+            metadata={**build.metadata, "family": dataset.name},
             crates={crate.package for crate in dataset.crates},
         )
     except NothingCompiledError as error:
-        raise CorpusError(f"{dataset.name}: no crate compiles; {_SOURCE}; the log {log} ends: {_tail(log)}") from error
-    problems = dict(_wrong_crates(dataset.crates, package / "Cargo.lock"))
-    ended = f"the build ended with exit status {build.status}; its log is {log}"
-    recorded = {name.partition("/")[0] for name in build.modules}
-    problems = {crate.package: ended for crate in dataset.crates if crate.package not in recorded} | problems
-    failures = [RecordFailure(name, problem) for name, problem in sorted(problems.items())]
-    return replace(build, failures=(*build.failures, *failures))
-
-
-def _package_of(crates: Iterable[Archive]) -> str:
-    """Return the `Cargo.toml` of a package that depends on crates, with their default features."""
-    dependencies = "".join(f'{crate.package} = "={crate.version}"\n' for crate in crates)
-    return (
-        '[package]\nname = "crates"\nversion = "0.0.0"\nedition = "2021"\n\n[workspace]\n\n'
-        f'[profile.release]\ncodegen-units = 1\nlto = "off"\n\n[dependencies]\n{dependencies}'
-    )
-
-
-def _wrong_crates(crates: Iterable[Archive], lock: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and problem of each crate whose checksum in a `Cargo.lock` is not the pinned one."""
-    found = {(name, version): checksum for name, version, checksum in _LOCKED.findall(lock.read_text(encoding="utf-8"))}
-    for crate in crates:
-        checksum = found.get((crate.package, crate.version), "none")
+        raise CorpusError(
+            f"{dataset.name}: no crate compiles; cargo fetches crates from crates.io or from the source that "
+            f"$CARGO_HOME/config.toml sets, see docs/how_to/rust.md; the log {build.log} ends: {_tail(build.log)}"
+        ) from error
+    locked = (package / "Cargo.lock").read_text(encoding="utf-8")
+    checksums = {(name, version): checksum for name, version, checksum in _LOCKED.findall(locked)}
+    recorded = {name.partition("/")[0] for name in recording.modules}
+    problems = {}
+    for crate in dataset.crates:
+        checksum = checksums.get((crate.package, crate.version), "none")
         if checksum != crate.sha256:
-            yield (
-                crate.package,
-                f"expected the checksum {crate.sha256}, got {checksum}; choose another source for cargo",
-            )
+            problem = f"expected the checksum {crate.sha256}, got {checksum}; choose another source for cargo"
+        elif crate.package not in recorded:
+            problem = f"the build ended with exit status {recording.status}; its log is {build.log}"
+        else:
+            continue
+        problems[crate.package] = RecordFailure(crate.package, problem)
+    return replace(recording, failures=(*recording.failures, *(problems[name] for name in sorted(problems))))
 
 
 def _tail(log: Path) -> str:

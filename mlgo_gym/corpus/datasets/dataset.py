@@ -10,19 +10,16 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.datasets.builds import installed_rustc, record_crates, record_package
+from mlgo_gym.corpus.datasets.builds import DatasetBuild, installed_rustc, record_crates, record_package, record_parts
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
-from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_archives, unpack_sources
-from mlgo_gym.corpus.driver import PORTABLE_TARGET
+from mlgo_gym.corpus.datasets.sources import SourceArchive, fetch_archives, unpack_sources
 from mlgo_gym.corpus.folder import read_command, read_description
-from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
-from mlgo_gym.corpus.recording.shim_compiles import record_compile
+from mlgo_gym.corpus.recording.recorder import RecordFailure
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, check_level, find_target, target_of_triple, triple_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -202,13 +199,14 @@ def _make(
             "archive": archive.path.name,
             "archive_sha256": archive.sha256,
         }
+        build = DatasetBuild(dataset, work, optimize, toolchain, metadata)
         source = work if dataset.crates else unpack_sources(dataset, archives, work / "source")
         if dataset.crates:
-            recording = record_crates(dataset, work, optimize, toolchain, metadata)
+            recording = record_crates(build)
         elif dataset.parts:
-            recording = _record_parts(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
+            recording = record_parts(build, source, jobs, progress)
         else:
-            recording = record_package(dataset, source, work, optimize, toolchain, metadata)
+            recording = record_package(build, source)
         failures = list(recording.failures)
         if not recording.modules:
             raise CorpusError(f"{dataset.name}: no source compiles; {failures[0].source}: {failures[0].message}")
@@ -239,37 +237,3 @@ def _make(
 def _cpu_seconds() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime
-
-
-def _record_parts(
-    dataset: Dataset,
-    source: Path,
-    output: Path,
-    optimize: str,
-    toolchain: Toolchain,
-    metadata: Mapping[str, object],
-    jobs: int,
-    progress: Callable[[int, int], object] | None,
-) -> Recording:
-    commands = compile_commands(dataset, source)
-    # The largest sources first, so that none of them is alone at the end.
-    commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
-    killed: list[list[str]] = []
-    target = dataset.target or PORTABLE_TARGET
-    with Recorder(toolchain, optimize, source, target=target, parent=output.parent) as recorder:
-
-        def compile_one(command: list[str]) -> None:
-            if record_compile(recorder.settings, command, str(source), "c", will_retry=True):
-                killed.append(command)
-
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                for done, _ in enumerate(pool.map(compile_one, commands), start=1):
-                    if progress is not None:
-                        progress(done, len(commands))
-            finally:
-                pool.shutdown(cancel_futures=True)  # an interrupt does not wait for pending compiles
-        for command in killed:  # most likely memory was short while several ran
-            record_compile(recorder.settings, command, str(source), "c")
-        # The modules of a dataset are pinned, duplicates included.
-        return recorder.collect(output, metadata, keep_duplicates=True)

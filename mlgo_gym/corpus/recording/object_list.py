@@ -6,13 +6,14 @@ import os
 import posixpath
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from mlgo_clang.driver_commands import named_output
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.json_text import parse_json
 
@@ -94,11 +95,11 @@ def from_compile_commands(commands: Any) -> ObjectList:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             found.skipped.append((label, f"expected a compile command: {error!r}"))
             continue
-        output = _output_of(arguments)
-        if output is None:
+        output = named_output(arguments)
+        if output is None or not output[1]:
             found.skipped.append((label, "its command has no -o"))
         else:
-            found.objects.append(_build_object(output, base))
+            found.objects.append(_build_object(output[1], base))
     return found
 
 
@@ -147,19 +148,6 @@ def from_local_thinlto(folder: Path) -> ObjectList:
     found.skipped = [(name, f"{name}{INDEX_SUFFIX} is missing") for name in sorted(bitcode - indexes)]
     found.skipped += [(name, f"{name}{IMPORTED_SUFFIX} is missing") for name in sorted(indexes - bitcode)]
     return found
-
-
-def _output_of(arguments: Iterable[str]) -> str | None:
-    words = iter(arguments)
-    output = None
-    for word in words:
-        if word in ("-o", "--output"):
-            output = next(words, None)
-        elif word.startswith("--output="):
-            output = word.removeprefix("--output=")
-        elif word.startswith("-o") and not word.startswith(("-object", "-objc", "-opt-")):
-            output = word[2:]
-    return output or None
 
 
 def _build_object(output: str, base: Path) -> BuildObject:

@@ -1,57 +1,18 @@
-"""The part of `shim.py` for rustc: it runs the real one, and then records the crate if a recording is active.
-
-cargo starts the shim as its `RUSTC_WRAPPER`, with rustc as the first argument. Each record is a folder that appears by
-a rename.
-"""
+"""The part of the shim that records a crate: rustc compiles it again and writes bitcode before optimisation."""
 
 from __future__ import annotations
 
 import os
 
-# ruff: noqa: PTH104, PTH108, PTH109, PTH118, PTH120, PTH123 - pathlib would double the time to start
+# ruff: noqa: PTH108, PTH109, PTH118, PTH123 - pathlib would double the time to start
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 
-def run_rustc(argv: Sequence[str], settings_path: str | None, load: Callable[[str], Any]) -> int:
-    """Run rustc, and record the crate if there are settings of a recording.
-
-    Args:
-        argv: the program, and its arguments.
-        settings_path: path of the settings.
-        load: imports a module beside this file, or of `mlgo_clang`.
-
-    Returns:
-        Exit status of the program, also if recording fails.
-    """
-    program, *arguments = argv
-    settings: dict[str, Any] = {}
-    if settings_path:
-        import json
-
-        with open(settings_path, encoding="utf-8") as file:
-            settings = json.load(file)
-        # rustc links with the machine's own linker driver, not with the shim of that name.
-        found = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each != settings["shims"]]
-        if any(os.access(os.path.join(each, "cc"), os.X_OK) for each in found):
-            os.environ["PATH"] = os.pathsep.join(found)
-    if not settings or not any(word.endswith(".rs") or word.startswith("@") for word in arguments):
-        os.execvp(program, [program, *arguments])  # noqa: S606 - a shim becomes the compiler
-    status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(program, list(argv), os.environ), 0)[1])
-    if status == 0:
-        compiles = load("shim_compiles")
-        try:
-            _record(settings, compiles, program, arguments)
-        except Exception as error:  # noqa: BLE001 - the build continues if recording fails
-            message = f"{type(error).__name__}: {error}"
-            compiles.note_failure(os.path.dirname(str(settings_path)), " ".join(arguments)[:500], message)
-    return status if status >= 0 else 128 - status
-
-
-def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Sequence[str]) -> None:
-    """Add a folder to `settings["records"]` as `shim_compiles.record_compile()` does."""
+def record_crate(settings: dict[str, Any], compiles: Any, program: str, arguments: Sequence[str]) -> None:
+    """Add a folder to `settings["records"]`, as `compiles.record_compile()` does; `compiles` is `shim_compiles`."""
     from mlgo_clang.rustc_arguments import Crate, read_sources
 
     folder = os.getcwd()
@@ -72,7 +33,7 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Se
     if reason is not None:
         compiles.write_record(settings, "skipped.json", {"source": source, "reason": reason})
         return
-    scratch, target = compiles.new_record(settings)
+    scratch = compiles.new_record(settings)
     bitcode, listing = f"{scratch}/module.bc", f"{scratch}/sources.d"
     command = [program, *crate.bitcode_arguments(settings["rust_level"], bitcode, listing)]
     status, stderr = compiles.run_front_end(command, folder)
@@ -97,11 +58,10 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Se
             "lines": lines,
             "driver_flags": crate.driver_flags(),
         }
-        compiles.write_json(f"{scratch}/record.json", content)
+        compiles.finish_record(scratch, "record.json", content)
     else:
         content = {"source": source, "message": stderr.strip(), "killed": status < 0}
-        compiles.write_json(f"{scratch}/failure.json", content)
-    os.rename(scratch, target)
+        compiles.finish_record(scratch, "failure.json", content)
 
 
 def _read_sources(sources: Sequence[str], folder: str) -> tuple[str, int]:

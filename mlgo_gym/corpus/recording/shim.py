@@ -10,10 +10,10 @@ import os
 import sys
 
 # pathlib and typing would double the time that a shim takes to start.
-# ruff: noqa: PTH100, PTH109, PTH113, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH100, PTH109, PTH118, PTH119, PTH120, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 SETTINGS_VARIABLE = "MLGO_RECORD"
@@ -37,21 +37,18 @@ _HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Compile or link, and record the call if `$MLGO_RECORD` is set.
+    """Compile or link, record the call if `$MLGO_RECORD` is set, and return the exit status of the real compiler.
 
     Args:
         argv: default language of the driver (`c` or `c++`); then four groups of words, each after its length: command
             of the linker driver, its options after the build's arguments, command of the compiler, and its options
             after them; then the build's arguments. For compilers that were called by path: `by-path`, four empty
             groups, the compiler, arguments. For Rust: `rust`, rustc, arguments.
-
-    Returns:
-        Exit status of the real compiler, also if recording fails.
     """
     # Compilers that the real compiler starts are not recorded again.
     settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
     if argv[0] == "rust":
-        return int(_load("rustc_shim").run_rustc(argv[1:], settings_path, _load))
+        return _run_rustc(list(argv[1:]), settings_path)
     mode, linker, linker_after, compiler, after, arguments = _groups(argv)
     compiler_path = None
     if mode == "by-path":
@@ -61,14 +58,54 @@ def main(argv: Sequence[str]) -> int:
     if mode == "c" and any(word.endswith(".c") for word in arguments) and "-x" not in arguments:
         # GCC ignores a C++ standard for C with a warning, and builds of Python packages pass one; clang refuses it.
         arguments = [word for word in arguments if not word.startswith(_CXX_STANDARDS)]
-    expanded = _expand(arguments, os.getcwd())
+    expanded = arguments
+    if any(word.startswith("@") for word in arguments):
+        expanded = _load("mlgo_clang.invocation").expand_response_files(arguments)
     inputs = [word for word in expanded if not word.startswith("-")]
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
     command = [*linker, *arguments, *linker_after] if links else [*compiler, *arguments, *after]
-    if not settings_path or not ((links and inputs) or any(map(_may_name_source, expanded))):
+    has_sources = any(word.endswith(_SOURCES) or word.startswith(("-x", "--language")) for word in expanded)
+    if not settings_path or not (has_sources or (links and inputs)):
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
-    process = os.posix_spawn(command[0], command, os.environ)
+
+    def record(settings: dict[str, Any], compiles: Any) -> None:
+        settings["compiler_path"] = compiler_path
+        folder = os.getcwd()
+        compiles.note_objects(settings, expanded, folder)
+        compiles.record_compile(settings, expanded, folder, mode)
+        if links:
+            store = os.path.dirname(settings["records"])
+            link = _load("shim_links").describe_link(expanded, folder, settings["root"], store)
+            compiles.record_link(settings, link, mode)
+
+    return _run(command, settings_path, record)
+
+
+def _run_rustc(command: list[str], settings_path: str | None) -> int:
+    """Run rustc, which cargo names to its `RUSTC_WRAPPER`, and record the crate if there are settings."""
+    program, *arguments = command
+    if settings_path:
+        import json
+
+        with open(settings_path, encoding="utf-8") as file:
+            shims = json.load(file)["shims"]
+        # rustc links with the machine's own linker driver, not with the shim of that name.
+        folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != shims]
+        if any(os.access(os.path.join(folder, "cc"), os.X_OK) for folder in folders):
+            os.environ["PATH"] = os.pathsep.join(folders)
+    if not settings_path or not any(word.endswith(".rs") or word.startswith("@") for word in arguments):
+        os.execvp(program, command)  # noqa: S606 - a shim becomes the compiler
+
+    def record(settings: dict[str, Any], compiles: Any) -> None:
+        _load("rustc_shim").record_crate(settings, compiles, program, arguments)
+
+    return _run(command, settings_path, record)
+
+
+def _run(command: list[str], settings_path: str, record: Callable[[dict[str, Any], Any], None]) -> int:
+    """Run the real compiler, then `record` with the settings and `shim_compiles`; its failure does not end a build."""
+    process = os.posix_spawnp(command[0], command, os.environ)
 
     import json
 
@@ -78,58 +115,30 @@ def main(argv: Sequence[str]) -> int:
         try:
             with open(settings_path, encoding="utf-8") as file:
                 settings = json.load(file)
-            settings["compiler_path"] = compiler_path
-            compiles.note_objects(settings, expanded, os.getcwd())
-            compiles.record_compile(settings, expanded, os.getcwd(), mode)
-            if links:
-                store = os.path.dirname(settings["records"])
-                link = _load("shim_links").describe_link(expanded, os.getcwd(), settings["root"], store)
-                compiles.record_link(settings, link, mode)
+            record(settings, compiles)
         except Exception as error:  # noqa: BLE001 - the build continues if recording fails
             message = f"{type(error).__name__}: {error}"
-            compiles.note_failure(os.path.dirname(settings_path), " ".join(arguments)[:500], message)
+            compiles.note_failure(os.path.dirname(settings_path), " ".join(command)[:500], message)
     return status if status >= 0 else 128 - status
 
 
 def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], list[str], list[str]]:
-    words, position = [], 1
+    groups, rest = [], list(argv[1:])
     for _ in range(4):
-        start = position + 1
-        position = start + int(argv[position])
-        words.append(list(argv[start:position]))
-    return argv[0], words[0], words[1], words[2], words[3], list(argv[position:])
+        end = int(rest[0]) + 1
+        groups.append(rest[1:end])
+        rest = rest[end:]
+    return argv[0], groups[0], groups[1], groups[2], groups[3], rest
 
 
 def _load(name: str) -> Any:
-    """Import a file beside this one; a shim runs outside of any package."""
+    """Import a module beside this file, or of `mlgo_clang`; a shim runs outside of any package."""
     from importlib import import_module
 
-    # Last, so that nothing hides the standard library: `mlgo_clang` is beside this package.
     folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path += [os.path.abspath(os.path.join(folder, "../../..")), folder]
+    if folder not in sys.path:  # last, so that nothing hides the standard library
+        sys.path += [os.path.abspath(os.path.join(folder, "../../..")), folder]
     return import_module(name)
-
-
-def _expand(arguments: Sequence[str], folder: str) -> list[str]:
-    """Return the arguments with each `@FILE` replaced by the words of that response file."""
-    expanded: list[str] = []
-    for argument in arguments:
-        path = os.path.join(folder, argument[1:])
-        if argument.startswith("@") and os.path.isfile(path):
-            import shlex
-
-            try:
-                with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                    expanded += _expand(shlex.split(file.read()), folder)
-            except (OSError, ValueError):  # the compiler reports the error
-                expanded.append(argument)
-        else:
-            expanded.append(argument)
-    return expanded
-
-
-def _may_name_source(argument: str) -> bool:
-    return argument.endswith(_SOURCES) or argument.startswith(("-x", "--language"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import sys
 from itertools import count, pairwise
 
-from mlgo_clang.driver_commands import cc1_commands, drop_options
+from mlgo_clang.driver_commands import cc1_commands, drop_options, named_output
 
 # Importing pathlib and typing would double the time that this file takes to load.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
@@ -102,18 +102,10 @@ def record_compile(
 
 def note_objects(settings: dict[str, Any], arguments: Sequence[str], folder: str) -> None:
     """Note the objects of a compile, recorded or not, so that unseen compiles can be counted at the end."""
-    if "-c" not in arguments:
-        return
-    named = _outputs(arguments)
+    output = named_output(arguments)
     stems = [os.path.splitext(os.path.basename(word))[0] for word in arguments if not word.startswith("-")]
-    for name in named or [f"{stem}.o" for stem in stems]:
+    for name in ([output[1]] if output else [f"{stem}.o" for stem in stems]) if "-c" in arguments else ():
         note_file(settings, os.path.join(folder, name), "seen")
-
-
-def _outputs(arguments: Sequence[str]) -> list[str]:
-    """Return the files that driver arguments name with `-o`."""
-    named = [arguments[position + 1] for position, word in enumerate(arguments[:-1]) if word == "-o"]
-    return named + [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
 
 
 def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> None:
@@ -200,7 +192,7 @@ def _record(
     import time
 
     started = time.time_ns()
-    scratch, target = new_record(settings)
+    scratch = new_record(settings)
     bitcode = f"{scratch}/module.bc"
     front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
     front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
@@ -217,7 +209,7 @@ def _record(
         is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
         object_file = None if is_temporary else os.path.join(folder, output)
         # One source may be compiled into several programs.
-        program = os.path.join(folder, (_outputs(arguments) or ["a.out"])[-1]) if is_temporary else None
+        program = os.path.join(folder, (named_output(arguments) or (0, "a.out"))[1]) if is_temporary else None
         content = {
             "source": source,
             "object": object_file,
@@ -240,8 +232,7 @@ def _record(
         message = f"the compiler was killed by signal {-status} {stderr.strip()}" if status < 0 else stderr.strip()
         content = {"source": source, "message": message, "killed": status < 0}
         name, content = "failure.json", {**content, "compiler_path": settings.get("compiler_path")}
-    write_json(f"{scratch}/{name}", content)
-    os.rename(scratch, target)
+    finish_record(scratch, name, content)
     return status < 0
 
 
@@ -301,26 +292,25 @@ def run_front_end(command: list[str], folder: str) -> tuple[int, str]:
     return result.returncode, result.stderr.decode(errors="surrogateescape")
 
 
-def new_record(settings: dict[str, Any]) -> tuple[str, str]:
-    """Return a new folder for a record, and the path to rename it to once it is complete."""
+def new_record(settings: dict[str, Any]) -> str:
+    """Return a new hidden folder for a record."""
     import time
 
-    name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}"
-    scratch = os.path.join(settings["records"], f".{name}")
+    scratch = os.path.join(settings["records"], f".{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}")
     os.mkdir(scratch)
-    return scratch, os.path.join(settings["records"], name)
+    return scratch
+
+
+def finish_record(scratch: str, file: str, content: dict[str, Any]) -> None:
+    """Write the JSON file of a new record and make its folder visible."""
+    import json
+
+    with open(os.path.join(scratch, file), "w", encoding="utf-8") as stream:
+        json.dump(content, stream)
+    folder, name = os.path.split(scratch)
+    os.rename(scratch, os.path.join(folder, name[1:]))
 
 
 def write_record(settings: dict[str, Any], file: str, content: dict[str, Any]) -> None:
     """Add a folder to `settings["records"]` that contains one file of JSON."""
-    scratch, target = new_record(settings)
-    write_json(f"{scratch}/{file}", content)
-    os.rename(scratch, target)
-
-
-def write_json(path: str, content: dict[str, Any]) -> None:
-    """Write a file of JSON."""
-    import json
-
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+    finish_record(new_record(settings), file, content)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 
+from mlgo_clang.driver_commands import named_output
+
 # Importing pathlib and typing would take longer than this file needs for most links.
 # ruff: noqa: PTH105, PTH110, PTH113, PTH118, PTH119, PTH120, PTH123
 TYPE_CHECKING = False
@@ -42,7 +44,8 @@ def describe_link(arguments: Sequence[str], folder: str, root: str, store: str) 
         `folder`, `arguments`, `output` (`position` of the argument, `named` part of it, `path`) and `inputs` in order,
         each with the same keys, a `kind` as in `LinkInput`, and a `sha256` or `members`.
     """
-    output = _output(arguments, folder)
+    position, name = named_output(arguments) or (None, "a.out")
+    output = {"position": position, "named": name, "path": os.path.normpath(os.path.join(folder, name))}
     inputs = []
     for position, named, path in _files(arguments, folder):
         kind = file_kind(path, is_word=arguments[position] == named)
@@ -67,18 +70,6 @@ def _keep(store: str, data: bytes) -> str:
             file.write(data)
         os.replace(scratch, kept)
     return digest
-
-
-def _output(arguments: Sequence[str], folder: str) -> dict[str, Any]:
-    output: dict[str, Any] = {"position": None, "named": "a.out"}
-    for position, word in enumerate(arguments):
-        if word in ("-o", "--output") and position + 1 < len(arguments):
-            output = {"position": position + 1, "named": arguments[position + 1]}
-        elif word.startswith("-o") and len(word) > 2 and not word.startswith("-objc"):
-            output = {"position": position, "named": word[2:]}
-        elif word.startswith("--output="):
-            output = {"position": position, "named": word.removeprefix("--output=")}
-    return {**output, "path": os.path.normpath(os.path.join(folder, output["named"]))}
 
 
 def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, str]]:

@@ -7,6 +7,9 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <cstdlib>
 
 namespace {
 
@@ -38,11 +41,38 @@ struct Named {
   int Visits = 0;
   // Decisions so far to keep [0] and to inline [1]: calls of the function, and calls within it.
   int Called[2] = {}, Within[2] = {};
+  // Link facts.
+  int Copies = -1, Referrers = -1;
 };
 
 // The decisions of a module so far. Features have the order of mlgo_gym.compiler.callee_features.
 class DecisionHistory {
 public:
+  // Read the file of link facts in the environment variable MLGO_LINK_FACTS; mlgo_clang/link_facts.py has its format.
+  DecisionHistory() {
+    const char *Path = std::getenv("MLGO_LINK_FACTS");
+    if (!Path || !*Path)
+      return;
+    auto File = MemoryBuffer::getFile(Path);
+    if (!File)
+      report_fatal_error(Twine("cannot read the link facts ") + Path + ": " + File.getError().message(), false);
+    auto [Header, Lines] = (*File)->getBuffer().split('\n');
+    SmallVector<StringRef, 5> Words;
+    Header.split(Words, ' ');
+    size_t Bytes = 0;
+    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size())
+      report_fatal_error(Twine("expected a complete file of link facts, got ") + Path, false);
+    while (!Lines.empty()) {
+      auto [Line, Rest] = Lines.split('\n');
+      auto [Copies, Tail] = Line.split(' ');
+      auto [Referrers, Name] = Tail.split(' ');
+      Named &Function = Known[Name];
+      if (Copies.getAsInteger(10, Function.Copies) || Referrers.getAsInteger(10, Function.Referrers))
+        report_fatal_error(Twine("expected a complete file of link facts, got ") + Path, false);
+      Lines = Rest;
+    }
+  }
+
   void enterComponent(const LazyCallGraph::SCC &Component) {
     // The names as clang prints them: of more than ten functions it prints some.
     std::string Text = Component.getName();
@@ -74,7 +104,7 @@ public:
         double(Position),        double(Kept),               double(Callee->Called[1]), Users - Kept,
         double(Uses <= 1),       double(Context->Within[1]), double(Context->Within[0]), double(Pair[1]),
         double(Pair[0]),         double(Callee->Within[1]),  double(Callee->Within[0]), double(Made),
-        Made / std::max(1.0, Functions)};
+        Made / std::max(1.0, Functions), double(Callee->Copies), double(Callee->Referrers)};
     static_assert(std::size(Seen) == @COUNT@);
     std::copy(std::begin(Seen), std::end(Seen), Values);
   }

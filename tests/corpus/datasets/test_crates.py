@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.builds import record_crates
+from mlgo_gym.corpus.datasets.builds import DatasetBuild, record_crates
 from mlgo_gym.corpus.datasets.catalogue import RUST, find_dataset
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset, read_report
 from mlgo_gym.corpus.opening import open_corpus
@@ -74,4 +74,4 @@ def test_a_family_is_fetched_from_a_vendored_directory(toolchain: Toolchain) -> 
 def test_without_cargo_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(CorpusError, match=r"expected cargo and rustc on PATH, got none; install Rust from rustup\.rs"):
-        record_crates(find_dataset(f"{RUST}-text"), tmp_path, "Oz", toolchain, {})
+        record_crates(DatasetBuild(find_dataset(f"{RUST}-text"), tmp_path, "Oz", toolchain, {}))

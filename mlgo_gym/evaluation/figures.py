@@ -1,20 +1,22 @@
-"""Figures of a report, drawn by matplotlib."""
+"""Figures of a report, drawn by matplotlib: as files, and as SVG elements with the colours of a page."""
 
 from __future__ import annotations
 
 import importlib
+import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from mlgo_gym.evaluation.intervals import Estimate, estimates, profile
-from mlgo_gym.evaluation.number_format import short, with_unit
-from mlgo_gym.evaluation.reporting.curves import Curve
+from mlgo_gym.evaluation.curves import Curve
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.summary import Summary
-from mlgo_gym.evaluation.tables import DEFAULT
+from mlgo_gym.evaluation.statistics import DEFAULT, Estimate, Summary, estimates, profile
+from mlgo_gym.evaluation.table import short, with_unit
 from mlgo_gym.extras import library
 
 INK, GRID = "#1a1a1b", "#d0d0d1"
@@ -45,6 +47,10 @@ _MANY = 20
 """Bars of more modules make the vertical axis logarithmic."""
 _TICKS = (-95, -80, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 200, 500)
 _POINTS = "points"
+
+_SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_DPI = 160
+_NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 @dataclass(frozen=True)
@@ -205,7 +211,7 @@ def _scatter(result: EvaluationResult, summary: Summary, colour: str, number: in
     _percent_axis(axes.yaxis)
     labels = [
         f"{name} ({result.language(name)}): {baseline:,.0f} → {value:,.0f}, {change:+.2f} %"
-        for name, (value, baseline), change in zip(summary.names, pairs, changes, strict=True)
+        for name, (value, baseline), change in zip(summary.changes[metric].modules, pairs, changes, strict=True)
     ]
     text = "Each point is a module; the pointer shows its name. Below 0 the policy's is smaller than plain clang's."
     return Figure(f"modules-{number + 1}", f"Plain clang against {summary.policy}", text, picture, {group: labels})
@@ -284,3 +290,71 @@ def _curve_figure(name: str, curves: Sequence[Curve], number: int) -> Figure:
         text = "Geometric-mean change of the best compile of each module so far, against plain clang."
         return Figure(f"search-{number + 1}", "Searches", text, picture)
     return Figure(f"learning-{number + 1}", f"Learning: {name}", "Values that the training logged.", picture)
+
+
+def write_figures(figures: list[Figure], folder: Path) -> list[Path]:
+    """Write each figure as `NAME.svg` and `NAME.png` on white, and return the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for figure in figures:
+        for ending in ("svg", "png"):
+            path = folder / f"{figure.name}.{ending}"
+            more = {"metadata": _NO_METADATA} if ending == "svg" else {"dpi": _DPI}
+            with plotting().rc_context({"svg.fonttype": "path", "svg.hashsalt": figure.name}):
+                figure.picture.savefig(path, facecolor="white", **more)
+            paths.append(path)
+    return paths
+
+
+def inline_svg(figure: Figure, prefix: str) -> str:
+    """Return a figure as an SVG element for a page.
+
+    Texts stay texts, in the font of the page. Ink and grid have the colours `currentColor` and `--grid` of the page. A
+    labelled point has a `<title>`, which browsers show under the pointer. The prefix of all ids is unique in the page.
+    """
+    buffer = io.StringIO()
+    with plotting().rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
+        figure.picture.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    ElementTree.register_namespace("", _SVG)
+    root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 - matplotlib wrote it just now
+    for unused in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(unused)
+    for group in root.iter(f"{{{_SVG}}}g"):
+        labels = figure.labels.get(group.get("id", ""))
+        if labels is not None:
+            _label_points(group, labels)
+    _rename_ids(root, prefix)
+    for name in ("width", "height"):
+        root.attrib.pop(name, None)
+    root.set("role", "img")
+    root.set("aria-label", f"{figure.title}. {figure.text}")
+    text = ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+    text = text.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    text = re.sub(r"font: ([0-9.]+)px [^;\"]*", r"font-size: \1px", text)
+    return re.sub(r"\n\s*", "\n", text)
+
+
+def _label_points(group: ElementTree.Element, labels: list[str]) -> None:
+    points = list(group.iter(f"{{{_SVG}}}use"))
+    if len(points) != len(labels):
+        raise AssertionError(f"expected {len(labels)} points of matplotlib, got {len(points)}")
+    for point, label in zip(points, labels, strict=True):
+        ElementTree.SubElement(point, f"{{{_SVG}}}title").text = label
+
+
+def _rename_ids(root: ElementTree.Element, prefix: str) -> None:
+    """Prefix the ids that the element refers to, and remove all others."""
+    text = ElementTree.tostring(root, encoding="unicode")
+    referenced = {*re.findall(r'href="#([^"]+)"', text), *re.findall(r"url\(#([^)]+)\)", text)}
+    for element in root.iter():
+        name = element.get("id")
+        if name in referenced:
+            element.set("id", f"{prefix}-{name}")
+        elif name is not None:
+            del element.attrib["id"]
+        for attribute, value in list(element.attrib.items()):
+            if attribute == f"{{{_XLINK}}}href":
+                del element.attrib[attribute]
+                element.set("href", f"#{prefix}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(attribute, value.replace("url(#", f"url(#{prefix}-"))

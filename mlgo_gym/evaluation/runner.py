@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -18,16 +18,51 @@ from mlgo_gym.corpus.remote_modules import pack_module
 from mlgo_gym.environment_work import RemoteEnvironment
 from mlgo_gym.episode.vector.info_batch import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.episode_record import Assignment, EpisodeRecord, failure
-from mlgo_gym.evaluation.episode_result import FAILED, NO_DECISIONS, EpisodeResult
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyPool, RunnerSettings
-from mlgo_gym.policies import act_batch
+from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
+from mlgo_gym.policies import Policy, act_batch
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.scheduling import FileStore, RemoteWork, WorkerFailure
 from mlgo_gym.vector_env import as_vector
 
-Finished = tuple[Assignment, EpisodeResult]
+Finished = tuple[Assignment, EpisodeRecord]
+
+
+@dataclass(slots=True)
+class _RunningEpisode:
+    """An episode that is running: the info of its pending decision, empty before the first, and sums so far."""
+
+    assignment: Assignment
+    policy: Policy
+    info: Mapping[str, Any] = field(default_factory=dict)
+    actions: list[Any] = field(default_factory=list)
+    reward: float = 0.0
+    illegal_actions: int = 0
+    policy_seconds: float = 0.0
+    started: float = field(default_factory=time.perf_counter)
+
+    def add_info(self, info: Mapping[str, Any], reward: float) -> None:
+        """Add the info and the reward that followed the last action; the reward of a reset does not count."""
+        if self.info:
+            self.reward += reward
+        if self.info and info.get("illegal_action", False):
+            self.illegal_actions += 1
+            self.actions[-1] = self.info["default_action"]
+        self.info = info
+
+    def record(self, space: gym.Space[Any]) -> EpisodeRecord:
+        """Return the record of the finished episode."""
+        return EpisodeRecord.of_episode(
+            self.assignment,
+            self.info,
+            self.actions,
+            space,
+            reward=self.reward,
+            illegal_actions=self.illegal_actions,
+            policy_seconds=self.policy_seconds,
+            seconds=time.perf_counter() - self.started,
+        )
 
 
 class EpisodeRunner:
@@ -53,7 +88,7 @@ class EpisodeRunner:
             )
         )
         self._idle = list(range(envs))
-        self._running: dict[int, EpisodeRecord] = {}
+        self._running: dict[int, _RunningEpisode] = {}
         self._waiting: deque[Assignment] = deque()
 
     def submit(self, assignment: Assignment) -> None:
@@ -80,8 +115,8 @@ class EpisodeRunner:
                 continue
             self._waiting.remove(assignment)
             number = self._idle.pop()
-            self._running[number] = EpisodeRecord(assignment, policy)
-            names = [assignment.module if each == number else None for each in range(self._size)]
+            self._running[number] = _RunningEpisode(assignment, policy)
+            names = [assignment.module if index == number else None for index in range(self._size)]
             try:
                 self._envs.async_reset(options={"module": names}, env_ids=[number])
             except MlgoError as error:
@@ -105,7 +140,7 @@ class EpisodeRunner:
             running = self._running[number]
             running.add_info(_as_single(info), float(rewards[row]))
             if terminations[row] or truncations[row]:
-                finished.append(self._end(number, running.result(self._envs.single_action_space)))
+                finished.append(self._end(number, running.record(self._envs.single_action_space)))
             else:
                 pending.setdefault(id(running.policy), []).append(row)
         for batch in pending.values():
@@ -123,8 +158,8 @@ class EpisodeRunner:
         except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
             if len(numbers) == 1:
                 return [self._fail(numbers[0], error)]
-            each = [self._decide([number], rows(observations, [row])) for row, number in enumerate(numbers)]
-            return [result for results in each for result in results]
+            alone = (self._decide([number], rows(observations, [row])) for row, number in enumerate(numbers))
+            return [result for results in alone for result in results]
         share = (time.process_time() - started) / len(numbers)
         for number in numbers:
             self._running[number].policy_seconds += share
@@ -136,16 +171,16 @@ class EpisodeRunner:
             self._envs.send([action], [number])
         except Exception as error:  # noqa: BLE001 - the action may be anything
             return self._fail(number, error)
-        self._running[number].add_action(action)
+        self._running[number].actions.append(action)
         return None
 
     def _fail(self, number: int, error: Exception) -> Finished:
         assignment = self._running[number].assignment
         if isinstance(error, NoDecisionError):
-            return self._end(number, EpisodeResult(*assignment, NO_DECISIONS))
-        return self._end(number, failure(assignment, error))
+            return self._end(number, EpisodeRecord(*assignment, NO_DECISIONS))
+        return self._end(number, EpisodeRecord.of_error(assignment, error))
 
-    def _end(self, number: int, result: EpisodeResult) -> Finished:
+    def _end(self, number: int, result: EpisodeRecord) -> Finished:
         running = self._running.pop(number)
         self._pool.give_back(running.assignment.policy, running.policy)
         self._idle.append(number)
@@ -170,7 +205,7 @@ def episode_runner(settings: RunnerSettings, evaluated: EvaluatedPolicies | None
     return EpisodeRunner(evaluated or EvaluatedPolicies(settings), capacity)
 
 
-def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeResult]:
+def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeRecord]:
     """Return the work as remote machines need it.
 
     Raises:
@@ -197,9 +232,9 @@ def _start_remotely(
     return episode_runner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, capacity)
 
 
-def result_of(assignment: Assignment, result: EpisodeResult | WorkerFailure) -> EpisodeResult:
-    """Return the result of an episode; a failure if its worker died."""
+def record_of(assignment: Assignment, result: EpisodeRecord | WorkerFailure) -> EpisodeRecord:
+    """Return the record of an episode; a failure if its worker died."""
     if not isinstance(result, WorkerFailure):
         return result
     error = {"kind": "worker", "message": f"the worker process died: {result.how}", "exit_status": result.status}
-    return EpisodeResult(*assignment, FAILED, error=error)
+    return EpisodeRecord(*assignment, FAILED, error=error)

@@ -12,16 +12,14 @@ from typing import Any
 
 import mlgo_gym
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.comparison import compare
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.number_format import change, count, percent
+from mlgo_gym.evaluation.curves import Inputs
+from mlgo_gym.evaluation.figures import Figure, inline_svg
 from mlgo_gym.evaluation.report import by_language, by_project, notes, present
-from mlgo_gym.evaluation.reporting.comparison import compare
-from mlgo_gym.evaluation.reporting.inputs import Inputs
-from mlgo_gym.evaluation.reporting.pictures import inline_svg
-from mlgo_gym.evaluation.reporting.plots import Figure
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.summary import Summary
+from mlgo_gym.evaluation.statistics import Summary, estimates
+from mlgo_gym.evaluation.table import change, count, percent
 from mlgo_gym.evaluation.tables import between_policies, certainty, describe, levels, overview, wins_and_losses
 from mlgo_gym.extras import library
 

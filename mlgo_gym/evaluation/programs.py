@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
-from mlgo_gym.evaluation.intervals import Estimate, estimates
-from mlgo_gym.evaluation.number_format import change, percent
-from mlgo_gym.evaluation.summary import Change
-from mlgo_gym.evaluation.table import Table
+from mlgo_gym.evaluation.statistics import Change, Estimate, estimates
+from mlgo_gym.evaluation.table import Table, change, percent
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.metrics import Counter, link_program, measure_program, program_counter, read_programs
 from mlgo_gym.tasks.metrics.program_run import modules_of

@@ -1,0 +1,205 @@
+"""Compares evaluations whose results can be compared, policy by policy on the same modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.configuration import effective_arguments
+from mlgo_gym.evaluation.record import DONE
+from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.evaluation.table import Table, change, count, number, percent, probability, short, with_unit
+from mlgo_gym.evaluation.tables import extremes_table
+
+_POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "observation", "reward", "strict"})
+"""Arguments of environments that change a policy's input, but not the size that a sequence of actions gives."""
+
+_MAX_NAME = 32
+"""Characters of a policy's name in a table."""
+
+NamedResult = tuple[str, EvaluationResult]
+
+
+class EvaluatedPolicy(NamedTuple):
+    """A policy in one of several evaluations, with the name of the evaluation."""
+
+    run: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Changes from the first evaluation to the others.
+
+    Attributes:
+        metric: The compared metric.
+        runs: Evaluations by name; the first is the reference.
+        pairs: Later policy, policy of the first evaluation, and the change from the latter to the former.
+        notes: Other differences between the evaluations, and exclusions.
+    """
+
+    metric: str
+    runs: Mapping[str, EvaluationResult]
+    pairs: tuple[tuple[EvaluatedPolicy, EvaluatedPolicy, Change], ...]
+    notes: tuple[str, ...]
+
+    def tables(self) -> list[Table]:
+        """Return a table of sums, a table of statistics, and the largest changes of each pair."""
+        sums, statistics, modules = [], [], []
+        for later, before, pair in self.pairs:
+            counts = (len(pair.pairs), number(pair.baseline), number(pair.value), percent(pair.total))
+            name = self._name(later, before)
+            sums.append((name, *map(str, (*counts, pair.better, pair.equal, pair.worse))))
+            total, mean, _ = estimates(pair)
+            statistics.append((name, change(total), change(mean), probability(pair.probability)))
+            for title, rows in zip(("Smaller", "Larger"), pair.extremes(), strict=True):
+                if rows:
+                    modules.append(extremes_table(f"{title} now: {name}", rows, self.metric, "before"))
+        first, *others = self.runs
+        columns = ("policy", "modules", "before", with_unit(self.metric), "total", "better", "equal", "worse")
+        return [
+            Table(f"{', '.join(others)} against {first}: {self.metric}", columns, tuple(sums)),
+            Table(
+                "Change in %, and probability of a smaller module (a tie counts half), with 95 % intervals",
+                ("policy", "total", "geo-mean", "smaller"),
+                tuple(statistics),
+            ),
+            *modules,
+        ]
+
+    def _name(self, later: EvaluatedPolicy, before: EvaluatedPolicy) -> str:
+        run = f" of {short(later.run, 16)}" if len(self.runs) > 2 else ""
+        if later.policy == before.policy:
+            return short(later.policy, _MAX_NAME) + run
+        return f"{short(later.policy, _MAX_NAME // 2)}{run} / {short(before.policy, _MAX_NAME // 2)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data."""
+        return {
+            "metric": self.metric,
+            "runs": {name: result.configuration.to_json() for name, result in self.runs.items()},
+            "pairs": [
+                {"first": later._asdict(), "second": before._asdict()} | pair.comparison_json() | pair.extremes_json()
+                for later, before, pair in self.pairs
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
+    """Compare the first evaluation with each of the others.
+
+    Policies of equal names are compared. If two evaluations share no name, each policy of the later one is compared
+    with each policy of the first.
+
+    Raises:
+        MlgoError: There are fewer than two evaluations, two cannot be compared, or they finished no common module.
+    """
+    if len(runs) < 2:
+        raise MlgoError(f"expected two or more evaluations, got {len(runs)}; name the --output of each")
+    first, *others = runs.items()
+    metric = first[1].configuration.metric
+    pairs = []
+    notes: list[str] = []
+    for other in others:
+        check_comparable(first, other)
+        notes += _notes(first, other)
+        projects = {episode.module: episode.project for episode in (*first[1].episodes, *other[1].episodes)}
+        shared = [(name, name) for name in other[1].policies if name in first[1].policies]
+        for later, before in shared or product(other[1].policies, first[1].policies):
+            change = Change.between(other[1].values(later, metric), first[1].values(before, metric), projects)
+            if change.pairs:
+                pairs.append((EvaluatedPolicy(other[0], later), EvaluatedPolicy(first[0], before), change))
+    if not pairs:
+        raise MlgoError("expected modules that both evaluations finished, got none; continue the evaluations")
+    return Comparison(metric, runs, tuple(pairs), tuple(notes))
+
+
+def _notes(first: NamedResult, other: NamedResult) -> list[str]:
+    """Return the differences between two evaluations that do not prevent a comparison."""
+    before, later = first[1], other[1]
+    lines = []
+    for name in ("mlgo_gym", "seed"):
+        values = getattr(before.configuration, name), getattr(later.configuration, name)
+        if values[0] != values[1]:
+            lines.append(f"{name}: {values[0]} in {first[0]}, {values[1]} in {other[0]}")
+    identities = before.configuration.policies, later.configuration.policies
+    shared = [name for name in later.policies if name in before.policies]
+    lines += [
+        f"{name} is another policy in {other[0]}: {identities[1][name]}, was {identities[0][name]}"
+        for name in shared
+        if identities[0][name] != identities[1][name]
+    ]
+    for run, result in (first, other):
+        single = [name for name in result.policies if name not in shared]
+        lines += [f"only in {run}: {', '.join(single)}"] if shared and single else []
+    for run, result in (first, other):
+        if result.failures:
+            lines.append(f"{run}: {count(len(result.failures), 'failed episode')} excluded")
+    return lines
+
+
+def check_comparable(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> None:
+    """Check that the metrics of two evaluations, each with its name, can be compared.
+
+    Raises:
+        MlgoError: Environments, metrics, compilers, modules, flags or baselines differ; the message has the first
+            difference.
+    """
+    for difference in differences(first[1], other[1]):
+        raise MlgoError(
+            f"{first[0]} and {other[0]} cannot be compared: {difference}; evaluate both on the same modules with the "
+            "same compiler and flags"
+        )
+
+
+def differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:
+    """Yield the reasons why two evaluations cannot be compared."""
+    before, after = first.configuration, other.configuration
+    for name in ("environment", "metric", "clang"):
+        ours, theirs = getattr(before, name), getattr(after, name)
+        if ours != theirs:
+            yield f"{name} is {ours} in the first and {theirs} in the second"
+    arguments = effective_arguments(before.arguments), effective_arguments(after.arguments)
+    for name in sorted({*arguments[0], *arguments[1]} - _POLICY_INPUTS):
+        ours, theirs = (values.get(name) for values in arguments)
+        if ours != theirs:
+            yield f"the argument {name} is {ours!r} in the first and {theirs!r} in the second"
+    if before.modules_digest != after.modules_digest:
+        yield from _module_differences(first, other)
+    # Another baseline points to a difference that no configuration records.
+    metric = before.metric
+    baselines = _baselines(first, metric)
+    for name, value in _baselines(other, metric).items():
+        if baselines.get(name, value) != value:
+            yield f"plain clang's {metric} of {name} is {baselines[name]:g} in the first and {value:g} in the second"
+
+
+def _module_differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:
+    for name in sorted({*first.modules, *other.modules} if first.modules and other.modules else ()):
+        ours, theirs = first.modules.get(name), other.modules.get(name)
+        if ours is None or theirs is None:
+            yield f"the module {name} is only in the {'second' if ours is None else 'first'}"
+        elif ours.digest != theirs.digest:
+            digests = f"{ours.digest[:12]} in the first and {theirs.digest[:12]} in the second"
+            yield f"the module {name} has other contents: {digests}"
+        elif ours.flags != theirs.flags:
+            yield f"the module {name} has {_flags_difference(set(ours.flags or ()), set(theirs.flags or ()))}"
+    corpora = [result.configuration.described_modules for result in (first, other)]
+    same_names = ", with other contents" * (corpora[0] == corpora[1])
+    yield f"the modules are {corpora[0]} in the first and {corpora[1]} in the second{same_names}"
+
+
+def _flags_difference(ours: set[str], theirs: set[str]) -> str:
+    if ours == theirs:
+        return "its flags in another order"
+    first, second = (" ".join(sorted(only)) or "none" for only in (ours - theirs, theirs - ours))
+    return f"other flags: {first} only in the first, {second} only in the second"
+
+
+def _baselines(result: EvaluationResult, metric: str) -> dict[str, float]:
+    return {episode.module: episode.metrics[metric][1] for episode in result.episodes if episode.status == DONE}

@@ -1,0 +1,161 @@
+"""The record of one policy on one module: one line of a result file, with the actions that reproduce it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import traceback
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.episode.outcome import describe_failure
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.storage.json_text import check_fields
+from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.task import Task
+
+DONE = "done"
+NO_DECISIONS = "no-decisions"
+FAILED = "failed"
+
+MAX_BYTES = 1 << 26
+"""Maximum size of the actions of an episode; far above the decisions of any compile."""
+
+_BASELINE = "baseline_"
+
+Metrics = dict[str, tuple[float, float]]
+"""Value of the policy and of plain clang, by metric."""
+
+
+class Assignment(NamedTuple):
+    """One policy on one module, with the project of the module."""
+
+    policy: str
+    module: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """The record of one policy on one module.
+
+    Attributes:
+        policy: Name of the policy.
+        module: Name of the module.
+        project: Project of the module.
+        status: `DONE`; `NO_DECISIONS` if the module has none; or `FAILED`.
+        metrics: Value of the policy and of plain clang, by metric.
+        reward: Sum of the rewards; None for a plain compile.
+        decisions: Number of decisions that the policy took.
+        handed_over: Number of decisions that clang took after `max_decisions`.
+        illegal_actions: Number of illegal actions, which clang's own choice replaced.
+        actions: Actions of the episode as `pack_actions()` packs them; None for a plain compile.
+        seconds: Duration of the episode, including the baseline if it had to be compiled. Episodes that run at the
+            same time in a process share the time.
+        error: Description of a failure: `kind` and `message`, where known `exit_status` and `stderr`.
+        policy_seconds: CPU time of the policy. Decisions of one batch share its time.
+    """
+
+    policy: str
+    module: str
+    project: str
+    status: str
+    metrics: Metrics = field(default_factory=dict)
+    reward: float | None = None
+    decisions: int = 0
+    handed_over: int = 0
+    illegal_actions: int = 0
+    actions: str | None = None
+    seconds: float = 0.0
+    error: dict[str, Any] | None = None
+    policy_seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> EpisodeRecord:
+        """Build a record from the data of `to_json()`; other data raise a KeyError, TypeError or ValueError."""
+        check_fields(cls, value)
+        if value["status"] not in (DONE, NO_DECISIONS, FAILED):
+            raise ValueError(f"status {value['status'][:80]!r}")
+        if any(number < 0 for pair in value["metrics"].values() for number in pair):
+            raise ValueError("a negative metric")
+        metrics = {name: (pair[0], pair[1]) for name, pair in value["metrics"].items()}
+        return cls(**{**value, "metrics": metrics})
+
+    @classmethod
+    def of_error(cls, assignment: Assignment, error: Exception) -> EpisodeRecord:
+        """Return the record of an episode that an exception of the compiler, this package or the policy ended."""
+        if isinstance(error, CompilerError):
+            return cls(*assignment, FAILED, error=describe_failure(error))
+        if isinstance(error, MlgoError):
+            return cls(*assignment, FAILED, error={"kind": type(error).__name__, "message": str(error)})
+        message, lines = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        return cls(*assignment, FAILED, error={"kind": "policy", "message": message, "traceback": lines})
+
+    @classmethod
+    def of_episode(
+        cls,
+        assignment: Assignment,
+        info: Mapping[str, Any],
+        actions: Sequence[Any],
+        space: gym.Space[Any],
+        **measured: Any,
+    ) -> EpisodeRecord:
+        """Return the record of a finished episode by its last info, its actions and further fields."""
+        return cls(
+            *assignment,
+            FAILED if info["error"] else DONE,
+            metrics={} if info["error"] else metrics_of(info),
+            decisions=info["decisions"],
+            handed_over=info["handed_over"],
+            actions=pack_actions(actions, space),
+            error=info["error"] or None,
+            **{name: round(value, 6) if name.endswith("seconds") else value for name, value in measured.items()},
+        )
+
+
+def metrics_of(info: Mapping[str, Any]) -> Metrics:
+    """Return the metrics in an episode's last info, each with its baseline."""
+    pairs = {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}
+    return {name: pair for name, pair in pairs.items() if isinstance(pair[0], (int, float))}
+
+
+def compile_metrics(task: Task, measurement: Measurement, baseline: Measurement) -> Metrics:
+    """Return the metrics of a compile, each with its baseline, as an episode's last info has them."""
+    sizes, baseline_sizes = measurement.sizes_by_metric(), baseline.sizes_by_metric()
+    metrics: Metrics = {name: (sizes[name], baseline_sizes[name]) for name in sizes}
+    return metrics | metrics_of(task.report(measurement, baseline))
+
+
+def pack_actions(actions: Sequence[Any], space: gym.Space[Any]) -> str:
+    """Return actions of a Discrete or Box space as text: base64 of their compressed little-endian bytes."""
+    return base64.b64encode(zlib.compress(np.asarray(actions, _dtype(space)).tobytes())).decode()
+
+
+def unpack_actions(text: str, space: gym.Space[Any]) -> list[Any]:
+    """Return the actions that `pack_actions()` packed for the same action space.
+
+    Raises:
+        MlgoError: The text is no packed actions of this space.
+    """
+    try:
+        packed = zlib.decompressobj()
+        data = packed.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+        if not packed.eof:
+            raise ValueError(f"truncated, or more than {MAX_BYTES:,} bytes")
+        actions = np.frombuffer(data, _dtype(space)).reshape(-1, *(space.shape or ()))
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise MlgoError(f"expected packed actions of {space}, got another form ({error}); evaluate again") from error
+    return actions.tolist() if isinstance(space, gym.spaces.Discrete) else list(actions)
+
+
+def _dtype(space: gym.Space[Any]) -> np.dtype[Any]:
+    return np.dtype("<i2" if isinstance(space, gym.spaces.Discrete) else "<f4")

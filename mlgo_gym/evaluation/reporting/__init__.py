@@ -1,1 +1,0 @@
-"""Reports on evaluations: comparisons, HTML pages with figures, tables for papers."""

@@ -1,0 +1,146 @@
+"""Link facts: how many objects of a build define a weak function, and how many refer to it.
+
+A module cannot see what the linker does. Of a `linkonce_odr` function (inline functions and templates of C++) the
+linker keeps one copy. So inlining the last call in a module saves bytes only if no other object defines the function.
+The symbol tables of a plain build, or of an earlier one, show that. Facts that are out of date cost bytes, never
+correctness.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_clang.errors import PolicyError
+from mlgo_clang.link_facts import read_lines, with_header
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
+from mlgo_gym.storage.cache import write_atomically
+
+_ELF = b"\x7fELF"
+_WEAK, _UNDEFINED = 2, 0
+_ARCHIVE = b"!<arch>\n"
+_MEMBER_HEADER = 60
+
+UNKNOWN = (-1, -1)
+"""The facts about a function without facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """The link facts of one or more builds.
+
+    Attributes:
+        counts: By the name of a weak function, the number of objects that define it, and of those that refer to it
+            without a definition.
+    """
+
+    counts: Mapping[str, tuple[int, int]]
+
+    def of(self, function: str) -> tuple[int, int]:
+        """Return the two numbers of a function; -1 and -1 if they are unknown."""
+        return self.counts.get(function, UNKNOWN)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> LinkFacts:
+        """Return the facts in a file.
+
+        Raises:
+            PolicyError: there is no such file, or it is damaged.
+        """
+        lines = read_lines(os.fspath(path))
+        try:
+            rows = [line.split(b" ", 2) for line in lines.splitlines()]
+            counts = {name.decode(errors="surrogateescape"): (int(copies), int(refs)) for copies, refs, name in rows}
+        except ValueError:
+            raise PolicyError(
+                f"expected lines COPIES REFERRERS NAME in {path}, got others; run mlgo-gym link-facts again"
+            ) from None
+        return cls(counts)
+
+    def write(self, path: Path) -> None:
+        """Write the facts to a file, all of them or nothing; raise an OSError if that fails."""
+        rows = sorted((name.encode(errors="surrogateescape"), counts) for name, counts in self.counts.items())
+        lines = b"".join(b"%d %d %s\n" % (*counts, name) for name, counts in rows)
+        write_atomically(path, with_header(lines))
+
+    @classmethod
+    def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:
+        """Return the facts of several builds that are linked together: the sums of their numbers."""
+        copies, referrers = Counter[str](), Counter[str]()
+        for part in parts:
+            for name, (defining, referring) in part.counts.items():
+                copies[name] += defining
+                referrers[name] += referring
+        return cls({name: (count, referrers[name]) for name, count in copies.items()})
+
+    @classmethod
+    def of_objects(cls, objects: Iterable[bytes]) -> LinkFacts:
+        """Return the facts of ELF objects.
+
+        Objects with the same sources and the same functions count once: builds with libtool make each twice.
+
+        Raises:
+            MlgoError: an object is damaged.
+        """
+        copies, referrers = Counter[str](), Counter[str]()
+        weak: set[str] = set()
+        seen: set[tuple[frozenset[str], frozenset[str]]] = set()
+        for data in objects:
+            table = read_symbol_table(read_elf(data))
+            if table is None:
+                continue
+            is_function = table.functions & table.visible
+            defined = frozenset(table.names(table.symbols[is_function]))
+            is_source = table.symbols["info"] & 0xF == 4
+            key = frozenset(table.names(table.symbols[is_source])), defined
+            if key in seen:
+                continue
+            seen.add(key)
+            copies.update(defined)
+            weak.update(table.names(table.symbols[is_function & (table.symbols["info"] >> 4 == _WEAK)]))
+            is_reference = table.visible & (table.symbols["section"] == _UNDEFINED)
+            referrers.update(set(table.names(table.symbols[is_reference])))
+        return cls({name: (copies[name], referrers[name]) for name in weak})
+
+
+def objects_in(path: Path) -> Iterator[bytes]:
+    """Yield the ELF objects of a file or a folder, also those in archives (`.a`, `.rlib`).
+
+    Objects of LLVM bitcode and of other formats are no ELF objects.
+
+    Raises:
+        MlgoError: there is no such file or folder.
+    """
+    if not path.exists():
+        raise MlgoError(f"expected a folder with objects, an object or an archive, got {path}; name one that exists")
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    for file in files:
+        with file.open("rb") as stream:
+            start = stream.read(len(_ARCHIVE))
+            if start.startswith(_ELF):
+                members: Iterable[bytes] = (start + stream.read(),)
+            elif start == _ARCHIVE:
+                members = _members(stream.read())
+            else:
+                continue
+        yield from (data for data in members if data.startswith(_ELF) and _is_relocatable(data))
+
+
+def _is_relocatable(data: bytes) -> bool:
+    return data[16:18] in (b"\1\0", b"\0\1")
+
+
+def _members(data: bytes) -> Iterator[bytes]:
+    """Yield the members of an archive (ar(5)) after its magic bytes."""
+    position = 0
+    while position + _MEMBER_HEADER <= len(data):
+        size = data[position + 48 : position + 58].strip()
+        if not size.isdigit():
+            return
+        position += _MEMBER_HEADER
+        yield data[position : position + int(size)]
+        position += int(size) + int(size) % 2
