@@ -21,8 +21,8 @@ from matplotlib.ticker import NullFormatter
 
 from docs.site import results_tables, values
 from docs.site.themes import GREEN, PINK, THEMES, WIDTH, Theme, percentages, style
-from mlgo_gym.explanation import explain_module, graph_picture
-from mlgo_gym.explanation.call_graph import call_graph
+from mlgo_gym.explanation import explain_module
+from mlgo_gym.explanation.call_graph import call_graph, picture
 from mlgo_gym.make_env import make_environment
 
 IMAGES = values.ROOT / "docs" / "images"
@@ -340,7 +340,7 @@ def call_graph_picture() -> str:
         explanation = explain_module(env, module, ("default", policy), measured=0)
     finally:
         env.close()
-    return graph_picture.picture(call_graph(explanation, limit=7), explanation.policies)
+    return picture(call_graph(explanation, limit=7), explanation.policies)
 
 
 def calls(theme: Theme) -> str:
