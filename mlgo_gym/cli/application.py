@@ -14,8 +14,9 @@ from mlgo_gym.cli.evaluate import demo, evaluate
 from mlgo_gym.cli.explain import explain, importance
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.label import label
+from mlgo_gym.cli.link_facts import link_facts
 from mlgo_gym.cli.output import echo
-from mlgo_gym.cli.recipes import cc_stats, link_facts, recipes_commands
+from mlgo_gym.cli.recipes import cc_stats, recipes_commands
 from mlgo_gym.cli.report import compare, report
 from mlgo_gym.cli.reproduce import replay, reproduce, trace, validate
 from mlgo_gym.cli.search import search
