@@ -125,11 +125,7 @@ class EpisodeMaker:
         self._users: WeakSet[object] = WeakSet()
 
     def check_choice(self, module: str | None, function: str | None) -> None:
-        """Check the options of a reset.
-
-        Raises:
-            MlgoError: a name is no string, or a function is named without its module or with `scope="module"`.
-        """
+        """Check the options of a reset: a function needs its module and `scope="function"`."""
         check_type("the option 'module'", module, str | None)
         check_type("the option 'function'", function, str | None)
         if function is not None and (module is None or self.setup.options.scope != "function"):
