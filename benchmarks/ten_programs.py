@@ -31,7 +31,7 @@ from benchmarks.measuring import Table, command_line, cpu_seconds, write_json
 from benchmarks.ten_projects import FLAGS, LINK, PROJECTS, Project
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import parse
-from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.tasks.metrics import find_counter

@@ -1,6 +1,6 @@
 """Ways to give the same answers to a compiler, and to compile with the same policy; they return digests of objects.
 
-`benchmarks/same_object.py` compares them on many modules, `test_same_object.py` on a few.
+`benchmarks/exactness.py` compares them on many modules, `test_same_object.py` on a few.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mlgo_clang.programs import front_end_bitcode
 from mlgo_clang.recipes import digest_of
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.deploy.decision_code import DecisionCode
+from mlgo_gym.deploy.c_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
-from mlgo_gym.deploy.program import cc1_flags
+from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation import evaluate

@@ -131,7 +131,7 @@ def evaluate(
 
 def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkedSize]:
     """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
-    from mlgo_gym.deploy.link_plugins import build_link_plugins
+    from mlgo_gym.deploy.plugin import build_link_plugins
     from mlgo_gym.evaluation.linking import link_modes
     from mlgo_gym.storage.temporary_folders import temporary_folder
 

@@ -52,8 +52,7 @@ def explain(
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.episode.options import with_compile_options
     from mlgo_gym.explanation import explain_module
-    from mlgo_gym.explanation.page import as_page
-    from mlgo_gym.explanation.text import as_text
+    from mlgo_gym.explanation.report import as_page, as_text
     from mlgo_gym.make_env import make_environment
     from mlgo_gym.policies.loading import with_callee_features
     from mlgo_gym.storage.cache import write_atomically

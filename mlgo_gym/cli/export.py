@@ -11,7 +11,7 @@ from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
-    from mlgo_gym.deploy.inlining_default import DefaultRule
+    from mlgo_gym.deploy.exports import DefaultRule
 
 export_commands = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
 
@@ -41,7 +41,8 @@ def plugin(
     ld.lld-22 --load-pass-plugin=… for a link-time optimisation. The plugin computes
     callee features.
     """
-    from mlgo_gym.deploy.decision_code import decision_code, write_export
+    from mlgo_gym.deploy.c_code import decision_code
+    from mlgo_gym.deploy.exports import write_export
     from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
 
     llvm = installed_llvm(llvm_config)
@@ -63,9 +64,8 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
     Release mode does not compute clang's own inlining decision. A policy that
     uses it gets a comparison of the estimated cost instead.
     """
-    from mlgo_gym.deploy.decision_code import decision_code, network_decision_code, policy_network, write_export
-    from mlgo_gym.deploy.inlining_default import default_rule
-    from mlgo_gym.deploy.release_header import eviction_header, release_header
+    from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
+    from mlgo_gym.deploy.exports import default_rule, policy_network, write_export
     from mlgo_gym.policies.eviction import decides_evictions
 
     network = policy_network(policy, evictions=True)
@@ -82,7 +82,7 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
 @export_commands.command("onnx")
 def onnx(policy: Network, output: Output, as_json: JsonOption = False) -> None:
     """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
-    from mlgo_gym.deploy.decision_code import exported_network, write_export
+    from mlgo_gym.deploy.exports import exported_network, write_export
     from mlgo_gym.deploy.onnx_model import onnx_model
 
     write_export(output, onnx_model(policy, exported_network(policy)))
@@ -107,10 +107,8 @@ def tflite(
     not compute clang's own inlining decision. A policy that uses it gets a
     comparison of the estimated cost instead.
     """
-    from mlgo_gym.deploy.decision_code import exported_network
-    from mlgo_gym.deploy.inlining_default import default_rule
-    from mlgo_gym.deploy.tflite_evictions import EVICTION_DECISION, tflite_evictions
-    from mlgo_gym.deploy.tflite_model import tflite_model, write_tflite_folder
+    from mlgo_gym.deploy.exports import default_rule, exported_network
+    from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
     from mlgo_gym.policies.eviction import decides_evictions
 
     network = exported_network(policy, evictions=True)

@@ -51,7 +51,7 @@ def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = Fals
 
     Recipes with flags that do more than shape code are not run. Exit status 1: a recipe failed.
     """
-    from mlgo_gym.deploy.recipe_folder import verify_recipe
+    from mlgo_gym.deploy.recipes import verify_recipe
     from mlgo_gym.episode.attribution.recipe import stored_recipes
     from mlgo_gym.llvm.toolchain import find_toolchain
 
@@ -77,7 +77,7 @@ def prune(
     as_json: JsonOption = False,
 ) -> None:
     """Remove recipes that are damaged, or unused for a number of days."""
-    from mlgo_gym.deploy.recipe_folder import prune_recipes
+    from mlgo_gym.episode.attribution.recipe import prune_recipes
 
     removed = prune_recipes(folder, days)
     show(as_json, {"removed": removed}, f"{removed} recipes removed")

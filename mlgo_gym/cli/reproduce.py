@@ -53,21 +53,22 @@ def replay(
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Reproduce the episodes of a trace, or a recipe, and compare the metrics.
+    """Reproduce the episodes of a trace, or a recipe, and compare the results.
 
-    The recorded advice is sent ahead, so clang never waits. A recipe is
-    compiled from the bitcode beside it, unless --corpus names a corpus.
+    Failed compiles are reproduced too, and logs are compared byte for byte. A
+    recipe is compiled from the bitcode beside it, unless --corpus names a
+    corpus.
 
     Exit status 1: an episode was not reproduced.
     """
     from mlgo_gym.evaluation.record import DONE
     from mlgo_gym.evaluation.record import FAILED as EPISODE_FAILED
-    from mlgo_gym.integrations.replay import replay as reproduce_trace
+    from mlgo_gym.integrations.replay import validate as reproduce_trace
 
     if folder.is_file():
         _replay_recipe(folder, corpus, clang, trust_flags, as_json)
         return
-    given = partial(reproduce_trace, folder, corpus=corpus, clang=clang, trust_flags=trust_flags)
+    given = partial(reproduce_trace, folder, corpus=corpus, clang=clang, trust_flags=trust_flags, logs=True)
     _reproduce_episodes(given, folder, {DONE, EPISODE_FAILED}, as_json)
 
 
@@ -93,7 +94,7 @@ def _reproduce_episodes(
 
 def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool) -> None:
     from mlgo_gym.corpus import open_corpus
-    from mlgo_gym.deploy.recipe_folder import replay_recipe, verify_recipe
+    from mlgo_gym.deploy.recipes import replay_recipe, verify_recipe
     from mlgo_gym.episode.attribution.recipe import read_recipe
     from mlgo_gym.errors import MlgoError
     from mlgo_gym.llvm.toolchain import find_toolchain

@@ -12,7 +12,7 @@ from mlgo_gym.cli.options import CompilerOptions, LimitOption, with_options
 from mlgo_gym.cli.output import JsonOption, echo, show
 
 if TYPE_CHECKING:
-    from mlgo_gym.integrations.trajectory import Trajectory
+    from mlgo_gym.integrations.trace import Trajectory
 
 
 @with_options("compiler", CompilerOptions)

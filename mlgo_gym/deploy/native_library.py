@@ -23,8 +23,15 @@ from pathlib import Path
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.callee_prediction import callee_prediction_code
-from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, eviction_code, network_decision_code, rule_decision_code
-from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
+from mlgo_gym.deploy.c_code import (
+    FLAGS,
+    eviction_code,
+    fill_template,
+    forward_pass,
+    network_decision_code,
+    rule_decision_code,
+)
+from mlgo_gym.deploy.exports import EVICTION_COLUMNS
 from mlgo_gym.deploy.program import exit_status_of, output_of
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
@@ -103,12 +110,8 @@ def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -
 def main(arguments: Sequence[str]) -> int:
     """Build a library and print its path; return the exit status."""
     network, output, *compiler = arguments
-
-    def work() -> None:
-        library = build_native_library(Path(network), Path(output), compiler)
-        print(library)  # noqa: T201 - for mlgo-clang
-
-    return exit_status_of(work)
+    # `mlgo-clang` reads the path.
+    return exit_status_of(lambda: print(build_native_library(Path(network), Path(output), compiler)))  # noqa: T201
 
 
 if __name__ == "__main__":

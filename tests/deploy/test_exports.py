@@ -12,9 +12,8 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count
-from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, exported_network, network_decision_code
-from mlgo_gym.deploy.inlining_default import default_rule
-from mlgo_gym.deploy.release_header import eviction_header, release_header
+from mlgo_gym.deploy.c_code import DecisionCode, decision_code, eviction_header, network_decision_code, release_header
+from mlgo_gym.deploy.exports import default_rule, exported_network
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
 from mlgo_gym.policies import load_policy

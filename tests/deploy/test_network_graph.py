@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from mlgo_gym.deploy.onnx_model import onnx_model
-from mlgo_gym.deploy.tflite_model import LOGARITHMS, tflite_model
+from mlgo_gym.deploy.tflite_export import LOGARITHMS, tflite_model
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import load_policy

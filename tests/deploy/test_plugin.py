@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
+from mlgo_gym.deploy.c_code import DecisionCode, decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.evaluation import evaluate

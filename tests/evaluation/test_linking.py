@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.deploy.link_plugins import build_link_plugins, llvm_of
+from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN

@@ -252,7 +252,7 @@ def onnx() -> list[bytes]:
 
 def tflite() -> list[bytes]:
     """Return a linear model of two outputs, and exported networks, each behind the name of the output that decides."""
-    from mlgo_gym.deploy.tflite_model import output_spec, tflite_model
+    from mlgo_gym.deploy.tflite_export import output_spec, tflite_model
     from tests.policies.linear_models import write_tflite
 
     with _scratch() as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlgo_clang.driver_commands import cc1_commands, read_commands, shown_commands
 from mlgo_gym.corpus.driver import cc1_line
-from mlgo_gym.deploy.program import cc1_flags
+from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.llvm.toolchain import Toolchain
 
 WORDS = ['a "quote"', "a $dollar", "a back\\slash", "\\$", '\\"', "two\nlines", "", "-cc1", "é", " \t"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.toolchain import bundled_command

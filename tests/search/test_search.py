@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.compiler.decision import DecisionSite
-from mlgo_gym.deploy.recipe_folder import replay_recipe
+from mlgo_gym.deploy.recipes import replay_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision

@@ -6,16 +6,19 @@ double tanh(double);
 double expm1(double);
 float copysignf(float, float);
 #endif
+enum { MLGO_OUTPUTS = @OUTPUTS@, MLGO_FEATURES = @FEATURES@ };
 @TABLES@
-static void mlgo_layer(const float *in, const float *w, const float *b, int n, int m, float *out, int hidden) {
+static inline float mlgo_rank(float x, const float *quantiles, int count) {
+  int rank = 0;
+  for (int q = 0; q < count; ++q) rank += (x > quantiles[q]) - (x < quantiles[q]);
+  return (float)rank;
+}
+static inline void mlgo_product(const float *in, const float *w, int n, int m, float *out) {
   for (int j = 0; j < m; ++j) out[j] = in[0] * w[j];
   for (int i = 1; i < n; ++i)
     for (int j = 0; j < m; ++j) out[j] += in[i] * w[i * m + j];
-  for (int j = 0; j < m; ++j) {
-    float x = out[j] + b[j];
-    out[j] = hidden ? (@ACTIVATION@) : x;
-  }
 }
 static void mlgo_forward(const float *features, float *outputs) {
 @STATEMENTS@
+  for (int i = 0; i < MLGO_OUTPUTS; ++i) outputs[i] = @LAST@[i];
 }

@@ -1,0 +1,266 @@
+"""Policies as C: the decision of `mlgo-clang`, of the pass plugin, and of LLVM's release mode.
+
+The C of a network computes what `Network` computes, operation by operation: float32, sums from the first input to the
+last, nothing fused; logarithms and exponentials in double precision, then rounded. Both decide alike to the last bit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.deploy.exports import (
+    EVICTION_COLUMNS,
+    EVICTION_INTEGERS,
+    EVICTION_RULE,
+    check_features,
+    default_rule,
+    policy_network,
+)
+from mlgo_gym.deploy.network_graph import Binary, check_outputs, forward
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies.eviction import COLUMN_FEATURES
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.rule import RuleText, is_rule, rule_file
+
+FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
+"""Compiler options for the code: nothing may be fused or reordered."""
+
+_BINARY = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "minimum": "{0} < {1} ? {0} : {1}",
+    "maximum": "{0} > {1} ? {0} : {1}",
+}
+_UNSAFE = re.compile(r"[^A-Za-z0-9 ._:/@+=~-]")
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionCode:
+    """An inlining policy as C.
+
+    Attributes:
+        name: name of the policy.
+        features: names of the raw features, in order.
+        code: C that is also C++. It defines `static int mlgo_yes(const float *features)`, and as C needs no header.
+    """
+
+    name: str
+    features: tuple[str, ...]
+    code: str
+
+
+def comment_text(name: str) -> str:
+    """Return a name without characters that are unsafe in a comment or a string; it may be that of a user's file."""
+    return _UNSAFE.sub("_", name)
+
+
+def fill_template(name: str, values: Mapping[str, str]) -> str:
+    """Return a file of the folder `templates` with each `@NAME@` replaced."""
+    template = (files("mlgo_gym.deploy") / "templates" / name).read_text(encoding="utf-8")
+    return re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], template)
+
+
+def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode:
+    """Return the code of a policy.
+
+    Args:
+        policy: a bundled policy, `mlp:FILE`, `rule:FILE`, `default`, `never`, `always` or `threshold:N`.
+        callee_features: whether the export target computes callee features.
+
+    Raises:
+        PolicyError: as in `policy_network()`, or the network does not choose between 0 and 1.
+    """
+    network = policy_network(policy, callee_features=callee_features)
+    if network is not None:
+        return network_decision_code(policy, network)
+    if is_rule(policy):
+        rule = RuleText.load(rule_file(policy))
+        if not callee_features:
+            check_features(policy, rule.features)
+        return rule_decision_code(policy, rule.features, rule.code)
+    name, _, argument = policy.partition(":")
+    rules: dict[str, tuple[str, tuple[str, ...]]] = {
+        "never": ("0", ()),
+        "always": ("1", ()),
+        "default": ("features[0] > 0", (INLINING_DEFAULT,)),
+    }
+    if name == "threshold":
+        try:
+            number = float(argument or 0)
+        except ValueError:
+            raise PolicyError(f"expected threshold:NUMBER, got {policy!r}; write for instance threshold:20") from None
+        rules[policy] = f"(double)features[0] < {number!r}", ("cost_estimate",)
+    if policy not in rules:
+        raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
+    expression, features = rules[policy]
+    return rule_decision_code(policy, features, expression)
+
+
+def rule_decision_code(name: str, features: tuple[str, ...], expression: str) -> DecisionCode:
+    """Return the code of a rule: an expression of C on `const float *features`."""
+    code = f"static int mlgo_yes(const float *features) {{\n  (void)features;\n  return {expression};\n}}\n"
+    return DecisionCode(name, features, code)
+
+
+def network_decision_code(name: str, network: Network) -> DecisionCode:
+    """Return the code of a network's decision: output > 0 for one output; for two the larger, and 0 for equal ones.
+
+    Raises:
+        PolicyError: the network does not choose between 0 and 1.
+    """
+    check_outputs(network)
+    decides = "outputs[0] > 0" if network.outputs == 1 else "outputs[1] > outputs[0]"
+    yes = f"""static int mlgo_yes(const float *features) {{
+  float outputs[MLGO_OUTPUTS];
+  mlgo_forward(features, outputs);
+  return {decides};
+}}
+"""
+    return DecisionCode(name, network.features, forward_pass(network) + yes)
+
+
+def eviction_code(network: Network) -> str:
+    """Return C (and C++) of a network of `EvictionPolicy`, which defines `mlgo_decide`.
+
+    `long long mlgo_decide(const char *data, long long start, const int *offsets)` returns the column. The offsets are
+    those of each feature of each column, of `progress` and of `mask` from `data + start`; a complement means a `float`.
+    """
+    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in EVICTION_RULE.items()}
+    values |= {"FORWARD": forward_pass(network), "COLUMNS": str(EVICTION_COLUMNS), "EACH": str(len(COLUMN_FEATURES))}
+    return fill_template("eviction.c", values)
+
+
+def forward_pass(network: Network) -> str:
+    """Return C (and C++) that defines `static void mlgo_forward(const float *features, float *outputs)`.
+
+    The features are raw, in the network's order. As C the code needs no header; as C++ it includes `math.h`.
+    """
+    graph = _Graph()
+    outputs, _ = forward(graph, network, ("features", len(network.features)))
+    sizes = {"FEATURES": str(len(network.features)), "OUTPUTS": str(network.outputs), "LAST": outputs}
+    return fill_template(
+        "network.c", {**sizes, "TABLES": "".join(graph.tables), "STATEMENTS": "".join(graph.statements)}
+    )
+
+
+class _Graph:
+    """Statements of C under construction; a tensor is an array's name and length, and one element broadcasts."""
+
+    def __init__(self) -> None:
+        self.tables: list[str] = []
+        self.statements: list[str] = []
+
+    def constant(self, values: npt.NDArray[np.float32]) -> tuple[str, int]:
+        name = f"mlgo_table{len(self.tables)}"
+        self.tables.append(f"static const float {name}[] = {{{', '.join(map(_number, values.ravel()))}}};\n")
+        return name, values.size
+
+    def _loop(self, length: int, expression: str) -> tuple[str, int]:
+        name = f"v{len(self.statements)}"
+        loop = f"for (int i = 0; i < {length}; ++i) {name}[i] = {expression};"
+        self.statements.append(f"  float {name}[{length}];\n  {loop}\n")
+        return name, length
+
+    def binary(self, operation: Binary, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
+        operands = (f"{name}[{'i' if length > 1 else 0}]" for name, length in (left, right))
+        return self._loop(max(left[1], right[1]), _BINARY[operation].format(*operands))
+
+    def signed_log(self, values: tuple[str, int]) -> tuple[str, int]:
+        element = f"{values[0]}[i]"
+        return self._loop(
+            values[1], f"copysignf((float)log1p((double)({element} < 0 ? -{element} : {element})), {element})"
+        )
+
+    def rank(self, values: tuple[str, int], quantiles: npt.NDArray[np.float32]) -> tuple[str, int]:
+        table, _ = self.constant(quantiles)
+        count = quantiles.shape[1]
+        return self._loop(values[1], f"mlgo_rank({values[0]}[i], {table} + i * {count}, {count})")
+
+    def product(self, values: tuple[str, int], weight: npt.NDArray[np.float32]) -> tuple[str, int]:
+        table, _ = self.constant(weight)
+        name, (inputs, outputs) = f"v{len(self.statements)}", weight.shape
+        call = f"mlgo_product({values[0]}, {table}, {inputs}, {outputs}, {name});"
+        self.statements.append(f"  float {name}[{outputs}];\n  {call}\n")
+        return name, outputs
+
+    def tanh(self, values: tuple[str, int]) -> tuple[str, int]:
+        return self._loop(values[1], f"(float)tanh((double){values[0]}[i])")
+
+    def elu(self, values: tuple[str, int]) -> tuple[str, int]:
+        element = f"{values[0]}[i]"
+        return self._loop(values[1], f"{element} > 0 ? {element} : (float)expm1((double){element})")
+
+
+def _number(value: np.float32) -> str:
+    """Return an exact C literal: nine digits distinguish any two float32."""
+    text = f"{float(value):.9g}"
+    return f"{text}f" if any(character in text for character in ".en") else f"{text}.0f"
+
+
+def release_header(policy: DecisionCode, level: str | None = None) -> str:
+    """Return an inlining policy as the class that LLVM's release mode compiles in, without TensorFlow or an object.
+
+    LLVM's build takes the header with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`, or `…_REGALLOCEVICTMODEL=` for
+    evictions (llvm/cmake/modules/TensorFlowCompile.cmake). Release mode does not compute `inlining_default`. For a
+    policy that uses it, the class computes the feature from the estimated cost, unless an LLVM supplies it after all;
+    its level is `Oz` or `Os`, or that of a bundled policy.
+
+    Raises:
+        PolicyError: the policy uses `inlining_default`, and there is no level.
+    """
+    rule = default_rule(policy.name, policy.features, level)
+    features = list(policy.features)
+    if rule is not None and rule.cost not in features:
+        features.append(rule.cost)
+    values = {
+        "FEATURES": _feeds(features),
+        "COUNT": str(len(features)),
+        "DEFAULT": "-1",
+        "SET_DEFAULT": "(void)DefaultGiven;",
+    }
+    if rule is not None:
+        place, cost = features.index(rule.feature), features.index(rule.cost)
+        replacement = f"Features[{place}] = Features[{cost}] < {rule.threshold};"
+        values |= {"DEFAULT": str(place), "SET_DEFAULT": f"if (!DefaultGiven) // {rule}\n      {replacement}"}
+    return fill_template(
+        "release_header.h",
+        {
+            "NAME": comment_text(policy.name),
+            "KIND": "inlining",
+            "MODEL": "INLINERSIZEMODEL",
+            "FLAGS": "-Oz -mllvm -enable-ml-inliner=release",
+            "POLICY": policy.code,
+            "CLASS": fill_template("release_inlining.h", values),
+        },
+    )
+
+
+def eviction_header(name: str, network: Network) -> str:
+    """Return the header of a network for evictions, as `release_header()` does for inlining."""
+    values = {
+        "FEATURES": _feeds([*COLUMN_FEATURES, "progress", "mask"]),
+        "FLOATS": ", ".join("false" if feature in EVICTION_INTEGERS else "true" for feature in COLUMN_FEATURES),
+    }
+    return fill_template(
+        "release_header.h",
+        {
+            "NAME": comment_text(name),
+            "KIND": "evictions",
+            "MODEL": "REGALLOCEVICTMODEL",
+            "FLAGS": "-O2 -mllvm -regalloc-enable-advisor=release",
+            "POLICY": f"namespace {{\n{eviction_code(network)}}} // namespace",
+            "CLASS": fill_template("release_evictions.h", values),
+        },
+    )
+
+
+def _feeds(features: Iterable[str]) -> str:
+    return ", ".join([*(f'"feed_{name}"' for name in features), '""'])

@@ -1,0 +1,148 @@
+"""Exports: the policy that an export target takes, the decision that replaces clang's own, and the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies.eviction import decides_evictions
+from mlgo_gym.policies.model_files import bundled_file, or_use_fast
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.rule import is_rule
+from mlgo_gym.storage.cache import write_atomically
+
+EVICTION_COLUMNS = 33
+"""Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
+
+EVICTION_INTEGERS = frozenset({"is_free", "is_hint", "is_local", "max_stage", "min_stage"})
+"""Features of the columns that are int64 in LLVM; the others are float (same file)."""
+
+EVICTION_RULE = {
+    "HINT": "is_hint",
+    "LOCAL": "is_local",
+    "BROKEN": "nr_broken_hints",
+    "URGENT": "nr_urgent",
+    "WEIGHT": "use_def_density",
+}
+"""Features of clang's own choice, by their names in `eviction.c`."""
+
+THRESHOLDS = {"Oz": 5, "Os": 50}
+"""`OptMinSizeThreshold` and `OptSizeThreshold` of llvm/Analysis/InlineCost.h.
+
+In the bundled labels the replacement differs from clang's decision 23 times of 49,199 at -Oz, where a
+nested call changed the cost. At -Os it differs 3,174 times of 62,525, since functions declared inline have another
+threshold that no feature contains. docs/how_to/other_compilers.md shows the effect on the bundled policies.
+"""
+
+_RULES = ("default", "never", "always", "threshold")
+_BUNDLED = re.compile(r"inline-(o[sz])-fast")
+
+
+def policy_network(policy: str, *, callee_features: bool = False, evictions: bool = False) -> Network | None:
+    """Return the network of a bundled policy or of `mlp:FILE`; None for a rule.
+
+    Args:
+        policy: the policy.
+        callee_features: whether the target computes callee features.
+        evictions: whether the target also takes policies of evictions.
+
+    Raises:
+        PolicyError: there is no such policy, its file is no network, or the network needs callee features and the
+            target does not compute them.
+    """
+    kind, colon, file = policy.partition(":")
+    if kind in _RULES or is_rule(policy):
+        return None
+    if colon and kind != "mlp":
+        raise PolicyError(f"expected a rule, rule:FILE, mlp:FILE or a bundled policy, got {policy!r}")
+    network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
+    if decides_evictions(network) and not evictions:
+        raise PolicyError(
+            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "
+            "or export it with `mlgo-gym export llvm-header` or `mlgo-gym export tflite`"
+        )
+    if not callee_features:
+        check_features(policy, network.features)
+    return network
+
+
+def check_features(policy: str, features: Sequence[str]) -> None:
+    """Raise a PolicyError if a policy needs callee features, for a target that does not compute them."""
+    if uses_callee_features(features):
+        raise PolicyError(
+            f"{policy} needs callee features, which LLVM does not compute; export it with `mlgo-gym export plugin`"
+            f"{or_use_fast(policy)}"
+        )
+
+
+def exported_network(policy: str, *, evictions: bool = False) -> Network:
+    """Return the network of a policy for a target in which LLVM computes the inputs.
+
+    Raises:
+        PolicyError: as in `policy_network()`, or the policy is a rule.
+    """
+    network = policy_network(policy, evictions=evictions)
+    if network is None:
+        raise PolicyError(f"expected a network, got the rule {policy!r}; use a bundled policy, or mlp:FILE")
+    return network
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultRule:
+    """Replaces the feature `inlining_default`: clang inlines if the cost is below a threshold in LLVM's cost units.
+
+    The interactive channel has that feature. Release mode does not. Development mode has an input of that name that
+    stays 0 (MLInlineAdvisor.cpp and DevelopmentModeInlineAdvisor.cpp of llvm/lib/Analysis).
+    """
+
+    threshold: int
+    feature: ClassVar[str] = INLINING_DEFAULT
+    cost: ClassVar[str] = "cost_estimate"
+
+    def __str__(self) -> str:
+        return f"{self.feature} is replaced by {self.cost} < {self.threshold}"
+
+
+def default_rule(policy: str, features: Sequence[str], level: str | None = None) -> DefaultRule | None:
+    """Return the rule that replaces `inlining_default` for a policy; None if the policy does not use the feature.
+
+    The level is `Oz` or `Os`, or None for that of a bundled policy.
+
+    Raises:
+        PolicyError: the policy uses the feature, and the level is unknown.
+    """
+    if level is not None and level not in THRESHOLDS:
+        raise PolicyError(f"expected a level of {', '.join(THRESHOLDS)}, got {level!r}")
+    if INLINING_DEFAULT not in features:
+        return None
+    bundled = _BUNDLED.fullmatch(policy)
+    level = level or (bundled[1].capitalize() if bundled else None)
+    if level is None:
+        raise PolicyError(
+            f"{policy} uses {INLINING_DEFAULT}, which LLVM computes in neither release nor development mode; replace "
+            "it by the estimated cost with --level Oz or --level Os, or train a policy without it: "
+            f"mlgo-gym train clone --expert {policy}"
+        )
+    return DefaultRule(THRESHOLDS[level])
+
+
+@contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """Raise an OSError of the block as the `MlgoError` of an export to `output`."""
+    try:
+        yield
+    except OSError as error:
+        raise MlgoError(f"the export to {output} failed: {error}; choose another path") from error
+
+
+def write_export(output: Path, data: bytes) -> None:
+    """Write an exported file, all of it or nothing, or raise an MlgoError."""
+    with writing(output):
+        write_atomically(output, data)

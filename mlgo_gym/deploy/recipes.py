@@ -1,0 +1,156 @@
+"""Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
+
+`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY COMMAND…` reads the bitcode of a module from
+standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from mlgo_clang.driver_commands import cc1_commands
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.driver import code_generation_flags
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.deploy.program import exit_status_of
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import can_split
+from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import EVICTION, INLINING
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.search import search_module
+from mlgo_gym.search.recipes import known_evictions, make_recipe
+from mlgo_gym.storage.temporary_folders import temporary_folder
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+
+SECONDS = 600.0
+"""Seconds without a sign of life after which a clang is stopped: a build keeps all cores busy."""
+
+
+def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
+    """Compile the module beside a recipe with its decisions; return the problem, or an empty string.
+
+    Recipes are untrusted input: flags that do more than shape code are not run.
+
+    Raises:
+        CompilerError: clang fails.
+    """
+    bitcode = path.with_suffix(".bc")
+    if not bitcode.is_file():
+        return "its module is missing"
+    return replay_recipe(recipe, Module(recipe.module, bitcode, recipe.flags), toolchain)
+
+
+def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
+    """Compile the module of a recipe with its decisions; return the problem, or an empty string.
+
+    Raises:
+        CompilerError: clang fails.
+    """
+    try:
+        recipe.check(module.digest(), toolchain.version_text)
+        compilation = plan(module, toolchain)
+    except MlgoError as error:
+        return str(error)
+    answers, requests = iter(recipe.answers), 0
+    advisor = EVICTION if recipe.advisor == EVICTION.name else INLINING
+
+    def choose(decision: Decision) -> bytes:
+        nonlocal requests
+        requests += 1
+        answer = next(answers, None)
+        return session.any_answer(decision) if answer is None else answer.to_bytes(8, "little")
+
+    with compilation.session((advisor,) if recipe.answers else ()) as session:
+        text = object_sizes(drive(session, choose, SECONDS).object_bytes).text
+    if requests != len(recipe.answers):
+        return f"expected {len(recipe.answers)} requests, got {requests}"
+    return "" if text == recipe.text else f"expected {recipe.text} bytes, got {text}"
+
+
+def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the `-cc1` arguments with which a driver's command line compiles the bitcode of its source."""
+    # `zig clang` takes its first word as the name of the tool.
+    position = 2 if command[1:2] == ["clang"] else 1
+    words = [*command[:position], "-###", *command[position:]]
+    result = run_bounded(words, writable=None, timeout=SECONDS, errors="surrogateescape")
+    lines = cc1_commands(result.stderr)
+    if result.returncode != 0 or len(lines) != 1:
+        raise MlgoError(f"expected one -cc1 line from {command[0]}, got {result.stderr.strip()[-500:]!r}")
+    return code_generation_flags(lines[0])
+
+
+@contextmanager
+def module_environment(
+    data: bytes, command: Sequence[str], clang: str, policy: str, *, evicts: bool = False
+) -> Iterator[CompilerEnv]:
+    """Give an environment with one module, compiled by `clang` as a driver's command line compiles its source.
+
+    The data are the module's bitcode before any optimisation. The environment is of inlining, and computes callee
+    features if the policy uses them; or it is of evictions, by the metric `estimated-instructions`.
+
+    Raises:
+        MlgoError: the flags or the module cannot be used.
+    """
+    with temporary_folder() as folder:
+        bitcode = folder / "module.bc"
+        bitcode.write_bytes(data)
+        options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
+        arguments = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
+        if evicts:
+            env = make_environment("mlgo/RegAllocEvict-v0", {**arguments, "metric": ESTIMATED_INSTRUCTIONS})
+        else:
+            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy]))
+        try:
+            yield env
+        finally:
+            env.close()
+
+
+def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, folder: Path) -> Recipe:
+    """Return the best decisions that a search from a policy finds for the only module of an environment.
+
+    The recipe has `source` as the name of the module. The search takes at most `compiles` compiles. That of evictions
+    first tries what the recipes of the folder have for the functions that did not change.
+
+    Raises:
+        MlgoError: the module cannot be searched.
+    """
+    module = next(iter(env.corpus))
+    used, actions = 0, None
+    if env.decisions(module):
+        # Bundles gain most with few compiles (docs/results/searches.md).
+        algorithm, known = ("functions", known_evictions(folder)) if can_split(env.setup) else ("bundles", {})
+        result = search_module(env, module, algorithm, compiles=max(compiles, 1), start=policy, known=known)
+        used = result.compiles
+        if result.verified and result.cost < result.baseline:
+            actions = result.actions
+    return replace(make_recipe(env, module, actions, used), module=source)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Search a module and keep the recipe; return the exit status."""
+    folder, source, compiles, clang, kind, policy, *command = arguments
+
+    def search() -> None:
+        data = sys.stdin.buffer.read()
+        with module_environment(data, command, clang, policy, evicts=kind == EVICTION.name) as env:
+            recipe = search_recipe(env, source, policy, int(compiles), Path(folder))
+        keep_recipe(recipe, folder, data)
+
+    return exit_status_of(search)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
