@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
