@@ -42,11 +42,10 @@ from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSett
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.counters import find_emulator, run_program
 from mlgo_gym.tasks.metrics.programs import check_output, program_target
-from mlgo_gym.tasks.task import Task
+from mlgo_gym.tasks.task import Task, read_action
 
 ROOT = Path(__file__).parents[1]
 
