@@ -19,16 +19,17 @@ import numpy as np
 
 from benchmarks.checked_modules import CheckedModules, checking_parser
 from benchmarks.unwind_calls import forbid_in_bitcode
+from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.tasks.task import Task
 from tests.ways_to_answer import EVICT, INLINE, TIMEOUT, make
 
-REMOVES_CAUSE = {INLINE: WITHOUT_SIZE_LIMIT, EVICT: ()}
+REMOVES_CAUSE = {INLINE: ("-mllvm", WITHOUT_SIZE_LIMIT), EVICT: ()}
 """Environments whose features give clang's own choice, and the flags that remove a known cause of differences."""
 
 

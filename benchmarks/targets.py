@@ -25,8 +25,8 @@ from typing import Any
 
 from benchmarks.measuring import Table, command_line, write_json
 from benchmarks.reference_table import facts_of
+from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
 from mlgo_gym.compiler.bounded_run import run_bounded
-from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
@@ -44,7 +44,7 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results" / "targets.json"
 UNLIMITED = "unlimited:"
 """Prefix of a policy that decides without the size limit of clang's advisor."""
 
-NO_LIMIT: dict[str, Any] = {"compile_options": {"extra_flags": WITHOUT_SIZE_LIMIT}}
+NO_LIMIT: dict[str, Any] = {"compile_options": {"extra_flags": ("-mllvm", WITHOUT_SIZE_LIMIT)}}
 """Arguments of the environment for such a policy."""
 
 SMALLER = "smaller:"

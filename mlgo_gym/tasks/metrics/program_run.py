@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.folder import read_command
 from mlgo_gym.corpus.recording.links import read_links, relink
@@ -17,7 +18,6 @@ from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.llvm.wasm_file import MAGIC
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.metrics.counters import PROGRAM_TARGET, TIMEOUT, Counter, count_program, find_counter, run_program
 from mlgo_gym.tasks.metrics.emulators import EMULATION_FACTOR, find_emulator
@@ -167,7 +167,7 @@ def linked_size(objects: Mapping[str, Path], executable: Path) -> int:
         for sizes in [function_sizes(path.read_bytes())]
         for name in (*sizes.functions, *sizes.aliases)
     }
-    if data.startswith(MAGIC):
+    if data.startswith(WASM_MAGIC):
         names = set(map(_name_in_wasm, names))
     return sum(size for name, size in linked.functions.items() if name in names)
 
