@@ -10,8 +10,7 @@ import gymnasium as gym
 import mlgo_gym
 from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS
-from mlgo_gym.episode.options import with_compile_options
+from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.errors import MlgoError, UntrustedError
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -43,3 +43,21 @@ def show(as_json: bool, data: Any, text: str) -> None:
 def print_json(data: Any) -> None:
     """Print one JSON value on standard output; paths are converted to strings."""
     typer.echo(json.dumps(data, indent=2, default=str))
+
+
+def exit_with(failed: object) -> NoReturn:
+    """End the command with the exit status `FAILED` if something failed, else 0."""
+    raise typer.Exit(FAILED if failed else 0)
+
+
+def aligned(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows of equal length as lines of aligned columns; numbers are on the right of their columns."""
+    table = [list(row) for row in rows]
+    texts = [[f"{cell:,}" if isinstance(cell, (int, float)) else str(cell) for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = []
+    for cells, row in zip(table, texts, strict=True):
+        is_number = [isinstance(cell, (int, float)) for cell in cells]
+        columns = zip(row, widths, is_number, strict=True)
+        lines.append("  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in columns))
+    return "\n".join(line.rstrip() for line in lines)

@@ -74,9 +74,8 @@ def imitation(
     from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
     from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, read_labels
     from mlgo_gym.training.checkpoint_choice import MARGINS, MarginFit
-    from mlgo_gym.training.eviction_imitation import MARGINS as EVICTION_MARGINS
-    from mlgo_gym.training.eviction_imitation import EvictionImitation, rates_columns
     from mlgo_gym.training.label_collector import drawn_modules
+    from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, rates_columns
 
     if margin is not None and validation is not None:
         raise MlgoError("expected --margin or --validation, got both; use one of them")
@@ -238,10 +237,8 @@ def policy(
 ) -> None:
     """Train a policy from a corpus: label, train, label around the new network, and so on.
 
-    The first labels are taken around the base. The margin is chosen by
-    compiles of the validation split, with a network that is not trained on
-    it. `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its
-    model card.
+    The first labels are taken around the base. The margin is chosen by compiles of the validation split, with a network
+    that is not trained on it. `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its model card.
     """
     from mlgo_gym.training import Base, Labelling, PolicyTraining
     from mlgo_gym.training.checkpoint_choice import MARGINS

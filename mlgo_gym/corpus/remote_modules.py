@@ -11,7 +11,7 @@ from typing import Any
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError, MlgoError
-from mlgo_gym.scheduling.file_store import FileStore
+from mlgo_gym.scheduling import FileStore
 
 _FACTS = "module.json"
 _BITCODE = "module.bc"

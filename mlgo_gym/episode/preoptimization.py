@@ -31,9 +31,7 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
         # Loop strength reduction depends on the order of uses, which bitcode drops by default.
         emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
-        with emitting.session() as session:
-            yield session
-            optimized = session.finish(0.0).object_bytes
+        optimized = yield from _object(emitting)
         try:
             write_atomically(path, optimized)
         except OSError as error:
@@ -55,13 +53,15 @@ def verify(full: Compilation, optimized: Compilation) -> CompilerCoroutine[None]
         ToolchainError: the objects differ.
         CompilerError: a compile fails.
     """
-    objects = []
-    for compilation in (full, optimized):
-        with compilation.session() as session:
-            yield session
-            objects.append(session.finish(0.0).object_bytes)
-    if objects[0] != objects[1]:
+    in_full, from_bitcode = (yield from _object(full)), (yield from _object(optimized))
+    if in_full != from_bitcode:
         raise ToolchainError(
             f"expected the same object of module {full.module.name!r} from optimised bitcode as in full, got "
-            f"{len(objects[1])} and {len(objects[0])} bytes that differ; use preoptimize=False for it"
+            f"{len(from_bitcode)} and {len(in_full)} bytes that differ; use preoptimize=False for it"
         )
+
+
+def _object(compilation: Compilation) -> CompilerCoroutine[bytes]:
+    with compilation.session() as session:
+        yield session
+        return session.finish(0.0).object_bytes

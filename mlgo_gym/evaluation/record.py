@@ -91,14 +91,16 @@ class EpisodeRecord:
         return cls(**{**value, "metrics": metrics})
 
     @classmethod
-    def of_error(cls, assignment: Assignment, error: Exception) -> EpisodeRecord:
+    def of_error(cls, assignment: Assignment, error: Exception, reward: float | None = None) -> EpisodeRecord:
         """Return the record of an episode that an exception of the compiler, this package or the policy ended."""
         if isinstance(error, CompilerError):
-            return cls(*assignment, FAILED, error=describe_failure(error))
-        if isinstance(error, MlgoError):
-            return cls(*assignment, FAILED, error={"kind": type(error).__name__, "message": str(error)})
-        message, lines = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
-        return cls(*assignment, FAILED, error={"kind": "policy", "message": message, "traceback": lines})
+            details = describe_failure(error)
+        elif isinstance(error, MlgoError):
+            details = {"kind": type(error).__name__, "message": str(error)}
+        else:
+            lines = "".join(traceback.format_exception(error))
+            details = {"kind": "policy", "message": f"{type(error).__name__}: {error}", "traceback": lines}
+        return cls(*assignment, FAILED, reward=reward, error=details)
 
     @classmethod
     def of_episode(

@@ -17,7 +17,7 @@ from mlgo_gym.episode.attribution.inline_compile import (
 )
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.explanation.feature_effects import FeatureEffect, FeatureEffects
+from mlgo_gym.explanation.feature_effects import FeatureEffect, feature_effects
 from mlgo_gym.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies import load_policy
@@ -188,11 +188,10 @@ def explain_module(
     exact = _measure(env, module, second, found[:measured])
     note(3, _STEPS, "features")
     if exact:
-        effects = FeatureEffects(env, loaded, second.decisions)
-        shown = [effects.of(each.decision) for each in exact]
+        effects = feature_effects(env, loaded, second.decisions, [difference.decision for difference in exact])
         exact = [
-            replace(each, features=features, random_policies=random)
-            for each, (features, random) in zip(exact, shown, strict=True)
+            replace(difference, features=features, random_policies=random)
+            for difference, (features, random) in zip(exact, effects, strict=True)
         ]
     baseline = measure_baseline(compilation, timeout).sizes
     assert baseline is not None, "a plain compile makes an object"

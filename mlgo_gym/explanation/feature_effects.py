@@ -51,69 +51,71 @@ class FeatureEffect:
     deviation: float
 
 
-class FeatureEffects:
-    """Finds the features of calls that decide the answers of policies; medians are those of all calls of a compile."""
+def feature_effects(
+    env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision], at: Sequence[InlineDecision]
+) -> list[tuple[list[FeatureEffect], list[str]]]:
+    """Return, for some decisions of a compile, the features to show, and the policies whose answers are random.
 
-    def __init__(self, env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision]) -> None:
-        self._policies = policies
-        self._names = env.feature_names
-        self._default_column = default_column(env)
-        self._meanings = feature_meanings(env)
-        observed = [env.task.observe(Decision(0, each.site, each.payload)) for each in decisions]
-        self._rows = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
-        rows = np.stack(observed)
-        self._medians = np.median(rows, axis=0)
-        spread = np.median(np.abs(rows - self._medians), axis=0)
-        self._spread = np.where(spread > 0, spread, np.maximum(rows.std(axis=0), 1.0))
+    Decisive features come first, then those with the largest logit changes, those in `ALWAYS_SHOWN`, and those with
+    the most unusual values. A policy is random if it answers the same call in two ways; its features are unknown.
 
-    def of(self, decision: InlineDecision) -> tuple[list[FeatureEffect], list[str]]:
-        """Return the features of a call to show, and the policies whose answers are random.
+    Args:
+        env: The environment.
+        policies: The policies by name.
+        decisions: All decisions of the compile, over which medians are taken.
+        at: The decisions to explain.
+    """
+    observed = [env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
+    by_site = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
+    rows = np.stack(observed)
+    medians = np.median(rows, axis=0)
+    spread = np.median(np.abs(rows - medians), axis=0)
+    spread = np.where(spread > 0, spread, np.maximum(rows.std(axis=0), 1.0))
+    return [_effects(env, policies, decision, by_site[decision.site], medians, spread) for decision in at]
 
-        Decisive features come first, then those with the largest logit changes, those in `ALWAYS_SHOWN`, and those with
-        the most unusual values. A policy is random if it answers the same call in two ways; its features are unknown.
-        """
-        row = self._rows[decision.site]
-        columns = np.flatnonzero(row != self._medians).tolist()
-        rows = np.repeat(row[np.newaxis], 2 + len(columns), axis=0)
-        for at, column in enumerate(columns, start=2):
-            rows[at, column] = self._medians[column]
-        decisive: dict[int, list[str]] = {column: [] for column in columns}
-        logit_changes: dict[int, dict[str, float]] = {column: {} for column in columns}
-        random = []
-        for name, policy in self._policies.items():
-            answer, again, *others = self._answers(policy, rows, decision)
-            if answer != again:
-                random.append(name)
-                continue
-            for column, other in zip(columns, others, strict=True):
-                if other != answer:
-                    decisive[column].append(name)
-            logits = logits_on(policy, rows)
-            if logits is not None:
-                for column, logit in zip(columns, logits[2:], strict=True):
-                    logit_changes[column][name] = float(logits[0] - logit)
-        chosen = [column for column in columns if decisive[column]]
-        for name in self._policies:
-            ranked = sorted(columns, key=lambda column: -abs(logit_changes[column].get(name, 0.0)))
-            chosen += [column for column in ranked[:_LARGEST_LOGIT_CHANGES] if name in logit_changes[column]]
-        chosen += [self._names.index(name) for name in ALWAYS_SHOWN if name in self._names]
-        deviation = np.abs(row - self._medians) / self._spread
-        chosen += sorted(columns, key=lambda column: -deviation[column])[:_UNUSUAL]
-        effects = [
-            FeatureEffect(
-                name=self._names[column],
-                value=float(row[column]),
-                median=float(self._medians[column]),
-                meaning=self._meanings.get(self._names[column].partition("[")[0], ""),
-                decisive_for=tuple(decisive.get(column, ())),
-                logit_changes=logit_changes.get(column, {}),
-                deviation=float(deviation[column]),
-            )
-            for column in dict.fromkeys(chosen)
-            if self._names[column] != INLINING_DEFAULT
-        ]
-        return effects, random
 
-    def _answers(self, policy: Policy, rows: Rows, decision: InlineDecision) -> list[int]:
-        recorded = RecordedDecision(rows[0], None, decision.default, decision.context)
-        return [int(action) for action in actions_on(policy, [recorded] * len(rows), rows, self._default_column)]
+def _effects(
+    env: CompilerEnv, policies: Mapping[str, Policy], decision: InlineDecision, row: Rows, medians: Rows, spread: Rows
+) -> tuple[list[FeatureEffect], list[str]]:
+    names, meanings = env.feature_names, feature_meanings(env)
+    columns = np.flatnonzero(row != medians).tolist()
+    rows = np.repeat(row[np.newaxis], 2 + len(columns), axis=0)
+    for index, column in enumerate(columns, start=2):
+        rows[index, column] = medians[column]
+    decisive: dict[int, list[str]] = {column: [] for column in columns}
+    logit_changes: dict[int, dict[str, float]] = {column: {} for column in columns}
+    random = []
+    recorded = [RecordedDecision(row, None, decision.default, decision.context)] * len(rows)
+    for name, policy in policies.items():
+        answer, again, *others = map(int, actions_on(policy, recorded, rows, default_column(env)))
+        if answer != again:
+            random.append(name)
+            continue
+        for column, other in zip(columns, others, strict=True):
+            if other != answer:
+                decisive[column].append(name)
+        logits = logits_on(policy, rows)
+        if logits is not None:
+            for column, logit in zip(columns, logits[2:], strict=True):
+                logit_changes[column][name] = float(logits[0] - logit)
+    shown = [column for column in columns if decisive[column]]
+    for name in policies:
+        ranked = sorted(columns, key=lambda column: -abs(logit_changes[column].get(name, 0.0)))
+        shown += [column for column in ranked[:_LARGEST_LOGIT_CHANGES] if name in logit_changes[column]]
+    shown += [names.index(name) for name in ALWAYS_SHOWN if name in names]
+    deviation = np.abs(row - medians) / spread
+    shown += sorted(columns, key=lambda column: -deviation[column])[:_UNUSUAL]
+    effects = [
+        FeatureEffect(
+            name=names[column],
+            value=float(row[column]),
+            median=float(medians[column]),
+            meaning=meanings.get(names[column].partition("[")[0], ""),
+            decisive_for=tuple(decisive.get(column, ())),
+            logit_changes=logit_changes.get(column, {}),
+            deviation=float(deviation[column]),
+        )
+        for column in dict.fromkeys(shown)
+        if names[column] != INLINING_DEFAULT
+    ]
+    return effects, random

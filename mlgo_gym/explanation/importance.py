@@ -2,7 +2,7 @@
 
 Each feature gets the values of other decisions. On recorded decisions this gives the share of actions that change; in
 compiles it gives the change of the cost. Features with nearly the same information replace each other, so each of them
-looks less important than both together.
+looks less important than both together. Shapley values are those of the library SHAP (Lundberg and Lee, 2017).
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.explanation.recorded_decisions import (
-    PermutedPolicy,
     RecordedDecision,
     Rows,
     actions_on,
     default_column,
     feature_groups,
     feature_meanings,
+    logits_on,
 )
-from mlgo_gym.explanation.shapley import shapley_values
+from mlgo_gym.extras import library
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import with_callee_features
@@ -34,6 +37,7 @@ from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFa
 
 _REPEATS = 3  # permutations of each feature
 _MAX_DECISIONS = 4000
+_BACKGROUND = 50  # decisions that stand for the average of Shapley values
 _UNPERMUTED = ""
 
 Item = tuple[str, str]
@@ -108,7 +112,6 @@ class Importance:
     seed: int = 0
     limit: int | None = None
     largest: int | None = None
-    _pool: Rows | None = None
 
     def make(self) -> CompilerEnv:
         """Return the environment.
@@ -146,30 +149,29 @@ class Importance:
         env = self.make()
         policy = load_policy(self.policy, env, seed=self.seed)
         names = self.modules(env)
-        episodes, failed = self._run([(name, _UNPERMUTED) for name in names], execution, note)
-        recorded = {name: episodes[name, _UNPERMUTED][1] for name in names if (name, _UNPERMUTED) in episodes}
-        every = [decision for decisions in recorded.values() for decision in decisions]
+        episodes, failed = self._run([(name, _UNPERMUTED) for name in names], None, execution, note)
+        recorded = {name: decisions for (name, _), (_, decisions) in episodes.items()}
+        every = [decision for name in names for decision in recorded.get(name, ())]
         if not every:
             raise MlgoError(f"expected decisions of {self.policy} in {self.corpus}, got none; failures: {failed}")
         generator = np.random.default_rng(self.seed)
         sampled = [every[index] for index in generator.permutation(len(every))[:_MAX_DECISIONS]]
         pool = np.stack([decision.row for decision in sampled])
-        found = self._changed_actions(env, policy, sampled, pool, generator)
+        features = self._changed_actions(env, policy, sampled, pool, generator)
         if self.shap:
             values = shapley_values(env, policy, pool, self.shap, self.seed)
             groups = feature_groups(env.feature_names)
             shares = {name: np.abs(values[:, columns].sum(axis=1)).mean() for name, columns in groups.items()}
-            found = [replace(each, shap=float(shares[each.name])) for each in found]
-        found.sort(key=lambda each: -each.changed)
-        chosen = [each.name for each in found[: self.cost_features] if each.changed]
-        modules = [name for name, decisions in recorded.items() if decisions]
-        permuting = replace(self, _pool=pool)
-        items = [(name, feature) for feature in chosen for name in modules]
-        permuted, more_failed = permuting._run(items, execution, note)
+            features = [replace(feature, shap=float(shares[feature.name])) for feature in features]
+        features.sort(key=lambda feature: -feature.changed)
+        measured = [feature.name for feature in features[: self.cost_features] if feature.changed]
+        modules = [name for name in names if recorded.get(name)]
+        items = [(name, feature) for feature in measured for name in modules]
+        permuted, more_failed = self._run(items, pool, execution, note)
         costs = {name: cost for (name, _), (cost, _) in episodes.items()}
-        found = [self._with_cost(env, each, costs, permuted) if each.name in chosen else each for each in found]
-        found.sort(key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.changed))
-        return ImportanceResult(found, len(modules), len(every), len(sampled), failed | more_failed)
+        features = [self._with_cost(env, feature, costs, permuted) for feature in features]
+        features.sort(key=lambda feature: (feature.cost is None, -(feature.cost or 0.0), -feature.changed))
+        return ImportanceResult(features, len(modules), len(every), len(sampled), failed | more_failed)
 
     def _changed_actions(
         self,
@@ -186,7 +188,7 @@ class Importance:
                 f"expected a deterministic policy, got {self.policy}, which answers equal decisions in two ways"
             )
         meanings = feature_meanings(env)
-        found = []
+        features = []
         for name, columns in feature_groups(env.feature_names).items():
             changed = 0
             for _ in range(_REPEATS):
@@ -196,26 +198,27 @@ class Importance:
                 if others:
                     after = actions_on(policy, [sampled[index] for index in others], permuted[others], column)
                     changed += sum(action != before[index] for index, action in zip(others, after, strict=True))
-            found.append(FeatureImportance(name, meanings.get(name, ""), float(changed) / (_REPEATS * len(rows))))
-        return found
+            features.append(FeatureImportance(name, meanings.get(name, ""), float(changed) / (_REPEATS * len(rows))))
+        return features
 
     def _with_cost(
-        self, env: CompilerEnv, each: FeatureImportance, costs: Mapping[str, float], permuted: Mapping[Item, Episode]
+        self, env: CompilerEnv, feature: FeatureImportance, costs: Mapping[str, float], permuted: Mapping[Item, Episode]
     ) -> FeatureImportance:
-        names = [name for name, feature in permuted if feature == each.name]
+        names = [name for name, permuted_feature in permuted if permuted_feature == feature.name]
         if not names:
-            return each
-        pairs = tuple((permuted[name, each.name][0], costs[name]) for name in names)
+            return feature
+        pairs = tuple((permuted[name, feature.name][0], costs[name]) for name in names)
         mean = estimates(Change(pairs, tuple(env.corpus.project(name) for name in names))).mean
-        return replace(each, cost=mean.value, cost_interval=mean.interval)
+        return replace(feature, cost=mean.value, cost_interval=mean.interval)
 
     def _run(
-        self, items: Sequence[Item], execution: Execution, note: Callable[[], None]
+        self, items: Sequence[Item], pool: Rows | None, execution: Execution, note: Callable[[], None]
     ) -> tuple[dict[Item, Episode], dict[str, str]]:
-        """Return the finished episodes, and the errors of the others by module."""
+        """Return the finished episodes, and the errors of the others by module; permuted values are from the pool."""
         done: dict[Item, Episode] = {}
         failed: dict[str, str] = {}
-        with execution.workers(self.runner) as running, closing(running.run(ItemQueue(items))) as results:
+        start = partial(_runner, self, pool)
+        with execution.workers(start) as running, closing(running.run(ItemQueue(items))) as results:
             for item, result in results:
                 if isinstance(result, WorkerFailure | str):
                     failed[item[0]] = str(result)
@@ -224,36 +227,83 @@ class Importance:
                 note()
         return done, failed
 
-    def runner(self, room: int) -> SequentialRunner[Item, Episode | str | None]:
-        """Return the runner of episodes, for a worker."""
-        del room
-        env = self.make()
-        policy = load_policy(self.policy, env, seed=self.seed)
-        return SequentialRunner(lambda item: self._episode(env, policy, item))
 
-    def _episode(self, env: CompilerEnv, policy: Policy, item: Item) -> Episode | str | None:
-        """Return an episode, its error message, or None for a module without decisions."""
-        name, feature = item
-        if feature:
-            assert self._pool is not None
-            columns = feature_groups(env.feature_names)[feature]
-            policy = PermutedPolicy(policy, columns, self._pool, default_column(env), self.seed)
-        try:
-            observation, info = env.reset(options={"module": name})
-        except NoDecisionError:
-            return None
-        except MlgoError as error:
-            return str(error)
-        recorded = []
-        is_over = False
-        while not is_over:
-            if feature:
-                action = policy.act(observation, info)
-            else:
-                recorded.append(RecordedDecision.of(observation, info))
-                action = recorded[-1].act(policy, recorded[-1].row, info)
-            observation, _, terminated, truncated, info = env.step(action)
-            is_over = terminated or truncated
-        if info["error"]:
-            return str(info["error"]["message"])
-        return 1.0 - float(info["reduction"]), recorded
+def _runner(study: Importance, pool: Rows | None, _room: int) -> SequentialRunner[Item, Episode | str | None]:
+    """Return the runner of episodes, for a worker."""
+    env = study.make()
+    policy = load_policy(study.policy, env, seed=study.seed)
+    return SequentialRunner(lambda item: _episode(env, policy, item, pool, study.seed))
+
+
+def _episode(env: CompilerEnv, policy: Policy, item: Item, pool: Rows | None, seed: int) -> Episode | str | None:
+    """Return an episode, its error message, or None for a module without decisions."""
+    name, feature = item
+    if pool is not None:
+        policy = PermutedPolicy(policy, feature_groups(env.feature_names)[feature], pool, default_column(env), seed)
+    try:
+        observation, info = env.reset(options={"module": name})
+    except NoDecisionError:
+        return None
+    except MlgoError as error:
+        return str(error)
+    recorded = []
+    is_over = False
+    while not is_over:
+        if pool is None:
+            recorded.append(RecordedDecision.of(observation, info))
+        observation, _, terminated, truncated, info = env.step(policy.act(observation, info))
+        is_over = terminated or truncated
+    if info["error"]:
+        return str(info["error"]["message"])
+    return 1.0 - float(info["reduction"]), recorded
+
+
+class PermutedPolicy:
+    """A policy that gets the values of some columns from another decision, drawn at random from a pool."""
+
+    def __init__(self, policy: Policy, columns: Sequence[int], pool: Rows, column: int | None, seed: int) -> None:
+        self._policy = policy
+        self._columns = list(columns)
+        self._pool = pool
+        self._default_column = column
+        self._generator = np.random.default_rng(seed)
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Return the policy's action with the drawn values."""
+        decision = RecordedDecision.of(observation, info)
+        row = decision.row.copy()
+        row[self._columns] = self._pool[self._generator.integers(len(self._pool)), self._columns]
+        default = decision.info(row, self._default_column)["default_action"]
+        masked = row if decision.mask is None else {"observations": row, "action_mask": decision.mask}
+        return self._policy.act(masked, {**info, "default_action": default})
+
+
+def shapley_values(env: CompilerEnv, policy: Policy, pool: Rows, decisions: int, seed: int) -> npt.NDArray[np.float64]:
+    """Return the Shapley values of the features for a policy's preference for action 1.
+
+    The preference is the logit of a network, and the action of any other policy. The pool has at least two decisions;
+    the values are float64 of shape (decisions, features).
+
+    Raises:
+        MissingExtraError: shap is not installed.
+        MlgoError: The environment has other actions.
+    """
+    if not isinstance(env.action_space, gym.spaces.Discrete) or env.action_space.n != 2:
+        raise MlgoError(f"expected two actions for Shapley values, got {env.action_space}; use --shap 0")
+    shap = library("shap", "Shapley values", "shap")
+    column = default_column(env)
+
+    def preference(rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        narrow = np.asarray(rows, np.float32)
+        logits = logits_on(policy, narrow)
+        if logits is not None:
+            return np.asarray(logits, float)
+        decisions = [RecordedDecision(row, None, 0, "") for row in narrow]
+        return np.array(actions_on(policy, decisions, narrow, column), float)
+
+    shuffled = pool[np.random.default_rng(seed).permutation(len(pool))]
+    masker = shap.maskers.Independent(shuffled[:_BACKGROUND], max_samples=_BACKGROUND)
+    explainer = shap.PermutationExplainer(preference, masker, seed=seed)
+    explained = explainer(shuffled[:decisions], max_evals=2 * pool.shape[1] + 1, silent=True)
+    values: npt.NDArray[np.float64] = np.asarray(explained.values, float)
+    return values

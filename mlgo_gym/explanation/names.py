@@ -11,7 +11,8 @@ from mlgo_gym.extras import library
 # ABI tags, the inline namespaces of standard libraries, and the hash of a Rust function.
 _NOISE = re.compile(r"\[abi:\w+\]|(?<=std::)__\w+::|::h[0-9a-f]{16}$")
 
-_PARTS = re.compile(r"operator(?:\(\)|<=>|<<=?|>>=?|->\*?|<=?|>=?)|\(anonymous namespace\)|[<>()]")
+_NO_BRACKETS = re.compile(r"operator(?:\(\)|<=>|<<=?|>>=?|->\*?|<=?|>=?)|->")
+"""Parts of a name whose characters are no brackets."""
 
 _MORE = "..."
 """Name that clang prints instead of the eleventh function of a context and those after it."""
@@ -53,45 +54,26 @@ def shortened(name: str, width: int) -> str:
     """Return a readable name in at most `width` characters, without template arguments and parameters.
 
     A longer name loses scopes from the left, then its end. `std::vector<int>::push_back(int const&)` becomes
-    `std::vector::push_back`.
+    `std::vector::push_back`, and Rust's `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` `alloc::vec::Vec::clone`.
     """
-    name = _without_trait(name)
-    plain: list[str] = []
-    depth = 0
-    at = 0
-    for found in _PARTS.finditer(name):
-        if depth == 0:
-            plain.append(name[at : found.start()])
-        at = found.end()
-        part = found.group()
-        if part in ("<", "("):
-            depth += 1
-        elif part in (">", ")"):
-            depth = max(depth - 1, 0)
-        elif depth == 0:
-            plain.append("{anonymous}" if part == "(anonymous namespace)" else part)
-    if depth == 0:
-        plain.append(name[at:])
+    parts: list[str] = []
+
+    def hide(part: re.Match[str]) -> str:
+        parts.append(part.group())
+        return f"\0{len(parts) - 1}\0"
+
+    text, before = _NO_BRACKETS.sub(hide, name.replace("(anonymous namespace)", "{anonymous}")), ""
+    while text != before:
+        before, text = text, re.sub(r"(?<!^)<[^<>()]*>|\([^<>()]*\)", "", text)
+    text = re.sub(r"^<(.*?)(?: as .*)?>", r"\1", text)  # a method of Rust
     # The brackets of a Rust implementation leave an empty scope.
-    text = "".join(plain).strip().replace("::::", "::").strip(":")
+    text = text.strip().replace("::::", "::").strip(":")
     # The name of a template follows its return type.
-    text = text if " operator" in f" {text}" else text.removesuffix(" const").split(" ")[-1] or text
+    if not re.search(r" \0|operator ", f" {text}"):
+        text = text.removesuffix(" const").split(" ")[-1] or text
+    text = re.sub(r"\0(\d+)\0", lambda part: parts[int(part[1])], text)
     scopes = text.split("::")
     while len(text) > width and len(scopes) > 1:
         del scopes[0]
         text = "::".join(scopes)
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def _without_trait(name: str) -> str:
-    """Return the name of a Rust method with the type instead of `<TYPE as TRAIT>`."""
-    if not name.startswith("<"):
-        return name
-    depth = 0
-    for at, character in enumerate(name):
-        # The `>` of a function type `fn() -> T` closes no bracket.
-        depth += (character == "<") - (character == ">" and name[at - 1] != "-")
-        if depth == 0:
-            of_type, trait, _ = name[1:at].rpartition(" as ")
-            return _without_trait(of_type if trait else name[1:at]) + name[at + 1 :]
-    return name

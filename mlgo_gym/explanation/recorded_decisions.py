@@ -35,10 +35,6 @@ class RecordedDecision:
         row = np.array(flat_part(observation), np.float32)
         return cls(row, info.get("action_mask"), info["default_action"], info.get("context", ""))
 
-    def act(self, policy: Policy, row: Rows, info: Mapping[str, Any]) -> Any:
-        """Return a policy's action with other features."""
-        return policy.act(row if self.mask is None else {"observations": row, "action_mask": self.mask}, info)
-
     def info(self, row: Rows, default_column: int | None) -> dict[str, Any]:
         """Return the info with other features."""
         default = self.default if default_column is None else int(row[default_column])
@@ -81,22 +77,3 @@ def actions_on(policy: Policy, decisions: Sequence[RecordedDecision], rows: Rows
 def logits_on(policy: Policy, rows: Rows) -> npt.NDArray[np.float32] | None:
     """Return a network's logits of action 1, float32 of shape (decisions,); None for other policies."""
     return policy.logits(rows) if isinstance(policy, MlpPolicy) else None
-
-
-class PermutedPolicy:
-    """A policy that gets the values of some columns from another decision, drawn at random from a pool."""
-
-    def __init__(self, policy: Policy, columns: Sequence[int], pool: Rows, column: int | None, seed: int) -> None:
-        self._policy = policy
-        self._columns = list(columns)
-        self._pool = pool
-        self._default_column = column
-        self._generator = np.random.default_rng(seed)
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Return the policy's action with the drawn values."""
-        decision = RecordedDecision.of(observation, info)
-        row = decision.row.copy()
-        row[self._columns] = self._pool[self._generator.integers(len(self._pool)), self._columns]
-        default = decision.info(row, self._default_column)["default_action"]
-        return decision.act(self._policy, row, {**info, "default_action": default})

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.extras import library
-from mlgo_gym.integrations.trajectory import Trajectory
+from mlgo_gym.integrations.trace import Trajectory
 from mlgo_gym.make_env import make_environment
 
 

@@ -1,36 +1,23 @@
-"""Reproduces traces by their advice and evaluations by their actions, and compares the metrics."""
+"""Reproduces evaluations and traces by their recorded actions, and compares the metrics and the logs."""
 
 from __future__ import annotations
 
+import io
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.compiler.coroutine import drive
-from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.corpus.module import Module
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.record import (
-    DONE,
-    NO_DECISIONS,
-    Assignment,
-    EpisodeRecord,
-    compile_metrics,
-    metrics_of,
-    unpack_actions,
-)
+from mlgo_gym.evaluation.record import DONE, FAILED, Assignment, EpisodeRecord, Metrics, unpack_actions
 from mlgo_gym.evaluation.result_folder import load_result
-from mlgo_gym.integrations.logs import log_names, read_advice
+from mlgo_gym.integrations.trace import Trajectory, logs_of, record_trajectory
 from mlgo_gym.make_env import recorded_arguments
 from mlgo_gym.policies.loading import plain_clang_flags
-from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.storage.untrusted_file import open_untrusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,38 +29,6 @@ class Verdict:
     problem: str = ""
 
 
-def replay(
-    folder: str | Path,
-    *,
-    corpus: str | None = None,
-    clang: str | None = None,
-    trust_flags: bool = False,
-    progress: Callable[[Verdict], object] = lambda _: None,
-) -> list[Verdict]:
-    """Reproduce every episode of a trace, and compare the metrics with the recorded ones.
-
-    Args:
-        folder: Output of `trace()`.
-        corpus: Corpus, as `open_corpus` takes it. Default: the recorded one.
-        clang: Compiler of the recorded version. Default: as for a new environment.
-        trust_flags: Whether to run recorded flags and arguments without checking them.
-        progress: Called with each verdict.
-
-    Raises:
-        UntrustedError: Running recorded arguments could do more than compile.
-        MlgoError: The folder has no trace, the corpus does not exist, or the compiler has another version.
-    """
-    return _reproduce_all(
-        folder,
-        lambda episode: episode.status != NO_DECISIONS,
-        partial(_advice_difference, Path(folder)),
-        corpus=corpus,
-        clang=clang,
-        trust_flags=trust_flags,
-        progress=progress,
-    )
-
-
 def validate(
     folder: str | Path,
     *,
@@ -81,41 +36,25 @@ def validate(
     clang: str | None = None,
     trust_flags: bool = False,
     modules: Container[str] | None = None,
+    logs: bool = False,
     progress: Callable[[Verdict], object] = lambda _: None,
 ) -> list[Verdict]:
     """Reproduce every finished episode of an evaluation by its recorded actions, and compare the metrics.
 
-    The policies are not needed. The other arguments and the errors are those of `replay()`.
+    The policies are not needed.
 
     Args:
-        folder: Output of `evaluate`.
+        folder: Output of `evaluate()` or `trace()`.
+        corpus: Corpus, as `open_corpus` takes it. Default: the recorded one.
+        clang: Compiler of the recorded version. Default: as for a new environment.
+        trust_flags: Whether to run recorded flags and arguments without checking them.
         modules: Names of the modules to reproduce. Default: all.
-    """
-    return _reproduce_all(
-        folder,
-        lambda episode: episode.status == DONE and (modules is None or episode.module in modules),
-        _actions_difference,
-        corpus=corpus,
-        clang=clang,
-        trust_flags=trust_flags,
-        progress=progress,
-    )
+        logs: Whether to reproduce failed episodes as well, and every log of a trace, byte for byte.
+        progress: Called with each verdict.
 
-
-def _reproduce_all(
-    folder: str | Path,
-    is_chosen: Callable[[EpisodeRecord], bool],
-    compare: Callable[[EvaluatedPolicies, str, EpisodeRecord], str],
-    *,
-    corpus: str | None,
-    clang: str | None,
-    trust_flags: bool,
-    progress: Callable[[Verdict], object],
-) -> list[Verdict]:
-    """Return the verdicts on the chosen episodes of an evaluation or a trace; the other arguments are `replay()`'s.
-
-    `compare` returns the difference of an episode; it receives the environment, the identity of the policy and the
-    episode.
+    Raises:
+        UntrustedError: Running recorded arguments could do more than compile.
+        MlgoError: The folder has no results, the corpus does not exist, or the compiler has another version.
     """
     result = load_result(folder)
     configuration = result.configuration
@@ -130,53 +69,94 @@ def _reproduce_all(
     )
     arguments["clang"] = clang
     settings = RunnerSettings(configuration.environment, corpus or configuration.corpus, arguments, plain)
+    statuses = (DONE, FAILED) if logs else (DONE,)
     verdicts = []
     with closing(EvaluatedPolicies(settings)) as evaluated:
-        check_version(evaluated.env, configuration.clang)
-        for episode in filter(is_chosen, result.episodes):
-            policy = configuration.policies.get(episode.policy, episode.policy)
-            difference = compare(evaluated, policy, episode)
-            verdicts.append(Verdict(episode.policy, episode.module, difference))
+        version = evaluated.env.toolchain.version_text
+        if version != configuration.clang:
+            raise MlgoError(f"expected clang {configuration.clang}, got {version}; name that version with --clang")
+        for record in result.episodes:
+            if record.status not in statuses or (modules is not None and record.module not in modules):
+                continue
+            policy = configuration.policies.get(record.policy, record.policy)
+            try:
+                problem = _problem(evaluated, policy, record, Path(folder) if logs else None)
+            except MlgoError as error:
+                problem = str(error)
+            verdicts.append(Verdict(record.policy, record.module, problem))
             progress(verdicts[-1])
     return verdicts
 
 
-def check_version(env: CompilerEnv, version: str) -> None:
-    """Check the version of an environment's compiler; raise `MlgoError` if it is another one."""
-    if env.toolchain.version_text != version:
-        raise MlgoError(f"expected clang {version}, got {env.toolchain.version_text}; name that version with --clang")
-
-
-def _advice_difference(folder: Path, evaluated: EvaluatedPolicies, _policy: str, episode: EpisodeRecord) -> str:
-    env = evaluated.env
-    if episode.decisions:
-        advice = [read_advice(folder / name) for name in log_names(episode.module, env.task)]
+def _problem(evaluated: EvaluatedPolicies, policy: str, record: EpisodeRecord, logs: Path | None) -> str:
+    """Return the difference between an episode and its record, and its logs in a folder; empty without one."""
+    if is_plain_clang(policy):
+        trajectory = Trajectory(evaluated.compile(Assignment(policy, record.module, record.project)))
     else:
-        advice = [[] for _ in env.task.advisors]
-    logged = sum(map(len, advice))
-    if logged != episode.decisions:
-        return f"expected {episode.decisions} decisions in its logs, got {logged}"
+        trajectory = _reproduce(evaluated, record)
+    error, recorded = trajectory.result.error, record.error
+    if error is not None or recorded is not None:
+        if error is None:
+            return f"expected a failed compile ({(recorded or {}).get('message')}), got an object"
+        same = recorded is not None and recorded.get("kind") == error["kind"]
+        return "" if same else f"the compile failed: {error['message']}"
+    if difference := _difference(record.metrics, trajectory.result.metrics):
+        return difference
+    for name, write in (logs_of(trajectory, evaluated.env.task) if logs else {}).items():
+        expected = io.BytesIO()
+        write(expected)
+        if not _has_content(Path(logs or "", name), expected.getvalue()):
+            return f"{name} differs from the log of these decisions; trace again"
+    return ""
+
+
+def _reproduce(evaluated: EvaluatedPolicies, record: EpisodeRecord) -> Trajectory:
+    """Return the trajectory of an episode's recorded actions."""
+    if record.actions is None and record.decisions:
+        raise MlgoError("expected recorded actions, got none; evaluate again")
+    actions = unpack_actions(record.actions, evaluated.env.action_space) if record.actions else []
+    if len(actions) != record.decisions:
+        raise MlgoError(f"expected {record.decisions} recorded actions, got {len(actions)}; evaluate again")
+    policy = _RecordedActions(actions)
+    assignment = Assignment(record.policy, record.module, record.project)
     try:
-        module = env.corpus.module(episode.module)
-        measurement = _compile(env, module, advice, handed_over=bool(episode.handed_over))
-        baseline = measure_baseline(
-            env.compilation(module), env.setup.timeout, optimization_record=env.task.optimization_record
-        )
+        trajectory = record_trajectory(evaluated.env, policy, assignment)
     except CompilerError as error:
-        same = episode.error is not None and episode.error["kind"] == error.kind
-        return "" if same else str(error)
-    except MlgoError as error:
-        return str(error)
-    if episode.error is not None:
-        return f"expected a failed compile ({episode.error['message']}), got an object"
-    return _differences(episode.metrics, compile_metrics(env.task, measurement, baseline))
+        return Trajectory(EpisodeRecord.of_error(assignment, error))
+    if unused := len(policy.remaining):
+        raise MlgoError(f"expected {len(actions)} decisions, got {len(actions) - unused}; evaluate again")
+    return trajectory
 
 
-def _differences(recorded: dict[str, tuple[float, float]], found: dict[str, tuple[float, float]]) -> str:
-    """Return the differences between recorded and found metrics; empty if they are equal."""
+class _RecordedActions:
+    """Takes recorded actions in order."""
+
+    def __init__(self, actions: Iterable[Any]) -> None:
+        self.remaining = deque(actions)
+        self._count = len(self.remaining)
+
+    def act(self, observation: Any, info: Any) -> Any:
+        """Return the next action."""
+        del observation, info
+        if not self.remaining:
+            raise MlgoError(f"expected {self._count} decisions, got more; evaluate again")
+        return self.remaining.popleft()
+
+
+def _has_content(path: Path, content: bytes) -> bool:
+    """Return whether a file has a content."""
+    try:
+        with open_untrusted(path) as file:
+            return file.read(len(content) + 1) == content
+    except OSError as error:
+        raise MlgoError(f"{path}: expected a training log, got an error: {error}; trace again") from error
+
+
+def _difference(recorded: Metrics, reproduced: Metrics) -> str:
+    """Return the differences between metrics; empty if they are equal."""
     lines = []
-    for name in sorted({*recorded, *found}):
-        was, now = recorded.get(name), found.get(name)
+    for name in sorted({*recorded, *reproduced}):
+        was, now = recorded.get(name), reproduced.get(name)
         if was is None or now is None or tuple(was) != tuple(now):
             lines.append(f"{name} was {_pair(was)}, is {_pair(now)}")
     return "; ".join(lines)
@@ -184,59 +164,3 @@ def _differences(recorded: dict[str, tuple[float, float]], found: dict[str, tupl
 
 def _pair(pair: tuple[float, float] | None) -> str:
     return "not measured" if pair is None else f"{pair[0]:g} (plain clang {pair[1]:g})"
-
-
-def _compile(env: CompilerEnv, module: Module, advice: Sequence[Sequence[bytes]], *, handed_over: bool) -> Measurement:
-    """Compile a module with recorded advice by advisor; a single advisor's is sent ahead, so that clang never waits."""
-    task, timeout = env.task, env.setup.timeout
-    queues = [deque(answers) for answers in advice]
-    total = sum(map(len, advice))
-
-    def choose(decision: Decision) -> bytes:
-        if queues[decision.advisor]:
-            return queues[decision.advisor].popleft()
-        if handed_over:
-            return task.default_advice(decision)
-        raise MlgoError(f"expected {total} decisions, got more; trace again")
-
-    with env.compilation(module).session(task.advisors, optimization_record=task.optimization_record) as session:
-        if len(queues) == 1:
-            session.advise_ahead(advice[0])
-            queues[0].clear()
-        compiled = drive(session, choose, timeout)
-        unused = sum(map(len, queues)) + session.advice_ahead
-    if unused:
-        raise MlgoError(f"expected {total} decisions, got {total - unused}; trace again")
-    return Measurement.of(compiled)
-
-
-def _actions_difference(evaluated: EvaluatedPolicies, policy: str, episode: EpisodeRecord) -> str:
-    if is_plain_clang(policy):
-        result = evaluated.compile(Assignment(policy, episode.module, episode.project))
-        if result.status != DONE:
-            return f"the compile failed: {result.error}"
-        return _differences(episode.metrics, result.metrics)
-    try:
-        return _differences(episode.metrics, _reproduce(evaluated.env, episode))
-    except MlgoError as error:
-        return str(error)
-
-
-def _reproduce(env: CompilerEnv, episode: EpisodeRecord) -> dict[str, tuple[float, float]]:
-    """Return the metrics of an episode's recorded actions."""
-    if episode.actions is None:
-        raise MlgoError("expected recorded actions, got none; evaluate again")
-    actions = unpack_actions(episode.actions, env.action_space)
-    if len(actions) != episode.decisions:
-        raise MlgoError(f"expected {episode.decisions} recorded actions, got {len(actions)}; evaluate again")
-    env.reset(options={"module": episode.module})
-    info: dict[str, Any] = {}
-    for number, action in enumerate(actions, start=1):
-        _, _, terminated, truncated, info = env.step(action)
-        if truncated:
-            raise MlgoError(f"the compile failed: {info['error']}")
-        if terminated != (number == len(actions)):
-            raise MlgoError(
-                f"expected {len(actions)} decisions, got {number if terminated else 'more'}; evaluate again"
-            )
-    return metrics_of(info)

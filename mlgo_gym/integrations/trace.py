@@ -1,20 +1,116 @@
-"""Writes every decision of a policy over a corpus as training logs, beside the results of an evaluation."""
+"""Every decision of a policy over a corpus: as trajectories, and as training logs beside the results of an evaluation.
+
+LLVM's log_reader.py and google/ml-compiler-opt read the logs. An observation has the features and, as its last tensor,
+the decision, as in logs of LLVM's own `-training-log`. An outcome follows each observation, as those readers expect. It
+is the reward of the step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import with_compile_options
-from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.episode.outcome import failure_reward
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult
+from mlgo_gym.evaluation.record import NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.evaluation.result_folder import HEADER
-from mlgo_gym.integrations.logs import log_names, write_log
-from mlgo_gym.integrations.trajectory import Trajectory, record_trajectory
+from mlgo_gym.llvm.tensor_spec import TensorSpec
+from mlgo_gym.llvm.training_log import LogHeader, LogWriter
+from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.storage.cache import errors_name_file
 from mlgo_gym.tasks.task import Task
+
+SCORE = TensorSpec("reward", "float", (1,))
+"""Tensor of the outcomes; LLVM's register allocation logs have the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision of a policy.
+
+    Attributes:
+        decision: The decision, with its features as clang wrote them.
+        advice: Bytes of the advice that clang received.
+        observation: Observation of the policy.
+        action: Action of the policy; clang's own choice if that was illegal.
+    """
+
+    decision: Decision
+    advice: bytes
+    observation: Any
+    action: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode, decision by decision.
+
+    Attributes:
+        result: Record of the episode.
+        steps: Decisions of the policy.
+        rewards: Reward of each step, if the environment gives credit; else None, and the reward comes with the last
+            step.
+    """
+
+    result: EpisodeRecord
+    steps: tuple[Step, ...] = ()
+    rewards: tuple[float, ...] | None = None
+
+    def rewards_at(self, indices: Sequence[int]) -> list[float]:
+        """Return the rewards of some steps; without credit, the last of them has the reward of the episode."""
+        if self.rewards is not None:
+            return [self.rewards[index] for index in indices]
+        return [*(0.0 for _ in indices[1:]), self.result.reward or 0.0] if indices else []
+
+
+def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) -> Trajectory:
+    """Return the episode of a policy on a module of the environment, whose current episode is not affected.
+
+    Raises:
+        CompilerError: The compile failed, and the environment has `error_reward=None`.
+        ActionError: The policy's action is illegal, and the environment is strict.
+    """
+    setup, module = env.setup, env.corpus.module(assignment.module)
+    begin = time.perf_counter()
+    try:
+        episode = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
+    except NoDecisionError:
+        return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
+    except CompilerError as error:
+        if setup.options.error_reward is None:
+            raise
+        return Trajectory(EpisodeRecord.of_error(assignment, error, reward=failure_reward(setup)))
+    steps: list[Step] = []
+    illegal = 0
+    with closing(episode):
+        while (decision := episode.decision) is not None:
+            observation = episode.observe()
+            answer = episode.take(policy.act(observation, episode.info()))
+            steps.append(Step(decision, answer.advice, observation, answer.action))
+            illegal += answer.illegal
+    if episode.outcome is None:
+        raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
+    result = EpisodeRecord.of_episode(
+        assignment,
+        episode.full_info,
+        [step.action for step in steps],
+        env.action_space,
+        reward=episode.outcome.reward,
+        illegal_actions=illegal,
+        seconds=time.perf_counter() - begin,
+    )
+    return Trajectory(result, tuple(steps), episode.full_info.get("rewards"))
 
 
 def trace(
@@ -66,20 +162,49 @@ def trace(
             raise PolicyError(f"expected a policy that takes decisions, got {policy!r}; name another")
         while (assignment := evaluation.schedule.take()) is not None:
             trajectory = record_trajectory(evaluated.env, evaluated.policies[policy], assignment)
-            _write_logs(folder, trajectory, evaluated.env.task)
+            for path, write in logs_of(trajectory, evaluated.env.task).items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                with errors_name_file(folder / path), (folder / path).open("wb") as stream:
+                    write(stream)
             evaluation.add(trajectory.result)
             progress(trajectory)
         return evaluation.result
 
 
-def _write_logs(folder: Path, trajectory: Trajectory, task: Task) -> None:
-    if not trajectory.steps:
-        return
-    for number, name in enumerate(log_names(trajectory.result.module, task)):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+def logs_of(trajectory: Trajectory, task: Task) -> dict[str, Callable[[IO[bytes]], None]]:
+    """Return a function that writes the log, by its path in the output, for each advisor; none without decisions."""
+    logs: dict[str, Callable[[IO[bytes]], None]] = {}
+    for number, name in enumerate(log_names(trajectory.result.module, task) if trajectory.steps else ()):
         own = [index for index, step in enumerate(trajectory.steps) if step.decision.advisor == number]
-        with errors_name_file(path), path.open("wb") as stream:
-            write_log(
-                stream, task.headers[number], [trajectory.steps[index] for index in own], trajectory.rewards_at(own)
-            )
+        steps = [trajectory.steps[index] for index in own]
+        logs[name] = partial(write_log, header=task.headers[number], steps=steps, rewards=trajectory.rewards_at(own))
+    return logs
+
+
+def log_names(module: str, task: Task) -> list[str]:
+    """Return the path of a module's log for each advisor of a task, relative to the output.
+
+    Slashes in the name separate folders. Raises `MlgoError` for a name that leads out of the folder.
+    """
+    if module.startswith("/") or ".." in module.split("/"):
+        raise MlgoError(f"expected a module name without a leading slash and `..`, got {module!r}; rename the module")
+    advisors = [f".{advisor.name}" for advisor in task.advisors] if len(task.advisors) > 1 else [""]
+    return [f"logs/{module}{advisor}.log" for advisor in advisors]
+
+
+def write_log(stream: IO[bytes], header: LogHeader, steps: Sequence[Step], rewards: Sequence[float]) -> None:
+    """Write the decisions of one advisor and their rewards in order, byte for byte as LLVM's `Logger` would.
+
+    Raises:
+        MlgoError: The header of the channel has no advice.
+    """
+    if header.advice is None:
+        raise MlgoError("expected the header of an interactive channel, got one without advice; use a compiler's own")
+    log = LogWriter(stream, LogHeader((*header.features, header.advice), score=SCORE))
+    context: str | None = None
+    for step, reward in zip(steps, rewards, strict=True):
+        if step.decision.context != context:
+            context = step.decision.context
+            log.context(context)
+        log.observation(step.decision.payload + step.advice)
+        log.outcome(reward)

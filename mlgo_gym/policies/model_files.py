@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
+from mlgo_gym.scheduling import FileStore, StoredFiles
 from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
 
 KINDS = ("mlp", "rule", "tflite", "onnx", "sb3")

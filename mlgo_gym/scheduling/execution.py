@@ -2,49 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.ray_cluster import RayCluster
-from mlgo_gym.scheduling.work import Item, Queue, RemoteWork, Result, Runner, WorkerFailure, Workers
-
-
-class InProcess(Workers[Item, Result]):
-    """One worker, which is this process; the arguments are those of `Execution.workers()`.
-
-    The first item starts the runner. An exception of the work leaves `run()`.
-    """
-
-    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int = 1) -> None:
-        self._start = start
-        self._capacity = capacity
-        self._runner: Runner[Item, Result] | None = None
-
-    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
-        """Yield each item of a queue with its result."""
-        busy = 0
-        try:
-            while True:
-                while busy < self._capacity and (item := queue.take()) is not None:
-                    self._runner = self._runner or self._start(self._capacity)
-                    self._runner.submit(item)
-                    busy += 1
-                if self._runner is None or not busy:
-                    return
-                results = self._runner.collect()
-                busy -= len(results)
-                yield from results
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close the runner. Idempotent."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
+from mlgo_gym.scheduling.work import InProcess, Item, RemoteWork, Result, Runner, Workers
 
 
 @dataclass(frozen=True, slots=True)

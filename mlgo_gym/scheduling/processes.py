@@ -8,14 +8,14 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.work import Item, Result, Runner
+from mlgo_gym.scheduling.work import Item, Result, Runner, WorkerLoop
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
 _EXIT_SECONDS = 10.0  # in which a worker must exit after it has closed its connection, or was killed
@@ -23,16 +23,16 @@ _EXIT_SECONDS = 10.0  # in which a worker must exit after it has closed its conn
 
 class _ProcessWorker(PoolWorker[Item, Result]):
     def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int) -> None:
-        super().__init__(capacity)
+        super().__init__()
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
+        self._process: SpawnProcess = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
         # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. Starting the
         # tracker unblocks the signal, so it must run before.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            self.process.start()
+            self._process.start()
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise MlgoError(
                 f"expected a corpus and policies that can be pickled for a worker process, got {error}; name them by "
@@ -45,7 +45,7 @@ class _ProcessWorker(PoolWorker[Item, Result]):
     def send(self, items: Sequence[Item]) -> None:
         self.connection.send(items)
 
-    def receive(self) -> Sequence[tuple[Item, Result]]:
+    def receive(self) -> tuple[Sequence[tuple[Item, Result]], float]:
         try:
             message = self.connection.recv()
         except (EOFError, OSError) as error:
@@ -54,8 +54,8 @@ class _ProcessWorker(PoolWorker[Item, Result]):
             raise WorkerExitedError(how, status) from error
         if isinstance(message, MlgoError):
             raise message
-        results: Sequence[tuple[Item, Result]] = message
-        return results
+        results, seconds = message
+        return results, seconds
 
     def stop(self, timeout: float) -> None:
         if timeout:
@@ -65,22 +65,22 @@ class _ProcessWorker(PoolWorker[Item, Result]):
         self.connection.close()
         # A process that the kernel cannot kill, for instance in a read from a lost disk, cannot be closed.
         with contextlib.suppress(ValueError):
-            self.process.close()
+            self._process.close()
 
     def _end(self, seconds: float) -> int:
         """Wait until the process exits, kill it after some seconds, and return its exit status."""
         if not self._exits_within(seconds):
-            self.process.kill()
+            self._process.kill()
             self._exits_within(_EXIT_SECONDS)
-        return self.process.exitcode or 0
+        return self._process.exitcode or 0
 
     def _exits_within(self, seconds: float) -> bool:
         # join() waits without a deadline for a process that has closed its descriptors and has not exited.
-        if self.process.exitcode is not None or self.process.pid is None:
+        if self._process.exitcode is not None or self._process.pid is None:
             return True
-        pidfd = os.pidfd_open(self.process.pid)
+        pidfd = os.pidfd_open(self._process.pid)
         try:
-            return bool(connection.wait([pidfd], seconds)) and self.process.exitcode is not None
+            return bool(connection.wait([pidfd], seconds)) and self._process.exitcode is not None
         finally:
             os.close(pidfd)
 
@@ -92,43 +92,30 @@ class Processes(WorkerPool[Item, Result]):
         super().__init__(jobs, capacity)
         self._start = start
 
-    def start_worker(self, capacity: int) -> PoolWorker[Item, Result]:
+    def start_worker(self) -> PoolWorker[Item, Result]:
         """Start a process."""
-        return _ProcessWorker(self._start, capacity)
+        return _ProcessWorker(self._start, self._capacity)
 
-    def wait(
-        self, workers: Sequence[PoolWorker[Item, Result]], seconds: float | None
-    ) -> Iterator[PoolWorker[Item, Result]]:
+    def wait(self, workers: Sequence[PoolWorker[Item, Result]]) -> list[PoolWorker[Item, Result]]:
         """Wait for a message or the end of a connection."""
         by_connection = {worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)}
-        for readable in connection.wait(list(by_connection), seconds):
-            assert isinstance(readable, Connection)
-            yield by_connection[readable]
+        return [by_connection[readable] for readable in connection.wait(list(by_connection))]  # type: ignore[index]
 
 
 def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], capacity: int) -> None:
-    die_with_parent()
+    """Work in a worker process: reply to each message with items, until one is None."""
+    # Its compilers exit with this process, as soon as its parent has exited.
+    threading.Thread(target=_follow_parent, daemon=True).start()
     try:
         runner = start(capacity)
     except MlgoError as error:
         channel.send(error)
         return
-    channel.send([])
-    busy = 0
+    loop = WorkerLoop(runner, capacity)
+    channel.send(([], 0.0))
     while (items := channel.recv()) is not None:
-        for item in items:
-            runner.submit(item)
-        busy += len(items)
-        if busy:
-            results = runner.collect()
-            busy -= len(results)
-            channel.send(results)
+        channel.send(loop.work(items))
     runner.close()
-
-
-def die_with_parent() -> None:
-    """Exit this process, which multiprocessing started, as soon as its parent has exited; its compilers exit too."""
-    threading.Thread(target=_follow_parent, daemon=True).start()
 
 
 def _follow_parent() -> None:

@@ -9,15 +9,14 @@ import shutil
 import signal
 import socket
 import warnings
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import MlgoError, MlgoWarning
 from mlgo_gym.extras import library
-from mlgo_gym.scheduling.file_store import StoredFiles
 from mlgo_gym.scheduling.work import Item, RemoteWork, Result
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 from mlgo_gym.storage.temporary_folders import make_process_folder
@@ -25,22 +24,22 @@ from mlgo_gym.storage.temporary_folders import make_process_folder
 LOCAL = "local"
 """The address that starts a cluster of this machine alone for the run."""
 
-STORE_BYTES = 256 << 20
-"""Maximum size of the files in the object store; the workers keep their own copies on disk."""
+_STORED = 256
+"""Number of names whose files stay in the object store; the workers keep their own copies on disk."""
 
-LOCAL_STORE_BYTES = 512 << 20
+_LOCAL_STORE_BYTES = 512 << 20
 """Size of the object store of a cluster that is started here."""
 
-MESSAGE_SECONDS = 0.005
+_MESSAGE_SECONDS = 0.005
 """Twice the time that a message costs the driver, so that messages take at most half of its time."""
 
-TEMPORARY = "mlgo-ray-"
+_TEMPORARY = "mlgo-ray-"
 """Prefix of the folder of a local cluster. Short: socket paths have at most 107 bytes, of which Ray takes 64."""
 
 STARTS = 3
 """Number of attempts to start a local cluster."""
 
-RETRIES = 1
+_RETRIES = 1
 """Number of times that an item is retried after its worker exited."""
 
 _START_SECONDS = 30.0
@@ -72,8 +71,7 @@ class RayCluster(WorkerPool[Item, Result]):
     """Workers on the machines of a Ray cluster, each on one CPU.
 
     Each worker checks that its machine has this version of mlgo-gym; its runner checks the compiler. Items of a worker
-    that exits, or of a machine that fails, are retried once. Late items run a second time at the end of the queue; the
-    first result counts.
+    that exits, or of a machine that fails, are retried once.
 
     The arguments are those of `Execution` and of `Execution.workers()`. The address is ignored where this process is
     connected to a cluster already.
@@ -95,10 +93,9 @@ class RayCluster(WorkerPool[Item, Result]):
             cpus = int(self._ray.cluster_resources().get("CPU", 0))
             if jobs is None and cpus < 1:
                 raise MlgoError(f"expected a cluster with a free CPU, got none at {address!r}; add a node")
-            super().__init__(jobs or cpus, capacity, retries=RETRIES, copies=True, message_seconds=MESSAGE_SECONDS)
+            super().__init__(jobs or cpus, capacity, retries=_RETRIES, message_seconds=_MESSAGE_SECONDS)
             self._remote = remote
-            self._uploaded: OrderedDict[str, tuple[Any, int]] = OrderedDict()
-            self._uploaded_bytes = 0
+            self._upload = lru_cache(maxsize=_STORED)(lambda name: self._ray.put(dict(remote.pack(name))))
             self._start = self._ray.put(self._ray.cloudpickle.dumps(remote.start))
             self._common = {name: [self._ray.put(dict(files))] for name, files in remote.common.items()}
             self._actor = self._ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(_worker_class())
@@ -126,13 +123,13 @@ class RayCluster(WorkerPool[Item, Result]):
         """Start a cluster of this machine. Ray fails on a busy machine: it gives a node 30 s, without an option."""
         for attempt in range(1, STARTS + 1):
             # Not in $TMPDIR, whose path may be too long for a socket.
-            self._temporary = make_process_folder(Path("/tmp"), TEMPORARY)  # noqa: S108 - made by mkdtemp
+            self._temporary = make_process_folder(Path("/tmp"), _TEMPORARY)  # noqa: S108 - made by mkdtemp
             try:
                 self._ray.init(
                     address=LOCAL,
                     num_cpus=cpus,
                     include_dashboard=False,
-                    object_store_memory=LOCAL_STORE_BYTES,
+                    object_store_memory=_LOCAL_STORE_BYTES,
                     _temp_dir=str(self._temporary),
                     **quiet,
                 )
@@ -145,36 +142,24 @@ class RayCluster(WorkerPool[Item, Result]):
             else:
                 return
 
-    def start_worker(self, capacity: int) -> PoolWorker[Item, Result]:
+    def start_worker(self) -> PoolWorker[Item, Result]:
         """Create an actor; in a full cluster it starts as soon as a CPU is free."""
         actor = self._actor.remote()
-        started = actor.start.remote(metadata.version("mlgo-gym"), [self._start], self._common, capacity)
-        return _RayWorker(self, actor, started, capacity)
+        started = actor.start.remote(metadata.version("mlgo-gym"), [self._start], self._common, self._capacity)
+        return _RayWorker(self, actor, started)
 
-    def upload(self, item: Item) -> tuple[Item, str, list[Any]]:
-        """Put the files of an item into the object store if necessary; return the item's message for a worker."""
+    def message(self, item: Item) -> tuple[Item, str, list[Any]]:
+        """Return the message of an item for a worker, with its name and its files in the object store."""
         name = self._remote.needs(item)
-        uploaded = self._uploaded.pop(name, None)
-        if uploaded is None:
-            files: StoredFiles = self._remote.pack(name)
-            size = sum(map(len, files.values()))
-            uploaded = self._ray.put(dict(files)), size
-            self._uploaded_bytes += size
-            while self._uploaded and self._uploaded_bytes > STORE_BYTES:
-                self._uploaded_bytes -= self._uploaded.popitem(last=False)[1][1]
-        self._uploaded[name] = uploaded
         # Ray fetches a reference within a list only on request.
-        return item, name, [uploaded[0]]
+        return item, name, [self._upload(name)]
 
-    def wait(
-        self, workers: Sequence[PoolWorker[Item, Result]], seconds: float | None
-    ) -> Iterator[PoolWorker[Item, Result]]:
-        """Wait for a message or the end of an actor."""
+    def wait(self, workers: Sequence[PoolWorker[Item, Result]]) -> list[PoolWorker[Item, Result]]:
+        """Wait for a message or the end of an actor; warn if none starts."""
         by_reference = {worker.reference: worker for worker in workers if isinstance(worker, _RayWorker)}
         references = list(by_reference)
-        timeout = _START_SECONDS if not any(worker.ready for worker in workers) else None
-        done, _ = self._ray.wait(references, num_returns=1, timeout=timeout if seconds is None else seconds)
-        if not done and seconds is None:
+        timeout = None if any(worker.ready for worker in workers) else _START_SECONDS
+        if not self._ray.wait(references, num_returns=1, timeout=timeout)[0]:
             free = self._ray.available_resources().get("CPU", 0)
             warnings.warn(
                 f"no worker has started within {timeout:g} s: the cluster has {free:g} free CPUs of "
@@ -182,11 +167,9 @@ class RayCluster(WorkerPool[Item, Result]):
                 MlgoWarning,
                 stacklevel=2,
             )
-        if done:
-            # Receive the other messages that have arrived too.
-            done, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
-        for reference in done:
-            yield by_reference[reference]
+        # All messages that have arrived.
+        arrived, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
+        return [by_reference[reference] for reference in arrived]
 
     def close(self) -> None:
         """End all actors, and a cluster that was started here. Idempotent."""
@@ -203,17 +186,17 @@ class RayCluster(WorkerPool[Item, Result]):
 
 
 class _RayWorker(PoolWorker[Item, Result]):
-    def __init__(self, cluster: RayCluster[Item, Result], actor: Any, started: Any, capacity: int) -> None:
-        super().__init__(capacity)
+    def __init__(self, cluster: RayCluster[Item, Result], actor: Any, started: Any) -> None:
+        super().__init__()
         self._cluster = cluster
         self._ray = ray_library()
         self._actor, self.reference = actor, started
 
     def send(self, items: Sequence[Item]) -> None:
-        sent = [self._cluster.upload(item) for item in items]
+        sent = [self._cluster.message(item) for item in items]
         self.reference = self._actor.work.remote(sent, self._cluster.interval)
 
-    def receive(self) -> Sequence[tuple[Item, Result]]:
+    def receive(self) -> tuple[Sequence[tuple[Item, Result]], float]:
         try:
             message = self._ray.get(self.reference)
         except self._ray.exceptions.RayActorError as error:
@@ -222,10 +205,8 @@ class _RayWorker(PoolWorker[Item, Result]):
             raise WorkerExitedError(_last_line(error), 1) from error
         if isinstance(message, str):
             raise MlgoError(message)
-        results: Sequence[tuple[Item, Result]]
         results, seconds = message
-        self.pace = seconds / len(results) if results else 0.0
-        return results
+        return results, seconds
 
     def stop(self, timeout: float) -> None:
         with contextlib.suppress(self._ray.exceptions.RayError):
@@ -280,42 +261,28 @@ def _worker_class() -> type:
                 return f"expected mlgo-gym {expected} on {where}, got {found}; install one version everywhere"
 
             from mlgo_gym.errors import MlgoError
-            from mlgo_gym.scheduling.file_store import FileStore
+            from mlgo_gym.scheduling import FileStore
+            from mlgo_gym.scheduling.work import WorkerLoop
 
             self.store = FileStore()
-            self.capacity = capacity
-            self.pending: list[Any] = []
-            self.busy = 0
             for name, reference in common.items():
                 self.store.put(name, partial(ray.get, reference[0]))
             try:
                 self.runner = ray.cloudpickle.loads(ray.get(start[0]))(capacity, self.store)
             except MlgoError as error:
                 return f"{where}: {error}"
+            self.loop = WorkerLoop(self.runner, capacity)
             return [], 0.0
 
         def work(self, items: list[tuple[Any, str, list[Any]]], interval: float) -> tuple[list[Any], float]:
-            """Take items; return the results of at least one item after `interval` seconds, and the seconds spent."""
-            import time
+            """Store the files of items, and work as `WorkerLoop.work()`."""
             from functools import partial
 
             import ray
 
-            started = time.monotonic()
-            for item, name, reference in items:
+            for _, name, reference in items:
                 self.store.put(name, partial(ray.get, reference[0]))
-                self.pending.append(item)
-            results: list[Any] = []
-            while not results or time.monotonic() - started < interval:
-                while self.pending and self.busy < self.capacity:
-                    self.runner.submit(self.pending.pop(0))
-                    self.busy += 1
-                if not self.busy:
-                    break
-                done = self.runner.collect()
-                self.busy -= len(done)
-                results += done
-            return results, time.monotonic() - started
+            return self.loop.work([item for item, *_ in items], interval)
 
         def close(self) -> None:
             """Release the runner and the files."""

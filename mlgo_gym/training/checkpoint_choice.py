@@ -165,12 +165,12 @@ class MarginChoice:
         Raises:
             MlgoError: no validation module has a decision, or all labels are of validation modules.
         """
-        margin, tried = self.margins[0], []
+        margin, tried = self.margins[0], list[MarginResult]()
         if len(self.margins) > 1:
             apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.validation)))
             tried = self._evaluate(apart, monitor)
             margin = best_margin(tried)
-        monitor.record("margin", margin=margin, tried=[each._asdict() for each in tried])
+        monitor.record("margin", margin=margin, tried=[result._asdict() for result in tried])
         return self.fit.with_margin(network, margin)
 
     def _evaluate(self, network: Network, monitor: Monitor) -> list[MarginResult]:
@@ -191,19 +191,19 @@ class MarginChoice:
                 for _ in episodes:
                     advance(total - evaluation.remaining)
             result = evaluation.result
-        found = []
+        summaries = {summary.policy: summary for summary in result.summaries()}
+        results = []
         for margin in self.margins:
-            (summary,) = (each for each in result.summaries() if each.policy == f"{margin:g}")
-            change, mean = summary.changes[result.metrics[0]], math.inf
-            if not summary.failures:
-                mean = result.change(summary.policy)
-            found.append(MarginResult(margin, mean, change.total, change.worse, summary.modules))
-        return found
+            summary = summaries[f"{margin:g}"]
+            change = summary.changes[result.metrics[0]]
+            mean = math.inf if summary.failures else result.change(summary.policy)
+            results.append(MarginResult(margin, mean, change.total, change.worse, summary.modules))
+        return results
 
 
-def best_margin(found: Sequence[MarginResult]) -> float:
+def best_margin(results: Sequence[MarginResult]) -> float:
     """Return the margin with the best mean change among those with few larger modules."""
-    fewest = min(each.worse for each in found)
-    safe = [each for each in found if each.worse < MAX_LARGER * each.modules or each.worse == fewest]
-    best = min(each.mean for each in safe)
-    return max(each.margin for each in safe if each.mean <= best + MARGIN_TOLERANCE)
+    fewest = min(result.worse for result in results)
+    safe = [result for result in results if result.worse < MAX_LARGER * result.modules or result.worse == fewest]
+    best = min(result.mean for result in safe)
+    return max(result.margin for result in safe if result.mean <= best + MARGIN_TOLERANCE)

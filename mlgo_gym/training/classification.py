@@ -8,7 +8,7 @@ The scorer is written out as an ordinary `Network`, most of whose weights are 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization
 from mlgo_gym.training.distillation import (
-    Loss,
+    Build,
     NetworkSettings,
     gradient_descent,
     perceptron,
@@ -26,10 +26,13 @@ from mlgo_gym.training.distillation import (
     torch_library,
 )
 from mlgo_gym.training.labels import Labels, joined
-from mlgo_gym.training.monitor import Advance, Monitor
+from mlgo_gym.training.monitor import Monitor
 
 SCORER_WIDTH = 12
 """Hidden units per action, where actions have features of their own."""
+
+Scores = Callable[[Any, Any], Any]
+"""Returns the score of each action, given a module and the row numbers of a batch."""
 
 _ILLEGAL = -1e9
 _SCORER_BATCH = 128
@@ -70,20 +73,30 @@ class Classification:
 
         places = action_features(names, actions)
         with monitor.stage("network", self.settings.steps) as advance:
+            options: dict[str, Any] = {"seed": self.seed, "advance": advance}
             if places is not None:
                 normalization = pooled_normalization(observations, names, places[0])
                 inputs = normalization(observations)
-                weights, biases = _fit_scorer(inputs, *places, loss, self.settings.steps, self.seed, advance)
-                return Network(names, tuple(weights), tuple(biases), "relu", normalization)
-            normalization = Normalization.fit(observations, names, "log_standard")
-            rows = torch.from_numpy(normalization(observations))
-            build = perceptron([len(names), *self.settings.hidden, actions])
-
-            def batch_loss(module: Any, batch: Any) -> Any:
-                return loss(module(rows[batch]), batch)
-
-            model = gradient_descent(build, batch_loss, len(rows), self.settings.steps, seed=self.seed, advance=advance)
-            return to_network(model, names, normalization)
+                build, scores = _scorer(torch.from_numpy(inputs), *places)
+                options["batch"] = _SCORER_BATCH
+            else:
+                normalization = Normalization.fit(observations, names, "log_standard")
+                inputs = normalization(observations)
+                build, scores = (
+                    perceptron([len(names), *self.settings.hidden, actions]),
+                    _rows(torch.from_numpy(inputs)),
+                )
+            model = gradient_descent(
+                build,
+                lambda module, batch: loss(scores(module, batch), batch),
+                len(inputs),
+                self.settings.steps,
+                **options,
+            )
+        if places is None:
+            return to_network(model, normalization)
+        weights, biases = _written_out(model, *places, len(names))
+        return Network(names, weights, biases, "relu", normalization)
 
 
 def action_features(names: Sequence[str], actions: int) -> tuple[npt.NDArray[np.intp], list[int]] | None:
@@ -106,34 +119,23 @@ def action_features(names: Sequence[str], actions: int) -> tuple[npt.NDArray[np.
 
 def pooled_normalization(observations: Floats, names: Sequence[str], own: npt.NDArray[np.intp]) -> Normalization:
     """Return a normalization that treats a feature of one action as that of any other; `own` are their columns."""
-    each = Normalization.fit(observations, names, "log_standard")
-    center, scale = each.center.copy(), each.scale.copy()
+    single = Normalization.fit(observations, names, "log_standard")
+    center, scale = single.center.copy(), single.scale.copy()
     pooled = observations[:, own].reshape(-1, own.shape[1])
     shared = Normalization.fit(pooled, [str(number) for number in range(own.shape[1])], "log_standard")
     center[own], scale[own] = shared.center, shared.scale
-    return Normalization(each.method, each.names, center, scale, each.quantiles)
+    return Normalization(single.method, single.names, center, scale, single.quantiles)
 
 
-def _fit_scorer(
-    inputs: Floats,
-    own: npt.NDArray[np.intp],
-    common: Sequence[int],
-    loss: Loss,
-    steps: int,
-    seed: int,
-    advance: Advance,
-) -> tuple[list[Floats], list[Floats]]:
-    """Return the weights and the biases of a network that scores each action by the same weights."""
+def _rows(inputs: Any) -> Scores:
+    return lambda module, batch: module(inputs[batch])
+
+
+def _scorer(inputs: Any, own: npt.NDArray[np.intp], common: Sequence[int]) -> tuple[Build, Scores]:
+    """Return what builds the layers that score each action by the same weights, and the scores of a batch."""
     torch = torch_library()
-    rows, places = torch.from_numpy(inputs), torch.from_numpy(own)
+    places = torch.from_numpy(own)
     actions, count = own.shape
-
-    def scores(layers: Any, batch: Any) -> Any:
-        columns, shared = rows[batch][:, places], rows[batch][:, list(common)]
-        candidate = torch.cat([columns[:, -1], shared], 1)
-        others = torch.cat([columns[:, :-1], candidate[:, None].expand(-1, actions - 1, -1)], 2)
-        values = layers[1](torch.relu(layers[0](others)))[..., 0]
-        return torch.cat([values, layers[3](torch.relu(layers[2](candidate)))], 1)
 
     def build(torch: Any) -> Any:
         # The last action differs in kind from those before it.
@@ -141,34 +143,35 @@ def _fit_scorer(
         widths += [(count + len(common), SCORER_WIDTH), (SCORER_WIDTH, 1)]
         return torch.nn.ModuleList([torch.nn.Linear(*shape) for shape in widths])
 
-    def batch_loss(layers: Any, batch: Any) -> Any:
-        return loss(scores(layers, batch), batch)
+    def scores(layers: Any, batch: Any) -> Any:
+        columns, shared = inputs[batch][:, places], inputs[batch][:, list(common)]
+        candidate = torch.cat([columns[:, -1], shared], 1)
+        others = torch.cat([columns[:, :-1], candidate[:, None].expand(-1, actions - 1, -1)], 2)
+        values = layers[1](torch.relu(layers[0](others)))[..., 0]
+        return torch.cat([values, layers[3](torch.relu(layers[2](candidate)))], 1)
 
-    model = gradient_descent(build, batch_loss, len(inputs), steps, batch=_SCORER_BATCH, seed=seed, advance=advance)
-    layers = [[part.detach().numpy().copy() for part in (layer.weight, layer.bias)] for layer in model]
-    return _written_out(layers, own, common, inputs.shape[1])
+    return build, scores
 
 
 def _written_out(
-    layers: list[list[Floats]], own: npt.NDArray[np.intp], common: Sequence[int], features: int
-) -> tuple[list[Floats], list[Floats]]:
+    model: Any, own: npt.NDArray[np.intp], common: Sequence[int], features: int
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Return the weights and the biases of an ordinary network with the layers of `_scorer()`."""
+    layers = [[part.detach().numpy().copy() for part in (layer.weight, layer.bias)] for layer in model]
     (first, first_bias), (second, second_bias), (last, last_bias), (last_second, last_second_bias) = layers
     (actions, count), width = own.shape, len(first_bias)
     hidden = np.zeros((features, actions * width), np.float32)
     output = np.zeros((actions * width, actions), np.float32)
     for action in range(actions):
         block = slice(action * width, (action + 1) * width)
+        weights, scores = (last, last_second) if action == actions - 1 else (first[:, count:], second)
         if action < actions - 1:
             hidden[own[action], block] = first[:, :count].T
-            hidden[own[-1], block] = first[:, count : 2 * count].T
-            hidden[common, block] = first[:, 2 * count :].T
-            output[block, action] = second[0]
-        else:
-            hidden[own[-1], block] = last[:, :count].T
-            hidden[common, block] = last[:, count:].T
-            output[block, action] = last_second[0]
-    biases = [
+        hidden[own[-1], block] = weights[:, :count].T
+        hidden[common, block] = weights[:, count:].T
+        output[block, action] = scores[0]
+    biases = (
         np.concatenate([np.tile(first_bias, actions - 1), last_bias]),
         np.concatenate([np.repeat(second_bias, actions - 1), last_second_bias]),
-    ]
-    return [hidden, output], biases
+    )
+    return (hidden, output), biases

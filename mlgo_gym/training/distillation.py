@@ -1,4 +1,4 @@
-"""Distillation: a small network that gives the logits of a teacher, near the observations and around them."""
+"""Small networks by gradient descent: regression, and distillation of a teacher near its observations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ EXCLUDED_FEATURES = frozenset({"node_count", "edge_count", "is_callee_avail_exte
 _MIXED_SHARES = (0.05, 0.15, 0.3)
 _MAX_LOGIT = 6.0
 _LEARNING_RATE = 4e-3
-_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +75,45 @@ def distil(
 
     The names are those of the observations' columns; the network uses `network_features(names)`.
     """
-    torch = torch_library()
-    generator = np.random.default_rng(seed)
+    torch_library()
     features = network_features(names)
     columns = feature_columns("the network", features, names)
     normalization = Normalization.fit(observations[:, columns], features, "log_standard")
-    rows = np.concatenate([observations, mixed_rows(observations, generator)])
+    rows = np.concatenate([observations, mixed_rows(observations, np.random.default_rng(seed))])
     outputs = np.clip(logits(rows), -_MAX_LOGIT, _MAX_LOGIT)
     # Rows near the border count most, and observed rows more than mixed ones.
     weights = np.where(np.arange(len(rows)) < len(observations), 1.0, 0.5) * (0.3 + np.exp(-np.abs(outputs) / 2))
-    inputs = torch.from_numpy(normalization(rows[:, columns].astype(np.float32)))
-    targets, weighted = (torch.from_numpy(each.astype(np.float32)) for each in (outputs, weights))
+    return regression(rows[:, columns], outputs, weights, normalization, settings, seed=seed, advance=advance)
 
-    def loss(model: Any, batch: Any) -> Any:
-        errors = torch.nn.functional.smooth_l1_loss(model(inputs[batch])[:, 0], targets[batch], reduction="none")
-        return (errors * weighted[batch]).mean()
 
-    build = perceptron([len(features), *settings.hidden, 1])
-    model = gradient_descent(build, loss, len(rows), settings.steps, seed=seed, advance=advance)
-    return to_network(model, features, normalization)
+def regression(
+    rows: Matrix,
+    targets: Matrix,
+    weights: Matrix,
+    normalization: Normalization,
+    settings: NetworkSettings,
+    *,
+    batch: int = 512,
+    beta: float = 1.0,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> Network:
+    """Return a network with one output that gives a target for each row of features, of shape (rows, features).
+
+    The loss is the smooth L1 loss with `beta`, times the weight of each row.
+    """
+    torch = torch_library()
+    inputs = torch.from_numpy(normalization(rows.astype(np.float32)))
+    outputs, factors = (torch.from_numpy(values.astype(np.float32)) for values in (targets, weights))
+
+    def loss(model: Any, numbers: Any) -> Any:
+        values = model(inputs[numbers])[:, 0]
+        errors = torch.nn.functional.smooth_l1_loss(values, outputs[numbers], reduction="none", beta=beta)
+        return (errors * factors[numbers]).mean()
+
+    build = perceptron([len(normalization.names), *settings.hidden, 1])
+    model = gradient_descent(build, loss, len(rows), settings.steps, batch=batch, seed=seed, advance=advance)
+    return to_network(model, normalization)
 
 
 def perceptron(widths: Sequence[int]) -> Build:
@@ -115,7 +134,7 @@ def gradient_descent(
     rows: int,
     steps: int,
     *,
-    batch: int = _BATCH,
+    batch: int = 512,
     seed: int = 0,
     advance: Advance | None = None,
 ) -> Any:
@@ -145,8 +164,8 @@ def gradient_descent(
     return model
 
 
-def to_network(model: Any, features: Sequence[str], normalization: Normalization | None) -> Network:
+def to_network(model: Any, normalization: Normalization) -> Network:
     """Return the `Network` of a PyTorch `Sequential` of `Linear` and `ReLU`."""
     state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
     layers = list(dict.fromkeys(name.partition(".")[0] for name in state))
-    return Network.from_state(state, layers, tuple(features), activation="relu", normalization=normalization)
+    return Network.from_state(state, layers, normalization.names, activation="relu", normalization=normalization)

@@ -10,48 +10,23 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, legal_answer, run_allocation_compile
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.tasks.infos import decision_info
-from mlgo_gym.training.flip_labels import cpu_seconds
-from mlgo_gym.training.labels import flat_columns
+from mlgo_gym.training.labels import ActionLabel, ModuleLabels, action_columns, cpu_seconds
 
 MAX_PER_FUNCTION = 400
 """Maximum number of tried actions per function."""
 
 _LEFT_ALONE = 0.3
 """Share of the flips that evict nothing, where that is legal."""
-
-
-@dataclass(slots=True)
-class _Label:
-    eviction: Eviction
-    default: int
-    costs: npt.NDArray[np.float64]
-
-
-@dataclass(slots=True)
-class EvictionLabels:
-    """The labels of a module and their number.
-
-    Attributes:
-        columns: Columns of the labels as `LabelStore` takes them; empty without labels.
-        counts: Decisions, compiles, failed compiles, tried actions (`flips`) and CPU time of the module.
-    """
-
-    columns: dict[str, Any] = field(default_factory=dict)
-    counts: dict[str, Any] = field(default_factory=dict)
 
 
 def label_evictions(
@@ -62,7 +37,7 @@ def label_evictions(
     compiles: int = 40,
     seconds: float = math.inf,
     seed: int = 0,
-) -> EvictionLabels:
+) -> ModuleLabels:
     """Label evictions of a module around a policy.
 
     The policy compiles the module once. In each further compile one decision of every function is flipped: another
@@ -77,6 +52,9 @@ def label_evictions(
         seconds: CPU time after which no further compile starts.
         seed: Selects the decisions and the columns.
 
+    Returns:
+        The labels. The counts are decisions, compiles, failed compiles, tried actions (`flips`) and CPU seconds.
+
     Raises:
         CompilerError: the compile under the policy failed.
         MlgoError: the object cannot be measured.
@@ -85,29 +63,25 @@ def label_evictions(
     started, done = cpu_seconds(), 0
     while done < compiles and cpu_seconds() - started < seconds and work.flip():
         done += 1
-    counts = {"compiles": done + 1, "seconds": cpu_seconds() - started}
-    return EvictionLabels(work.columns(), {**work.counts, **counts})
+    return work.labels({"compiles": done + 1, "seconds": cpu_seconds() - started})
 
 
 class _Labelling:
     def __init__(self, env: CompilerEnv, policy: Policy, module: str, chance: np.random.Generator) -> None:
         self._env, self._task, self._policy, self._module, self._chance = env, env.task, policy, module, chance
-        self._compilation: Compilation = env.compilation(env.corpus.module(module))
+        self._compilation = env.compilation(env.corpus.module(module))
         self._known: Mapping[str, list[Eviction]] = {}
         self._unflipped = self._compile({})
         self._known = self._unflipped.functions
         self._size = int(env.action_space.n)  # type: ignore[attr-defined]
-        decided = sum(map(len, self._known.values()))
-        self.counts = Counter(decisions=decided, flips=0, failed=0)
-        self._labels: dict[DecisionSite, _Label] = {}
-        self._waiting: dict[str, list[tuple[int, int]]] = {}
-        for function, evictions in self._known.items():
-            if self._price(function) > 0:
-                self._waiting[function] = self._flips(evictions)
+        self._counts = Counter(decisions=sum(map(len, self._known.values())), flips=0, failed=0)
+        self._labels: dict[DecisionSite, ActionLabel] = {}
+        self._waiting = {
+            name: self._flips(evictions) for name, evictions in self._known.items() if self._price(name) > 0
+        }
 
     def _price(self, function: str) -> float:
-        compiled = self._unflipped
-        return compiled.costs.get(function, 0.0) * compiled.entries.get(function, 0.0)
+        return self._unflipped.costs.get(function, 0.0) * self._unflipped.entries.get(function, 0.0)
 
     def _flips(self, evictions: Sequence[Eviction]) -> list[tuple[int, int]]:
         """Return the flips of a function, each a decision and a column, in the reverse of the order of trial."""
@@ -137,6 +111,7 @@ class _Labelling:
 
     def _compile(self, flips: Mapping[str, tuple[int, int]]) -> AllocationCompile:
         """Compile the module with a flip, a decision and a column, in some functions."""
+        task = self._task
 
         def choose(decision: Decision, number: int) -> int:
             context, _, index = decision.site
@@ -145,54 +120,40 @@ class _Labelling:
                 return column
             known = self._known.get(context, ())
             # No decision before the flip changes.
-            return known[index].answer if index < min(flipped, len(known)) else self._answer(decision, number)
+            if index < min(flipped, len(known)):
+                return known[index].answer
+            info = decision_info(task, decision, self._module, number)
+            return legal_answer(task, decision, self._policy.act(task.observe(decision), info))
 
         return run_allocation_compile(self._env.setup, self._compilation, choose)
 
-    def _answer(self, decision: Decision, number: int) -> int:
-        """Return the policy's answer, or clang's own choice where the policy's is illegal."""
-        task = self._task
-        action = self._policy.act(task.observe(decision), decision_info(task, decision, self._module, number))
-        return legal_answer(task, decision, action)
-
     def flip(self) -> bool:
         """Make one compile with a flip in every function that has one left; return whether any has."""
-        chosen = {name: flips.pop() for name, flips in self._waiting.items() if flips}
-        if not chosen:
+        flips = {name: waiting.pop() for name, waiting in self._waiting.items() if waiting}
+        if not flips:
             return False
         try:
-            compiled = self._compile(chosen)
+            compiled = self._compile(flips)
         except MlgoError:
-            self.counts["failed"] += 1
+            self._counts["failed"] += 1
             return True
-        for name, (index, column) in chosen.items():
-            eviction = self._known[name][index]
-            site = eviction.decision.site
-            if site not in self._labels:
+        for name, (index, column) in flips.items():
+            decision, answer, legal = self._known[name][index]
+            if decision.site not in self._labels:
                 costs = np.full(self._size, np.inf)
-                costs[list(eviction.legal)] = np.nan
-                costs[eviction.answer] = 0.0
-                self._labels[site] = _Label(eviction, int(self._task.default_action(eviction.decision)), costs)
-            self._labels[site].costs[column] = self._unflipped.change(name, compiled)
-            self.counts["flips"] += 1
+                costs[list(legal)] = np.nan
+                costs[answer] = 0.0
+                observation, default = flat_part(self._task.observe(decision)), int(self._task.default_action(decision))
+                self._labels[decision.site] = ActionLabel(observation, name, index, answer, costs, default)
+            self._labels[decision.site].costs[column] = self._unflipped.change(name, compiled)
+            self._counts["flips"] += 1
         return True
 
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of the labels, in the order of the decisions; empty without labels."""
-        if not self._labels:
-            return {}
+    def labels(self, counts: Mapping[str, float]) -> ModuleLabels:
+        """Return the labels in the order of the decisions, and the counts."""
         labels = [self._labels[site] for site in sorted(self._labels)]
-        decisions = [label.eviction.decision for label in labels]
-        observations = np.stack([flat_part(self._task.observe(decision)) for decision in decisions])
-        size, contexts = len(labels), [decision.context for decision in decisions]
-        return {
-            **flat_columns(self._env.feature_names, observations),
-            "answer": np.array([label.eviction.answer for label in labels]),
-            "default": np.array([label.default for label in labels]),
-            "costs": [label.costs for label in labels],
-            "price": np.array([self._price(name) for name in contexts]),
-            "text": np.full(size, self._unflipped.cost),
-            "decisions": np.full(size, self.counts["decisions"]),
-            "context": contexts,
-            "position": np.array([decision.site.index for decision in decisions]),
-        }
+        columns = action_columns(self._env.feature_names, labels, self._unflipped.cost, self._counts["decisions"])
+        if labels:
+            columns["default"] = np.array([label.default for label in labels])
+            columns["price"] = np.array([self._price(label.context) for label in labels])
+        return ModuleLabels(columns, {**self._counts, **counts})

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 
@@ -17,7 +17,6 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
-from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.make_env import make_environment
@@ -29,18 +28,9 @@ from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.training.eviction_flips import label_evictions
 from mlgo_gym.training.flip_labels import label_by_flips
-from mlgo_gym.training.labels import Labels, LabelStore, read_labels
+from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
 from mlgo_gym.training.look_ahead_labels import label_by_look_ahead
 from mlgo_gym.training.monitor import Monitor
-
-
-class _ModuleLabels(NamedTuple):
-    columns: dict[str, Any]
-    counts: dict[str, Any]
-
-
-_Result = _ModuleLabels | str
-"""The labels of a module, or the reason why it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +68,11 @@ class Labelling:
         """Return the environment, or raise an MlgoError if its decisions cannot be labelled."""
         arguments = with_callee_features(self.arguments, [self.policy])
         env = make_environment(self.environment, {**arguments, "corpus": self.corpus})
-        if env.task.advisors == (INLINING,):
-            return env
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise MlgoError(
                 f"expected an environment with discrete actions, got {self.environment} with {env.action_space}"
             )
-        if "scope" in arguments or not env.task.has_contexts or _flips_evictions(env):
+        if "scope" in arguments or not env.task.has_contexts or _labeller(env) is not label_by_look_ahead:
             return env
         return make_environment(self.environment, {**arguments, "scope": "function", "corpus": env.corpus})
 
@@ -125,40 +113,30 @@ class Labelling:
             work = EnvironmentWork(self.environment, arguments, self._start, [self.policy])
             with work.workers(env, execution) as workers, closing(workers.run(ItemQueue(waiting))) as results:
                 for name, result in results:
-                    project = env.corpus.project(name)
-                    if isinstance(result, _ModuleLabels):
-                        digest = training_digest(env.corpus.module(name))
-                        yield store.add_labels(name, project, digest, *result)
-                    else:
-                        yield store.fail(name, project, str(result))
+                    digest = training_digest(env.corpus.module(name))
+                    labels = result if isinstance(result, ModuleLabels) else str(result)
+                    yield store.add_labels(name, env.corpus.project(name), digest, labels)
 
-    def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], _Result]:
-        spec = self.policy if store is None else unpack_policy(self.policy, store)
-        return partial(self._label, env, load_policy(spec, env, seed=self.seed))
+    def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], ModuleLabels | str]:
+        return partial(self._label, env, load_policy(unpack_policy(self.policy, store), env, seed=self.seed))
 
-    def _label(self, env: CompilerEnv, policy: Policy, name: str) -> _Result:
-        seconds = float("inf") if self.seconds is None else self.seconds
-        limits: dict[str, Any] = {"compiles": self.compiles, "seconds": seconds, "seed": self.seed}
+    def _label(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
+        """Return the labels of a module, or the reason why it has none."""
+        seconds, label = float("inf") if self.seconds is None else self.seconds, _labeller(env)
+        if label is label_by_flips:
+            label = partial(label_by_flips, check=self.check)
         try:
-            if _flips_evictions(env):
-                found = label_evictions(env, policy, name, **limits)
-                return _ModuleLabels(found.columns, found.counts)
-            if env.task.advisors != (INLINING,):
-                return _ModuleLabels(*label_by_look_ahead(env, policy, name, **limits))
-            compilation, timeout = env.compilation(env.corpus.module(name)), env.setup.timeout
-            costs = None if env.metric == "text" else FunctionCosts(env.setup, compilation)
-            labels = label_by_flips(
-                compilation, env.task, policy, check=self.check, timeout=timeout, costs=costs, **limits
-            )
+            return label(env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed)
         except MlgoError as error:
             return str(error)
-        return _ModuleLabels(labels.columns(env.task.headers[0].dtype), labels.counts())
 
 
-def _flips_evictions(env: CompilerEnv) -> bool:
-    """Return whether one compile labels an eviction of every function."""
-    whole = env.setup.options.scope == "module"
-    return whole and env.task.advisors == (EVICTION,) and env.metric == ESTIMATED_INSTRUCTIONS
+def _labeller(env: CompilerEnv) -> Callable[..., ModuleLabels]:
+    """Return the function that labels the decisions of a module, by the task and the metric."""
+    if env.task.advisors == (INLINING,):
+        return label_by_flips
+    is_split = env.setup.options.scope == "module" and env.metric == ESTIMATED_INSTRUCTIONS
+    return label_evictions if is_split and env.task.advisors == (EVICTION,) else label_by_look_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +145,7 @@ class StoredLabels:
 
     labels: Labels
 
-    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:  # noqa: ARG002 - the interface
+    def collect(self, _number: int, _network: Network | None, _monitor: Monitor) -> Labels:
         """Return the labels."""
         return self.labels
 
@@ -207,11 +185,9 @@ def drawn_modules(
     """Return modules of a corpus in random order; the arguments are those of `Labelling`."""
     names = [name for name in corpus.names if largest is None or corpus.size(name) <= largest]
     random.Random(f"{seed}").shuffle(names)  # noqa: S311 - no secret
-    if max_per_project is None:
-        return names[:limit]
-    taken: dict[tuple[str, str], list[str]] = defaultdict(list)
+    by_project: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in names:
         # The first part of a name is the corpus with its level.
-        taken[name.partition("/")[0], corpus.project(name)].append(name)
-    drawn = {name for project in taken.values() for name in project[:max_per_project]}
+        by_project[name.partition("/")[0], corpus.project(name)].append(name)
+    drawn = {name for project in by_project.values() for name in project[:max_per_project]}
     return [name for name in names if name in drawn][:limit]

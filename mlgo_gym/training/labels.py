@@ -7,11 +7,12 @@ Features are columns by name; a tensor is a list in each row. The other columns 
 from __future__ import annotations
 
 import io
+import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -103,9 +104,9 @@ class Labels:
         pairs = sorted(set(zip(self.digests.tolist(), self.modules.tolist(), strict=True)))
         return dict(reversed(pairs))
 
-    def select(self, chosen: Any) -> Labels:
+    def select(self, rows: Any) -> Labels:
         """Return the labels of an index array or a mask."""
-        return Labels(self.features, *(getattr(self, field.name)[chosen] for field in fields(self)[1:]))
+        return Labels(self.features, *(getattr(self, field.name)[rows] for field in fields(self)[1:]))
 
     def select_features(self, names: Sequence[str]) -> Labels:
         """Return the labels with some of the features, in the given order."""
@@ -127,6 +128,62 @@ def joined(parts: Sequence[Labels]) -> Labels:
     return Labels(first.features, *columns)
 
 
+class ModuleLabels(NamedTuple):
+    """The labels of a module.
+
+    Attributes:
+        columns: Features and `FACTS` by name, as arrays or lists; empty without labels.
+        counts: Numbers of decisions, compiles and so on, JSON-able.
+    """
+
+    columns: dict[str, Any]
+    counts: dict[str, Any]
+
+
+class ActionLabel(NamedTuple):
+    """A decision with the costs of its actions.
+
+    Attributes:
+        observation: The flat observation.
+        context: The context of the decision.
+        position: Index of the decision in its context or episode.
+        answer: Action of the policy.
+        costs: As a row of `Labels.costs`.
+        default: Clang's own choice, where it is known.
+    """
+
+    observation: npt.NDArray[Any]
+    context: str
+    position: int
+    answer: int
+    costs: npt.NDArray[np.float64]
+    default: int = -1
+
+
+def action_columns(
+    features: Sequence[str], labels: Sequence[ActionLabel], text: float, decisions: int
+) -> dict[str, Any]:
+    """Return the columns of some labels of a module, without defaults; empty without labels.
+
+    The features `NAME[0]`, `NAME[1]`, … become one column of lists.
+    """
+    if not labels:
+        return {}
+    rows = np.stack([label.observation for label in labels])
+    columns: dict[str, Any] = {}
+    for name, places in groupby(range(len(features)), lambda place: features[place].partition("[")[0]):
+        values = rows[:, list(places)]
+        columns[name] = values[:, 0] if values.shape[1] == 1 else list(values)
+    return columns | {
+        "answer": np.array([label.answer for label in labels]),
+        "costs": [label.costs for label in labels],
+        "text": np.full(len(labels), text),
+        "decisions": np.full(len(labels), decisions),
+        "context": [label.context for label in labels],
+        "position": np.array([label.position for label in labels]),
+    }
+
+
 class LabelStore(ModuleFolder):
     """Adds the labels of modules to a folder; the header is everything that they depend on, JSON-able.
 
@@ -139,45 +196,30 @@ class LabelStore(ModuleFolder):
         self._arrow, self._parquet = _parquet()
         super().__init__(LABELS, folder, header)
 
-    def add_labels(
-        self, module: str, project: str, digest: str, columns: Mapping[str, Any], counts: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Write the labels of a module, and return the line about it.
-
-        The columns are features and `FACTS` by name, as arrays or lists, and empty without labels. The counts are
-        further entries of the line, JSON-able.
-        """
-        size = len(columns["answer"]) if columns else 0
-        part = None
+    def add_labels(self, module: str, project: str, digest: str, labels: ModuleLabels | str) -> dict[str, Any]:
+        """Write the labels of a module, or the reason why it has none; return the line about it."""
+        if isinstance(labels, str):
+            line = {"module": module, "project": project, "labels": 0, "error": labels}
+            self.add(line)
+            return line
+        size, part = len(labels.columns.get("answer", ())), None
         if size:
             names = {"module": module, "digest": digest, "project": project}
-            table = {**columns, **{name: [value] * size for name, value in names.items()}}
-            buffer = io.BytesIO()
+            columns = {**labels.columns, **{name: [value] * size for name, value in names.items()}}
             # A list becomes a column of lists, an array a column of numbers.
-            self._parquet.write_table(
-                self._arrow.table({name: self._arrow.array(values) for name, values in table.items()}),
-                buffer,
-                compression="zstd",
-            )
+            table = self._arrow.table({name: self._arrow.array(values) for name, values in columns.items()})
+            buffer = io.BytesIO()
+            self._parquet.write_table(table, buffer, compression="zstd")
             part = buffer.getvalue()
-        line = {"module": module, "project": project, "labels": size, **counts}
+        line = {"module": module, "project": project, "labels": size, **labels.counts}
         self.add(line, part)
         return line
 
-    def fail(self, module: str, project: str, error: str) -> dict[str, Any]:
-        """Record that a module could not be labelled, and return the line about it."""
-        line = {"module": module, "project": project, "labels": 0, "error": error}
-        self.add(line)
-        return line
 
-
-def flat_columns(features: Sequence[str], rows: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return the columns of flat observations: `NAME[0]`, `NAME[1]`, … become one column of lists."""
-    columns: dict[str, Any] = {}
-    for name, places in groupby(range(len(features)), lambda place: features[place].partition("[")[0]):
-        values = rows[:, list(places)]
-        columns[name] = values[:, 0] if values.shape[1] == 1 else list(values)
-    return columns
+def cpu_seconds() -> float:
+    """Return the CPU time of all finished child processes, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def read_labels(paths: Sequence[Path]) -> Labels:
@@ -202,7 +244,7 @@ def read_labels(paths: Sequence[Path]) -> Labels:
                 )
     parts: list[Labels] = []
     for path in paths:
-        for source, part in _read_file(path) if path.suffix == SUFFIX else _read_folder(path):
+        for source, part in [(path, _read_file(path))] if path.suffix == SUFFIX else _read_folder(path):
             if parts:
                 _check_features(parts[0].features, part.features, str(source))
             parts.append(part)
@@ -216,10 +258,11 @@ def _parquet() -> tuple[Any, Any]:
     return library("pyarrow", feature, extra), library("pyarrow.parquet", feature, extra)
 
 
-def _check_features(expected: tuple[str, ...], found: tuple[str, ...], source: str) -> None:
-    if found == expected:
+def _check_features(expected: tuple[str, ...], actual: tuple[str, ...], source: str) -> None:
+    if actual == expected:
         return
-    more, fewer = ([name for name in one if name not in other] for one, other in ((found, expected), (expected, found)))
+    pairs = (actual, expected), (expected, actual)
+    more, fewer = ([name for name in one if name not in other] for one, other in pairs)
     differences = [f"{word} {', '.join(names)}" for word, names in (("additional", more), ("missing", fewer)) if names]
     raise MlgoError(
         f"expected labels of the same features, got {source} with {' and '.join(differences) or 'another order'}; "
@@ -228,34 +271,36 @@ def _check_features(expected: tuple[str, ...], found: tuple[str, ...], source: s
 
 
 def _read_folder(folder: Path) -> Iterable[tuple[Path, Labels]]:
-    arrow, parquet = _parquet()
     # Worker processes finish modules in any order; the network must not depend on it.
     for line in sorted(LABELS.lines(folder), key=lambda line: str(line["module"])):
-        if not line["labels"]:
-            continue
-        path = LABELS.part(folder, line["module"])
-        try:
-            table = parquet.read_table(path)
-        except (OSError, arrow.ArrowException) as error:
-            raise MlgoError(f"expected labels in {path}, got {error}; label the module once more") from error
-        size = table.num_rows
-        share = np.full(size, line["decisions"] / size)
-        yield path, _labels(table, share, np.zeros(size, np.int64), np.full(size, line["module"]))
+        if line["labels"]:
+            path = LABELS.part(folder, line["module"])
+            table = _table(path, "label the module once more")
+            size = table.num_rows
+            share = np.full(size, line["decisions"] / size)
+            yield path, _labels(table, share, np.zeros(size, np.int64), np.full(size, line["module"]))
 
 
-def _read_file(path: Path) -> Iterable[tuple[Path, Labels]]:
-    arrow, parquet = _parquet()
+def _read_file(path: Path) -> Labels:
+    table = _table(path, "name another file")
     try:
-        table = parquet.read_table(path)
         rounds, modules, projects, decisions = (
             table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "module", "dataset", "decisions")
         )
-        keys = np.array([f"{each} {names}" for each, *names in zip(rounds, projects, modules, strict=True)])
-        _, group, count = np.unique(keys, return_inverse=True, return_counts=True)
         names = np.array([f"{project}/{module}" for project, module in zip(projects, modules, strict=True)])
-        yield path, _labels(table.drop_columns(["round", "dataset"]), decisions / count[group], group, names)
-    except (OSError, KeyError, arrow.ArrowException) as error:
+        keys = np.array([f"{number} {name}" for number, name in zip(rounds, names, strict=True)])
+        _, group, count = np.unique(keys, return_inverse=True, return_counts=True)
+        return _labels(table.drop_columns(["round", "dataset"]), decisions / count[group], group, names)
+    except (KeyError, _parquet()[0].ArrowException) as error:
         raise MlgoError(f"expected a Parquet file of labels, got {path} with {error}; name another file") from error
+
+
+def _table(path: Path, remedy: str) -> Any:
+    arrow, parquet = _parquet()
+    try:
+        return parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        raise MlgoError(f"expected a Parquet file of labels in {path}, got {error}; {remedy}") from error
 
 
 def _labels(

@@ -9,27 +9,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies.features import flat_part
-from mlgo_gym.policies.normalization import Floats
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.training.flip_labels import cpu_seconds
-from mlgo_gym.training.labels import flat_columns
-
-
-@dataclass(slots=True)
-class _Label:
-    observation: Floats
-    context: str
-    position: int
-    answer: int
-    costs: npt.NDArray[np.float64]
+from mlgo_gym.training.labels import ActionLabel, ModuleLabels, action_columns, cpu_seconds
 
 
 def label_by_look_ahead(
@@ -41,15 +28,15 @@ def label_by_look_ahead(
     actions: int = 4,
     seconds: float = math.inf,
     seed: int = 0,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> ModuleLabels:
     """Label decisions of a module around a policy, drawn at random from all.
 
     The cost of an action is the reward of the episode under the policy minus the reward with that action at this
     decision and the policy everywhere else.
 
     Args:
-        env: The environment; its actions are discrete and its observations flat. With `scope="function"` an episode,
-            and so a fork, is one function.
+        env: The environment; its actions are discrete. With `scope="function"` an episode, and so a fork, is one
+            function.
         policy: The policy that the labels are taken around.
         module: Name of the module.
         compiles: Maximum number of forks (≥ 1); at least one decision is labelled.
@@ -58,7 +45,7 @@ def label_by_look_ahead(
         seed: Selects the decisions and the actions.
 
     Returns:
-        The columns of the labels as `LabelStore` takes them, empty without labels; and the counts of the module.
+        The labels, with the counts of decisions, compiles and CPU seconds.
 
     Raises:
         CompilerError: the compile under the policy failed.
@@ -73,26 +60,16 @@ def label_by_look_ahead(
         function, index = sites[number]
         drawn[function].add(index)
     started, forks = cpu_seconds(), 0
-    labels: list[_Label] = []
+    labels: list[ActionLabel] = []
     for function, indices in drawn.items():
         if cpu_seconds() - started >= seconds:
             break
         options = {"module": module} | ({} if function is None else {"function": function})
-        found = _label_episode(env, policy, options, indices, actions, chance)
-        forks += sum(int(np.isfinite(label.costs).sum()) - 1 for label in found)
-        labels += found
+        episode = _label_episode(env, policy, options, indices, actions, chance)
+        forks += sum(int(np.isfinite(label.costs).sum()) - 1 for label in episode)
+        labels += episode
     counts = {"decisions": decisions, "compiles": forks, "seconds": cpu_seconds() - started}
-    if not labels:
-        return {}, counts
-    columns = flat_columns(env.feature_names, np.stack([label.observation for label in labels]))
-    return columns | {
-        "answer": np.array([label.answer for label in labels]),
-        "costs": [label.costs for label in labels],
-        "text": np.ones(len(labels)),
-        "decisions": np.full(len(labels), decisions),
-        "context": [label.context for label in labels],
-        "position": np.array([label.position for label in labels]),
-    }, counts
+    return ModuleLabels(action_columns(env.feature_names, labels, 1.0, decisions), counts)
 
 
 def _label_episode(
@@ -102,10 +79,10 @@ def _label_episode(
     indices: set[int],
     actions: int,
     chance: np.random.Generator,
-) -> list[_Label]:
+) -> list[ActionLabel]:
     """Return the labels of one episode of the policy; none if it fails."""
     observation, info = env.reset(options=options)
-    labels: list[_Label] = []
+    labels: list[ActionLabel] = []
     index, reward, over = 0, 0.0, False
     while not over:
         answer = _legal_action(policy, observation, info)
@@ -116,14 +93,14 @@ def _label_episode(
             rewards = np.where(mask, np.nan, -np.inf)
             rewards[tried] = [_rollout(env, policy, int(action)) for action in tried]
             context = str(info.get("context", ""))
-            labels.append(_Label(flat_part(observation).copy(), context, index, answer, -rewards))
+            labels.append(ActionLabel(flat_part(observation).copy(), context, index, answer, -rewards))
         observation, reward, terminated, truncated, info = env.step(answer)
         over = terminated or truncated
         index += 1
     if info["error"]:
         return []
     for label in labels:
-        label.costs += float(reward)
+        label.costs[:] += float(reward)
         label.costs[label.answer] = 0.0
     return labels
 

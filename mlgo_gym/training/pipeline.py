@@ -31,7 +31,7 @@ from mlgo_gym.training.monitor import Monitor
 class Collector(Protocol):
     """Collects labels from compiles or from files."""
 
-    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:
+    def collect(self, number: int, network: Network | None, monitor: Monitor, /) -> Labels:
         """Return the labels of round `number`, given the network of the round before (None in round 0)."""
 
 

@@ -1,13 +1,17 @@
-"""Imitation of inlining labels: boosted trees predict the smaller action and are distilled into a small network."""
+"""Imitation of labels: boosted trees learn from the labels, and a small network from the trees.
+
+For inlining the trees predict the smaller action. For evictions each tried column of a label is an example: the column
+against clang's own choice, and the change of the function's cost in percent. Rare functions count less than hot ones.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +19,20 @@ import numpy.typing as npt
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
+from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS, column_inputs
 from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import feature_columns
+from mlgo_gym.policies.normalization import Floats, Normalization, feature_columns
 from mlgo_gym.storage.cache import key_of, write_atomically
-from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features
+from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features, regression, torch_library
 from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.monitor import Advance, Monitor
 
-REPEATABLE_TREES = {
-    "learning_rate": 0.05,
-    "bagging_freq": 1,
-    "verbose": -1,
-    "deterministic": True,
-    "force_row_wise": True,
-}
-"""Parameters of all trees: the same examples and the same seed give the same trees."""
-
-_TREES = {
-    **REPEATABLE_TREES,
+# The same examples and the same seed give the same trees.
+_REPEATABLE = {"learning_rate": 0.05, "bagging_freq": 1, "verbose": -1, "deterministic": True, "force_row_wise": True}
+_INLINING_TREES = {
+    **_REPEATABLE,
     "objective": "binary",
     "num_leaves": 15,
     "min_child_samples": 20,
@@ -42,6 +40,25 @@ _TREES = {
     "bagging_fraction": 0.7,
     "lambda_l2": 1.0,
 }
+_EVICTION_TREES = {
+    **_REPEATABLE,
+    "objective": "regression",
+    "num_leaves": 4,
+    "min_child_samples": 100,
+    "feature_fraction": 0.4,
+    "bagging_fraction": 0.6,
+    "lambda_l2": 20.0,
+}
+
+EVICTION_MARGINS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+"""The margins of evictions to choose from, in percent of a function's cost."""
+
+_LARGEST = 2.0
+"""The largest change in percent that the trees learn. Without it, and with more leaves, more modules get worse."""
+
+_SHARE_EXPONENT = 0.25
+_NEAR = 0.15  # percent; columns that may be better than clang's own choice
+_MAX_ROWS = 150_000
 
 Logits = Callable[[Matrix], npt.NDArray[np.float64]]
 """Returns the logits of inlining, float64 of shape (decisions,), of observations; above 0 inlining is smaller."""
@@ -49,7 +66,7 @@ Logits = Callable[[Matrix], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class TreeImitation:
-    """Fits boosted trees to labels and distils them into a network.
+    """Fits boosted trees to labels of inlining and distils them into a network.
 
     Attributes:
         models: Number of averaged models of trees (≥ 1).
@@ -89,9 +106,7 @@ class TreeImitation:
             MissingExtraError: LightGBM or PyTorch is not installed.
             MlgoError: no label is left, all are 0, or digests are unknown.
         """
-        labels = joined(rounds)
-        if exclude:
-            labels = without_modules(labels, exclude)
+        labels = without_modules(joined(rounds), exclude)
         with monitor.stage("network", self.network.steps) as advance:
             if self.cache is None:
                 network, facts = self._fit(labels, advance)
@@ -116,8 +131,12 @@ class TreeImitation:
             "trees": trees(labels.observations) > 0,
             "network": network(labels.observations[:, columns].astype(np.float32))[:, 0] > 0,
         }
-        estimates = {name: estimate(labels, chosen) for name, chosen in answers.items()}
-        return network, {"labels": len(labels), "modules": len(np.unique(labels.groups)), "estimates": estimates}
+        estimates = {name: estimate(labels, actions) for name, actions in answers.items()}
+        return network, {**_sizes(labels), "estimates": estimates}
+
+
+def _sizes(labels: Labels) -> dict[str, int]:
+    return {"labels": len(labels), "modules": len(np.unique(labels.groups))}
 
 
 def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
@@ -126,13 +145,15 @@ def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
     Raises:
         MlgoError: no label is left, or digests are unknown.
     """
+    if not digests:
+        return labels
     if not all(labels.digests.tolist()):
         raise MlgoError("expected labels with the digests of their modules, got some without; label the corpus again")
     excluded = {digest[:SHORT_DIGEST] for digest in digests}
-    chosen = labels.select([digest[:SHORT_DIGEST] not in excluded for digest in labels.digests.tolist()])
-    if not len(chosen):
+    others = labels.select([digest[:SHORT_DIGEST] not in excluded for digest in labels.digests.tolist()])
+    if not len(others):
         raise MlgoError("expected labels of training modules, got only excluded ones; label modules of the split train")
-    return chosen
+    return others
 
 
 def _digest(labels: Labels) -> str:
@@ -157,6 +178,29 @@ def _cached(file: Path, fit: Callable[[], tuple[Network, dict[str, Any]]]) -> tu
     return network, facts
 
 
+def _averaged_trees(
+    inputs: Matrix,
+    targets: Matrix,
+    weights: Matrix,
+    parameters: Mapping[str, Any],
+    models: int,
+    trees: int,
+    seed: int,
+    threads: int,
+) -> Logits:
+    """Return the mean raw prediction of several models of boosted trees."""
+    lightgbm = library("lightgbm", "the trees of imitation", "training")
+    data = lightgbm.Dataset(inputs, label=targets, weight=weights)
+    parameters = {**parameters, "num_threads": threads}
+    fitted = [lightgbm.train({**parameters, "seed": seed + number}, data, trees) for number in range(models)]
+
+    def predict(rows: Matrix) -> npt.NDArray[np.float64]:
+        mean: npt.NDArray[np.float64] = np.mean([model.predict(rows, raw_score=True) for model in fitted], axis=0)
+        return mean
+
+    return predict
+
+
 def boosted_trees(labels: Labels, models: int, trees: int, *, seed: int = 0, threads: int = 1) -> Logits:
     """Return the mean of several models of boosted trees, fitted to the labels that are not 0.
 
@@ -164,24 +208,13 @@ def boosted_trees(labels: Labels, models: int, trees: int, *, seed: int = 0, thr
         MissingExtraError: LightGBM is not installed.
         MlgoError: all labels are 0.
     """
-    lightgbm = library("lightgbm", "the trees of imitation", "training")
     informative = np.flatnonzero(labels.bytes)
     if not len(informative):
         raise MlgoError(f"expected labels other than 0, got {len(labels)} labels of 0; label more modules")
-    data = lightgbm.Dataset(
-        tree_features(labels.features, labels.observations[informative]),
-        label=(labels.bytes[informative] < 0).astype(int),
-        weight=labels.weights[informative],
-    )
-    parameters = {**_TREES, "num_threads": threads}
-    fitted = [lightgbm.train({**parameters, "seed": seed + number}, data, trees) for number in range(models)]
-
-    def logits(observations: Matrix) -> npt.NDArray[np.float64]:
-        inputs = tree_features(labels.features, observations)
-        mean: npt.NDArray[np.float64] = np.mean([model.predict(inputs, raw_score=True) for model in fitted], axis=0)
-        return mean
-
-    return logits
+    inputs = tree_features(labels.features, labels.observations[informative])
+    targets, weights = (labels.bytes[informative] < 0).astype(int), labels.weights[informative]
+    predict = _averaged_trees(inputs, targets, weights, _INLINING_TREES, models, trees, seed, threads)
+    return lambda observations: predict(tree_features(labels.features, observations))
 
 
 def tree_features(names: Sequence[str], observations: Matrix) -> npt.NDArray[np.float64]:
@@ -213,3 +246,112 @@ def estimate(labels: Labels, answers: Matrix) -> float:
     _, module = np.unique(labels.groups, return_inverse=True)
     # Clipped, so that the labels of a few modules do not dominate.
     return float(np.clip(np.bincount(module, changes), -0.08, 0.08).mean())
+
+
+class Examples(NamedTuple):
+    """Examples of columns against clang's own choice.
+
+    Attributes:
+        inputs: Inputs of the network, float32 of shape (examples, inputs).
+        change: Change of the function's cost in percent; NaN for a column that was not tried.
+        share: Share of the function in the cost of its module.
+    """
+
+    inputs: Floats
+    change: npt.NDArray[np.float64]
+    share: npt.NDArray[np.float64]
+
+    @property
+    def tried(self) -> npt.NDArray[np.bool_]:
+        """Which examples were tried."""
+        return ~np.isnan(self.change)
+
+
+def eviction_examples(labels: Labels) -> Examples:
+    """Return an example for each legal column of each label that is not clang's own choice; repetitions are dropped."""
+    columns = labels.costs.shape[1]
+    names = [f"{feature}[{column}]" for column in range(columns) for feature in COLUMN_FEATURES]
+    places = feature_columns("evictions", [*names, "progress"], labels.features)
+    inputs, changes, shares = [], [], []
+    known: set[bytes] = set()
+    for number in range(len(labels)):
+        values = labels.observations[number, places].astype(np.float32)
+        costs, default = labels.costs[number], int(labels.defaults[number])
+        legal = np.flatnonzero(~np.isposinf(costs))
+        features = values[:-1].reshape(columns, len(COLUMN_FEATURES))
+        rows = column_inputs(features, legal, default, float(values[-1]))
+        differences = 100 * (costs[legal[legal != default]] - costs[default]) / labels.prices[number]
+        for row, change in zip(rows, differences, strict=True):
+            key = row.tobytes() + bytes([int(np.isnan(change))])
+            if key not in known:
+                known.add(key)
+                inputs.append(row)
+                changes.append(change)
+                shares.append(labels.prices[number] / labels.text[number])
+    return Examples(np.array(inputs, np.float32), np.array(changes), np.array(shares))
+
+
+def rates_columns(labels: Labels) -> bool:
+    """Return whether labels are of evictions, by flips: with the prices of functions."""
+    return f"{COLUMN_FEATURES[0]}[0]" in labels.features and bool((labels.prices != labels.text).any())
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionImitation:
+    """Fits boosted trees to the changes of tried columns, and distils them into a network.
+
+    Attributes:
+        models: Number of averaged models of trees (≥ 1).
+        trees: Trees per model (≥ 1).
+        network: Size and training of the network.
+        seed: Source of the trees, the first weights and the batches.
+        threads: Threads of the trees (≥ 1).
+    """
+
+    models: int = 12
+    trees: int = 200
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings((48, 24), 6000))
+    seed: int = 0
+    threads: int = 1
+
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
+        """Return a network for `EvictionPolicy`, without a margin; arguments and errors are those of `TreeImitation`.
+
+        The result `network` of the monitor has the numbers of `labels`, `modules` and tried `columns`, and the
+        `correlation` of the network with the trees.
+        """
+        labels = without_modules(joined(rounds), exclude)
+        examples = eviction_examples(labels)
+        tried = examples.tried
+        if not tried.any():
+            raise MlgoError(f"expected labels with tried columns, got {len(labels)} labels without; label the corpus")
+        torch_library()
+        chance, count = np.random.default_rng(self.seed), len(examples.inputs)
+        rows = examples.inputs[np.sort(chance.choice(count, min(count, _MAX_ROWS), replace=False))]
+        changes = np.clip(examples.change[tried], -_LARGEST, _LARGEST)
+        predict = _averaged_trees(
+            *(examples.inputs[tried], changes, examples.share[tried] ** _SHARE_EXPONENT, _EVICTION_TREES),
+            *(self.models, self.trees, self.seed, self.threads),
+        )
+        targets = np.clip(predict(rows), -_LARGEST, _LARGEST)
+        # Columns near clang's own choice, or better, count most.
+        weights = 1.0 + 3.0 * (targets < _NEAR)
+        normalization, network = Normalization.fit(rows, INPUTS, "standard"), self.network
+        with monitor.stage("network", network.steps) as advance:
+            fitted = regression(
+                *(rows, targets, weights, normalization, network),
+                batch=1024,
+                beta=0.2,
+                seed=self.seed,
+                advance=advance,
+            )
+        outputs = fitted(rows)[:, 0]
+        # Few labels can make trees of one leaf.
+        correlation = float(np.corrcoef(outputs, targets)[0, 1]) if np.ptp(outputs) * np.ptp(targets) > 0 else 0.0
+        monitor.record("network", **_sizes(labels), columns=int(tried.sum()), correlation=round(correlation, 4))
+        return fitted
+
+    def with_margin(self, network: Network, margin: float) -> Network:
+        """Return the network with a margin: the gain in percent of the function's cost that a deviation needs."""
+        *hidden, last = network.biases
+        return replace(network, biases=(*hidden, last + np.float32(margin)))

@@ -25,7 +25,7 @@ from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
-from mlgo_gym.integrations.logs import write_log
+from mlgo_gym.integrations.trace import write_log
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.tensor_spec import TensorSpec

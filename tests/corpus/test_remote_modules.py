@@ -13,7 +13,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.remote_modules import CorpusOutline, pack_module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.scheduling.file_store import FileStore
+from mlgo_gym.scheduling import FileStore
 
 
 @pytest.fixture

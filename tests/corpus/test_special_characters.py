@@ -15,7 +15,7 @@ from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.result_folder import read_episodes
-from mlgo_gym.integrations.replay import replay
+from mlgo_gym.integrations.replay import validate
 from mlgo_gym.integrations.trace import trace
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS
@@ -85,7 +85,7 @@ def test_every_name_is_evaluated_traced_and_replayed(calls: Path, tmp_path: Path
     again = read_episodes(tmp_path / "results")
     assert sorted(episode.module for episode in again) == sorted(NAMES)
     trace("mlgo/Inline-v0", "always", output=tmp_path / "trace", corpus=corpus)
-    assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""] * len(NAMES)
+    assert [verdict.problem for verdict in validate(tmp_path / "trace", logs=True)] == [""] * len(NAMES)
 
 
 def test_every_name_is_shown(calls: Path, tmp_path: Path) -> None:

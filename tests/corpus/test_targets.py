@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from benchmarks.own_choices import replayed
+from benchmarks.exactness import replayed
 from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
 from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym import open_corpus

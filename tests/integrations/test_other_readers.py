@@ -18,9 +18,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.evaluation.record import Assignment
-from mlgo_gym.integrations.logs import log_names
-from mlgo_gym.integrations.trace import trace
-from mlgo_gym.integrations.trajectory import record_trajectory
+from mlgo_gym.integrations.trace import log_names, record_trajectory, trace
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy

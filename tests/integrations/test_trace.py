@@ -1,26 +1,30 @@
-"""Traces: training logs that other readers accept, and their reproduction."""
+"""Traces: training logs that other readers accept; the reproduction of traces and evaluations by recorded actions."""
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import EvaluationResult, load_result
-from mlgo_gym.evaluation.record import EpisodeRecord
-from mlgo_gym.integrations.logs import log_names
-from mlgo_gym.integrations.replay import replay, validate
-from mlgo_gym.integrations.trace import trace
-from mlgo_gym.integrations.trajectory import Trajectory
+from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
+from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, pack_actions, unpack_actions
+from mlgo_gym.integrations.replay import validate
+from mlgo_gym.integrations.trace import Trajectory, log_names, trace
 from mlgo_gym.llvm.training_log import read_log
 from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"
+PLAIN = "clang:-mllvm,-inline-threshold=0"
 
 
 def episodes_of(result: EvaluationResult) -> list[EpisodeRecord]:
@@ -28,39 +32,58 @@ def episodes_of(result: EvaluationResult) -> list[EpisodeRecord]:
     return [episode for episode in result.episodes if episode.status != "no-decisions"]
 
 
-@pytest.fixture
-def traced(corpus: Path, tmp_path: Path) -> tuple[Path, list[EpisodeRecord]]:
+def problems(folder: Path, **arguments: Any) -> dict[tuple[str, str], str]:
+    """Return the problems of a reproduction by policy and module."""
+    return {(verdict.policy, verdict.module): verdict.problem for verdict in validate(folder, **arguments)}
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change each line of recorded episodes."""
+    path = folder / "episodes.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_modules_with_a_decision_have_a_log_and_a_changed_log_is_a_problem(corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "trace"
-    return folder, episodes_of(trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder))
-
-
-def test_modules_with_a_decision_have_a_log_and_the_others_none(traced: tuple[Path, list[EpisodeRecord]]) -> None:
-    folder, episodes = traced
+    episodes = episodes_of(trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder))
     assert [episode.module for episode in episodes] == ["calls", "more/calls"]
-    assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.log")) == [
-        "logs/calls.log",
-        "logs/more/calls.log",
-    ]
-    header = (folder / "logs/calls.log").read_bytes().partition(b"\n")[0].decode()
+    logs = sorted(folder.rglob("*.log"))
+    assert [path.relative_to(folder).as_posix() for path in logs] == ["logs/calls.log", "logs/more/calls.log"]
+    data = logs[0].read_bytes()
+    header = data.partition(b"\n")[0].decode()
     assert header == json.dumps(json.loads(header), separators=(",", ":"))
     assert '"inlining_decision","type":"int64_t","port":0,"shape":[1]}],"score":{"name":"reward",' in header
     result = load_result(folder)
     assert episodes_of(result) == episodes
     assert result.without_decisions == ["leaf"]
     assert (result.configuration.environment, result.policies) == ("mlgo/Inline-v0", (POLICY,))
+    assert problems(folder, logs=True) == {(POLICY, "calls"): "", (POLICY, "more/calls"): ""}
+    # The decision is the last of the features.
+    end = data.index(b'\n{"outcome":0}')
+    changed = data[: end - 8] + struct.pack("<q", 1 - data[end - 8]) + data[end:]
+    for damaged in (changed, data[:-3], data + b"\n"):
+        logs[0].write_bytes(damaged)
+        found = problems(folder, logs=True)
+        assert "logs/calls.log differs from the log" in found[POLICY, "calls"]
+        assert not found[POLICY, "more/calls"]
+    logs[0].unlink()
+    assert "expected a training log" in problems(folder, logs=True)[POLICY, "calls"]
 
 
 def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
-    found: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     result = trace(
         "mlgo/Inline-v0",
         "random",
         corpus=str(make_bitcode("families.c")),
         output=tmp_path / "trace",
         env_kwargs={"credit": True},
-        progress=found.append,
+        progress=trajectories.append,
     )
-    (trajectory,) = found
+    (trajectory,) = trajectories
     (episode,) = result.episodes
     assert trajectory.rewards is not None
     with (tmp_path / "trace" / "logs" / f"{episode.module}.log").open("rb") as stream:
@@ -71,69 +94,25 @@ def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode:
     assert sum(outcome != 0 for outcome in outcomes) > 1
     assert [record.context for record in records] == [step.decision.context for step in trajectory.steps]
     assert len({record.context for record in records}) > 3
-    assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""]
+    assert [verdict.problem for verdict in validate(tmp_path / "trace", logs=True)] == [""]
 
 
-def test_a_trace_is_reproduced(traced: tuple[Path, list[EpisodeRecord]]) -> None:
-    verdicts = replay(traced[0])
-    assert [(verdict.module, verdict.problem) for verdict in verdicts] == [("calls", ""), ("more/calls", "")]
-
-
-def test_a_wrong_size_is_a_problem(traced: tuple[Path, list[EpisodeRecord]]) -> None:
-    folder, _ = traced
-    lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
-    next(line for line in lines if line["module"] == "more/calls")["metrics"]["text"][0] += 1
-    (folder / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    first, second = replay(folder)
-    assert not first.problem
-    assert "text was" in second.problem
-
-
-def test_a_changed_decision_is_a_problem(traced: tuple[Path, list[EpisodeRecord]]) -> None:
-    folder, (episode, _) = traced
-    path = folder / "logs/calls.log"
-    data = path.read_bytes()
-    # The decision is the last of the features.
-    end = data.index(b'\n{"outcome":0}')
-    path.write_bytes(data[: end - 8] + struct.pack("<q", 1 - data[end - 8]) + data[end:])
-    assert replay(folder)[0].problem
-    assert episode.module == replay(folder)[0].module
-
-
-def test_a_log_that_is_cut_off_is_an_error(traced: tuple[Path, list[EpisodeRecord]]) -> None:
-    folder, _ = traced
-    path = folder / "logs/calls.log"
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(MlgoError, match="expected a training log"):
-        replay(folder)
-
-
-@pytest.fixture
-def half_broken(calls: Path, broken: Path, tmp_path: Path) -> str:
-    """A folder with a module that clang compiles and one that it cannot read."""
-    folder = tmp_path / "half_broken"
-    folder.mkdir()
-    folder.joinpath("calls.bc").write_bytes(calls.read_bytes())
-    folder.joinpath("broken.bc").write_bytes(broken.read_bytes())
-    return str(folder)
-
-
-def test_a_failed_compile_is_recorded_and_reproduced(half_broken: str, tmp_path: Path) -> None:
-    result = trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
+def test_a_failed_compile_is_recorded_and_reproduced(calls: Path, broken: Path, tmp_path: Path) -> None:
+    corpus, folder = tmp_path / "corpus", tmp_path / "t"
+    corpus.mkdir()
+    (corpus / "calls.bc").write_bytes(calls.read_bytes())
+    (corpus / "broken.bc").write_bytes(broken.read_bytes())
+    result = trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder)
     failed, done = sorted(result.episodes, key=lambda episode: episode.module)
     assert (failed.module, failed.decisions) == ("broken", 0)
-    assert not (tmp_path / "t" / "logs" / "broken.log").exists()
+    assert not (folder / "logs" / "broken.log").exists()
     assert failed.error is not None
     assert "Invalid encoding" in failed.error["stderr"]
     assert (done.module, done.error) == ("calls", None)
-    assert [verdict.problem for verdict in replay(tmp_path / "t")] == ["", ""]
-
-
-def test_a_failure_that_is_not_reproduced_is_a_problem(half_broken: str, calls: Path, tmp_path: Path) -> None:
-    trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
-    Path(half_broken, "broken.bc").write_bytes(calls.read_bytes())
-    problems = {verdict.module: verdict.problem for verdict in replay(tmp_path / "t")}
-    assert "expected 0 decisions, got more" in problems["broken"]
+    assert problems(folder, logs=True) == {(POLICY, "broken"): "", (POLICY, "calls"): ""}
+    assert [verdict.module for verdict in validate(folder)] == ["calls"]
+    (corpus / "broken.bc").write_bytes(calls.read_bytes())
+    assert "expected 0 decisions, got more" in problems(folder, logs=True)[POLICY, "broken"]
 
 
 @pytest.mark.parametrize(
@@ -147,8 +126,7 @@ def test_every_task_and_a_budget_are_reproduced(
     result = trace(environment, policy, corpus=str(corpus), output=tmp_path / "t", limit=2, env_kwargs=arguments)
     assert sum(episode.decisions for episode in result.episodes) > 0
     assert any(episode.handed_over for episode in result.episodes) == bool(budget)
-    assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
-    assert not any(verdict.problem for verdict in validate(tmp_path / "t", corpus=str(corpus)))
+    assert not any(problems(tmp_path / "t", logs=True).values())
 
 
 def test_an_interrupted_trace_is_resumed(corpus: Path, tmp_path: Path) -> None:
@@ -161,15 +139,61 @@ def test_an_interrupted_trace_is_resumed(corpus: Path, tmp_path: Path) -> None:
     seen: list[Trajectory] = []
     result = trace("mlgo/Inline-v0", POLICY, progress=seen.append, **arguments)
     assert (len(seen), len(result.episodes)) == (2, 3)
-    assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
+    assert not any(problems(tmp_path / "t", logs=True).values())
 
 
-def test_a_folder_with_something_in_it_is_refused(corpus: Path) -> None:
+def test_files_outside_the_output_are_not_touched(corpus: Path, calls: Path) -> None:
     with pytest.raises(MlgoError, match="expected an empty folder"):
         trace("mlgo/Inline-v0", "default", corpus=str(corpus), output=corpus)
+    task = InlineEnv(corpus=str(calls)).task
+    for name in ("/etc/passwd", "../outside", "a/../../b"):
+        with pytest.raises(MlgoError, match="without a leading slash"):
+            log_names(name, task)
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "a/../../b"])
-def test_names_that_lead_out_of_the_folder_are_refused(name: str, calls: Path) -> None:
-    with pytest.raises(MlgoError, match="without a leading slash"):
-        log_names(name, InlineEnv(corpus=str(calls)).task)
+def test_every_result_is_reproduced_unless_its_size_is_wrong_or_its_actions_are_missing(
+    corpus: Path, tmp_path: Path
+) -> None:
+    policies, results = ("random", PLAIN, "never"), tmp_path / "r"
+    evaluate("mlgo/Inline-v0", policies=policies, corpus=str(corpus), output=results, seed=3)
+    found = problems(results, corpus=str(corpus))
+    assert {*found} >= {(policy, module) for policy in policies for module in ("calls", "more/calls")}
+    assert not any(found.values())
+
+    def change(line: Any) -> None:
+        if line["module"] == "calls":
+            line["metrics"]["text"][0] -= 8
+
+    edit(results, change)
+    wrong = {key: problem for key, problem in problems(results, corpus=str(corpus)).items() if problem}
+    assert {*wrong} == {(policy, "calls") for policy in policies}
+    assert all("text was" in problem for problem in wrong.values())
+    edit(results, lambda line: line["metrics"].pop("llvm_size", None))
+    assert {problem.partition(",")[0] for problem in problems(results, corpus=str(corpus)).values()} == {
+        "llvm_size was not measured"
+    }
+    edit(results, lambda line: line.pop("actions"))
+    found = problems(results, corpus=str(corpus))
+    without = {policy for (policy, _), problem in found.items() if "expected recorded actions" in problem}
+    assert without == {"random", "never"}
+
+
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [
+        (gym.spaces.Discrete(2), [0, 1, 1, 0]),
+        (gym.spaces.Discrete(33), [32, 0, 7]),
+        (gym.spaces.Box(0, 1, (1,), np.float32), [np.array([0.1], np.float32), np.array([1], np.float32)]),
+    ],
+)
+def test_packed_actions_are_the_same_actions(space: gym.Space[Any], actions: list[Any]) -> None:
+    again = unpack_actions(pack_actions(actions, space), space)
+    assert len(again) == len(actions)
+    assert all(np.array_equal(one, other) and one in space for one, other in zip(again, actions, strict=True))
+
+
+def test_actions_that_would_fill_the_memory_are_refused() -> None:
+    bomb = base64.b64encode(zlib.compress(bytes(MAX_BYTES + 2))).decode()
+    assert len(bomb) < 100_000
+    with pytest.raises(MlgoError, match="more than 67,108,864 bytes"):
+        unpack_actions(bomb, gym.spaces.Discrete(2))

@@ -18,7 +18,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity
 from mlgo_gym.policies.model_files import bundled_file, bundled_policies, file_digest, pack_policies, unpack_policy
-from mlgo_gym.scheduling.file_store import FileStore
+from mlgo_gym.scheduling import FileStore
 from tests.policies.episodes import play
 
 

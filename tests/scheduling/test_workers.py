@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFailure, Workers
-from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
+from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, SequentialRunner, StoredFiles, WorkerFailure, Workers
+from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
 DEADLY = 3
@@ -73,14 +73,14 @@ def test_a_runner_that_cannot_start_is_an_error() -> None:
         list(workers.run(ItemQueue(range(20))))
 
 
-Answer = Callable[["Scripted", Sequence[int]], Sequence[tuple[int, str]]]
+Answer = Callable[["Scripted", Sequence[int]], tuple[Sequence[tuple[int, str]], float]]
 
 
 class Scripted(PoolWorker[int, str]):
     """A worker whose messages a function computes from its number and its items."""
 
-    def __init__(self, number: int, capacity: int, pool: Scripts) -> None:
-        super().__init__(capacity)
+    def __init__(self, number: int, pool: Scripts) -> None:
+        super().__init__()
         self.number = number
         self.pool = pool
         self.inbox: list[int] | None = []
@@ -88,9 +88,9 @@ class Scripted(PoolWorker[int, str]):
 
     def send(self, items: Sequence[int]) -> None:
         self.inbox = list(items)
-        self.pool.sent.append((self.number, tuple(items)))
+        self.pool.sent.append(tuple(items))
 
-    def receive(self) -> Sequence[tuple[int, str]]:
+    def receive(self) -> tuple[Sequence[tuple[int, str]], float]:
         items, self.inbox = self.inbox, None
         assert items is not None
         return self.pool.answer(self, items)
@@ -100,44 +100,33 @@ class Scripted(PoolWorker[int, str]):
 
 
 class Scripts(WorkerPool[int, str]):
-    """A pool of scripted workers; a worker with an item in `silent` sends no message."""
+    """A pool of scripted workers."""
 
-    def __init__(self, answer: Answer, jobs: int, capacity: int = 1, **more: Any) -> None:
-        super().__init__(jobs, capacity, **more)
+    def __init__(self, answer: Answer, jobs: int, **more: Any) -> None:
+        super().__init__(jobs, 1, **more)
         self.answer = answer
         self.started: list[Scripted] = []
-        self.sent: list[tuple[int, tuple[int, ...]]] = []
-        self.silent: set[tuple[int, int]] = set()
+        self.sent: list[tuple[int, ...]] = []
 
-    def start_worker(self, capacity: int) -> Scripted:
-        self.started.append(Scripted(len(self.started), capacity, self))
+    def start_worker(self) -> Scripted:
+        self.started.append(Scripted(len(self.started), self))
         return self.started[-1]
 
-    def wait(self, workers: Sequence[PoolWorker[int, str]], seconds: float | None) -> Iterable[PoolWorker[int, str]]:
-        scripted = [worker for worker in workers if isinstance(worker, Scripted)]
-        sending = [
-            each
-            for each in scripted
-            if each.inbox is not None and not any((each.number, item) in self.silent for item in each.inbox)
-        ]
-        assert sending or seconds is not None, "no worker would ever send a message"
+    def wait(self, workers: Sequence[PoolWorker[int, str]]) -> Iterable[PoolWorker[int, str]]:
+        sending = [worker for worker in workers if isinstance(worker, Scripted) and worker.inbox is not None]
+        assert sending, "no worker would ever send a message"
         return sending
 
 
-def square(worker: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:
-    return [(item, f"{item} by {worker.number}") for item in items]
-
-
-def exiting(exits: dict[int, int], pace: float | None = None) -> Answer:
+def exiting(exits: dict[int, int], pace: float = 0.0) -> Answer:
     """Return answers of workers that exit as often as a number says when they have an item."""
 
-    def answer(worker: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:
-        worker.pace = worker.pace if pace is None else pace
+    def answer(worker: Scripted, items: Sequence[int]) -> tuple[Sequence[tuple[int, str]], float]:
         for item in items:
             if exits.get(item, 0):
                 exits[item] -= 1
                 raise WorkerExitedError("signal 9 (SIGKILL)", -9)
-        return square(worker, items)
+        return [(item, f"{item} by {worker.number}") for item in items], pace * len(items)
 
     return answer
 
@@ -151,23 +140,10 @@ def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries
     assert all(worker.stopped for worker in pool.started)
 
 
-def test_a_late_item_is_copied_when_the_queue_is_empty_and_the_slow_worker_is_stopped() -> None:
-    with Scripts(square, 2, copies=True, slow_seconds=0.0) as pool:
-        pool.silent = {(0, 0)}
-        found = dict(pool.run(ItemQueue(range(5))))
-        assert found[0] == "0 by 1"
-        assert set(found) == set(range(5))
-        assert [each for each in pool.sent if 0 in each[1]] == [(0, (0,)), (1, (0,))]
-        assert [worker.stopped for worker in pool.started] == [True, False]
-        # The next queue replaces the slow worker.
-        assert len(dict(pool.run(ItemQueue(range(10, 14))))) == 4
-        assert len(pool.started) == 3
-
-
 def test_costly_messages_carry_several_results_except_at_the_end_and_only_the_deadly_item_is_lost() -> None:
     with Scripts(exiting({}, 0.1), 2, message_seconds=0.25) as pool:
         assert set(dict(pool.run(ItemQueue(range(100))))) == set(range(100))
-    assigned = [len(items) for _, items in pool.sent]
+    assigned = [len(items) for items in pool.sent]
     assert max(assigned) == 6  # one for the capacity, and five of 0.1 s in the interval of 0.5 s
     assert assigned[-1] == 1
     assert len(assigned) < 40
@@ -175,11 +151,11 @@ def test_costly_messages_carry_several_results_except_at_the_end_and_only_the_de
         found = dict(pool.run(ItemQueue(range(100))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == {50}
     assert set(found) == set(range(100))
-    assert [items for _, items in pool.sent if 50 in items][1:] == [(50,)] * 2
+    assert [items for items in pool.sent if 50 in items][1:] == [(50,)] * 2
 
 
 def test_workers_that_never_start_are_an_error() -> None:
-    def answer(worker: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:
+    def answer(worker: Scripted, items: Sequence[int]) -> tuple[Sequence[tuple[int, str]], float]:
         raise WorkerExitedError("exit status 3", 3)
 
     with (
@@ -208,3 +184,32 @@ def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     store.close()
     store.close()
     assert not first.parent.exists()
+
+
+class StoppedRunner:
+    """Closes the connection of its worker at the first item, and stops the process."""
+
+    def submit(self, item: int) -> None:
+        os.closerange(3, 100)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def collect(self) -> list[tuple[int, int]]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def start_stopped(capacity: int) -> StoppedRunner:
+    return StoppedRunner()
+
+
+@pytest.mark.slow
+def test_a_worker_that_closes_its_connection_and_stays_is_killed() -> None:
+    with closing(Processes(start_stopped, 1)) as pool:
+        worker = pool.start_worker()
+        assert worker.receive()[0] == []
+        worker.send([1])
+        with pytest.raises(WorkerExitedError, match="signal 9"):
+            worker.receive()
+        worker.stop(0)

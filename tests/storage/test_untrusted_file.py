@@ -23,7 +23,6 @@ from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.curves import curves_in, is_search
 from mlgo_gym.evaluation.result_folder import load_result
-from mlgo_gym.integrations.logs import read_advice
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.normalization import Normalization
@@ -47,7 +46,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "episodes.jsonl": lambda path: list(read_json_lines(path)),
     "m.recipe": read_recipe,
     "policy.safetensors": read_tensors,
-    "m.log": read_advice,
 }
 
 

@@ -34,21 +34,16 @@ def rows_of(columns: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 
 def test_labels_by_flips_equal_single_flips(varied: str) -> None:
     env = make_environment("mlgo/Inline-v0", {"corpus": varied})
-    compilation = env.compilation(env.corpus.module("mixed"))
-    found = label_by_flips(compilation, env.task, load_policy("default", env), compiles=6, check=4)
-    assert found.decisions == sum(env.decisions(env.corpus.module("mixed")).values())
-    assert len(found.checked) == min(4, len(found.labels)) > 0
-    assert all(abs(label - alone) <= 16 for label, alone in found.checked), found.checked
-    dtype = env.task.headers[0].dtype
-    columns = found.columns(dtype)
-    assert set(dtype.names or ()) < set(columns)
-    assert {len(values) for values in columns.values()} == {len(found.labels)}
-    assert columns["bytes"].tolist() == [label.bytes for label in found.labels]
-    found.labels.clear()
-    assert found.columns(dtype) == {}
-    one, two = (label_by_flips(compilation, env.task, load_policy("never", env), compiles=3, seed=7) for _ in range(2))
-    assert one.labels == two.labels
-    assert {label.decision.answer for label in one.labels} == {0}
+    columns, counts = label_by_flips(env, load_policy("default", env), "mixed", compiles=6, check=4)
+    assert counts["decisions"] == sum(env.decisions(env.corpus.module("mixed")).values())
+    assert len(counts["checked"]) == min(4, len(columns["bytes"])) > 0
+    assert all(abs(label - alone) <= 16 for label, alone in counts["checked"]), counts["checked"]
+    assert set(env.task.headers[0].dtype.names or ()) < set(columns)
+    assert {len(values) for values in columns.values()} == {len(columns["bytes"])}
+    (one, _), (two, _) = (label_by_flips(env, load_policy("never", env), "mixed", compiles=3, seed=7) for _ in range(2))
+    assert (one["position"].tolist(), one["bytes"].tolist()) == (two["position"].tolist(), two["bytes"].tolist())
+    assert set(one["answer"]) == {0}
+    assert label_by_flips(env, load_policy("never", env), "leaf").columns == {}
 
 
 def reward(env: CompilerEnv, function: str, position: int, action: int | None) -> float:

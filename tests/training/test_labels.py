@@ -17,7 +17,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling, Monitor, StoredLabels
 from mlgo_gym.training.label_collector import drawn_modules
-from mlgo_gym.training.labels import LABELS, LabelStore, flat_columns, joined, read_labels
+from mlgo_gym.training.labels import LABELS, ActionLabel, LabelStore, ModuleLabels, action_columns, joined, read_labels
 from tests.training.label_samples import inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -41,7 +41,7 @@ def columns(**changes: Any) -> dict[str, Any]:
 def write(folder: Path, header: dict[str, Any] = HEADER, *modules: str, **changes: Any) -> Path:
     with closing(LabelStore(folder, header)) as store:
         for module in modules or ("m",):
-            store.add_labels(module, "p", "d" * 64, columns(**changes), {"decisions": 6})
+            store.add_labels(module, "p", "d" * 64, ModuleLabels(columns(**changes), {"decisions": 6}))
     return folder
 
 
@@ -56,13 +56,14 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.groups.tolist() == [0, 0, 1, 1]
     assert (labels.modules.tolist(), labels.trained_on) == (["m", "m", "n", "n"], {"d" * 64: "m"})
     costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
-    own = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
-    del own["bytes"]
+    rows = np.arange(6).reshape(2, 3)
+    tried = [ActionLabel(row, "f", 0, 1, cost) for row, cost in zip(rows, costs, strict=True)]
+    own = action_columns(("weight[0]", "weight[1]", "progress"), tried, 1000, 2)
     with closing(LabelStore(tmp_path / "several", HEADER)) as store:
-        store.add_labels("m", "p", "", {**own, "costs": costs}, {"decisions": 2})
+        store.add_labels("m", "p", "", ModuleLabels(own, {"decisions": 2}))
     labels = read_labels([tmp_path / "several"])
-    assert labels.features[:3] == ("weight[0]", "weight[1]", "progress")
-    assert labels.observations[:, :3].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert labels.features == ("weight[0]", "weight[1]", "progress")
+    assert labels.observations.tolist() == rows.tolist()
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
     assert labels.trained_on is None
 
@@ -88,8 +89,8 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
 def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     first, second = write(tmp_path / "first"), write(tmp_path / "second", {**HEADER, "clang": "21"})
     with closing(LabelStore(first, HEADER)) as store:
-        store.add_labels("empty", "p", "e", {}, {"decisions": 0})
-        store.fail("broken", "p", "clang failed")
+        store.add_labels("empty", "p", "e", ModuleLabels({}, {"decisions": 0}))
+        store.add_labels("broken", "p", "e", "clang failed")
         assert store.done["broken"]["error"] == "clang failed"
     assert set(read_labels([first]).modules.tolist()) == {"m"}
     assert len(list(first.glob("parts/*"))) == 1

@@ -13,9 +13,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.curves import curves_in
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
-from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.tree_imitation import boosted_trees, estimate
+from mlgo_gym.training.tree_imitation import EvictionImitation, boosted_trees, estimate, eviction_examples
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))

@@ -1,16 +1,19 @@
-"""An explanation as text, for a terminal of 80 columns."""
+"""An explanation as text for a terminal of 80 columns, and as a self-contained HTML page for light and dark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from textwrap import wrap
 
+from mlgo_gym.explanation.call_graph import call_graph, picture
 from mlgo_gym.explanation.explanation import Difference, Explanation
 from mlgo_gym.explanation.feature_effects import FeatureEffect
 from mlgo_gym.explanation.names import readable, short_context, shortened
+from mlgo_gym.extras import library
 
 WIDTH = 80
-_MAX_FUNCTIONS = 12
+_MAX_FUNCTIONS, _MAX_PAGE_FUNCTIONS = 12, 30
 _MAX_FEATURES = 6
 _MAX_DECISIVE = 3
 
@@ -123,3 +126,41 @@ def number_text(value: float) -> str:
 
 def _filled(text: str, indent: int = 0) -> list[str]:
     return wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)
+
+
+def as_page(explanation: Explanation, command: str) -> str:
+    """Return an explanation as HTML, with the command that reproduces it.
+
+    Raises:
+        MissingExtraError: Jinja or igraph is not installed.
+    """
+    jinja2, markupsafe = (library(name, "a page of HTML", "explain") for name in ("jinja2", "markupsafe"))
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    templates.filters |= {
+        "answer": answer_text,
+        "decisive": lambda features: decisive_text([feature for feature in features if feature.decisive_for]),
+        "kind": lambda change: "more" if change > 0 else "less" if change < 0 else "",
+        "number": number_text,
+        "readable": readable,
+        "short_context": short_context,
+        "shortened": shortened,
+        "signed": signed,
+    }
+    graph = call_graph(explanation) if explanation.differences else None
+    # The parts of the picture are escaped.
+    drawn = "" if graph is None else markupsafe.Markup(picture(graph, explanation.policies))
+    text: str = templates.get_template("explanation.html").render(
+        command=command,
+        explanation=explanation,
+        first=explanation.policies[0],
+        second=explanation.policies[1],
+        graph=graph,
+        max_functions=_MAX_PAGE_FUNCTIONS,
+        overview=overview(explanation),
+        picture=drawn,
+    )
+    return text

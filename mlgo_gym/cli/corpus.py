@@ -1,0 +1,238 @@
+"""`mlgo-gym corpus`: lists, describes, verifies and fetches corpora."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlgo_gym.cli import corpus_sources
+from mlgo_gym.cli.options import ClangOption, CorpusArgument, JobsOption, LevelOption, TrustFlagsOption
+from mlgo_gym.cli.output import JsonOption, aligned, echo, exit_with, print_json, show
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
+from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
+from mlgo_gym.corpus.datasets.pins import catalogue_page, write_pins
+from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, histogram, verify
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.opening import named_corpora, open_corpus
+from mlgo_gym.corpus.targets import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.storage.cache import write_atomically
+
+corpus_commands = typer.Typer(
+    help="Inspect, make and verify corpora.",
+    no_args_is_help=True,
+    # LLVM's mlgo-utils spell options with underscores.
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
+)
+for name, command in corpus_sources.COMMANDS.items():
+    corpus_commands.command(name)(command)
+
+_MISSING = 5
+_BAR = 40
+
+
+@corpus_commands.command("list")
+def list_command(
+    *, clang: ClangOption = None, optimize: LevelOption = DEFAULT_LEVEL, as_json: JsonOption = False
+) -> None:
+    """List the corpora with a name, and which of them are in the cache."""
+    entries = named_corpora(find_toolchain(clang), optimize)
+    rows: list[tuple[object, ...]] = [("corpus", f"modules at -{optimize}", "description", "licence")]
+    for entry in entries:
+        number = "not in the cache" if entry.modules is None else f"{entry.modules:,}"
+        number += f"; lacks {len(entry.missing):,}: fetch it again" if entry.missing else ""
+        rows.append((entry.name, number, entry.summary, entry.licence))
+    show(as_json, [asdict(entry) for entry in entries], aligned(rows))
+
+
+@corpus_commands.command()
+def info(
+    corpus: CorpusArgument,
+    *,
+    clang: ClangOption = None,
+    decisions: Annotated[
+        bool, typer.Option(help="Count the decisions of every module; an unknown count costs a compile.")
+    ] = False,
+    modules: Annotated[bool, typer.Option(help="Also list the modules.")] = False,
+    jobs: JobsOption = None,
+    trust_flags: TrustFlagsOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the modules, lines, languages, licences, and the optimisation level of the functions in a corpus."""
+    toolchain, opened = _open(corpus, clang, trust_flags)
+    tasks, count = _decision_counter(toolchain) if decisions else ((), None)
+    with progress_over(len(opened), f"Reading {opened.name}") as advance:
+        information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
+    if as_json:
+        listed = {"names": list(opened.names)} if modules else {}
+        print_json({"corpus": opened.name, **information.to_json(), **listed})
+    else:
+        echo(f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}")
+        for task, counts in information.decisions.items():
+            bins = histogram(counts)
+            largest = max((number for _, number in bins), default=0)
+            rows = [(label, number, "█" * -(-number * _BAR // largest) if number else "") for label, number in bins]
+            echo(f"\n{aligned([(f'{task} decisions', 'modules', ''), *rows])}")
+        if modules:
+            echo(f"\n{aligned([('module', 'bytes of bitcode'), *((n, opened.size(n)) for n in opened.names)])}")
+    for problem in information.problems:
+        echo(problem, err=True)
+    exit_with(information.problems)
+
+
+def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> dict[str, str]:
+    """Return the statistics of a corpus by their names."""
+    facts = {} if corpus.path is None else {"path": str(corpus.path)}
+    facts["modules"] = f"{information.modules:,}"
+    if missing := information.missing:
+        more = f" and {len(missing) - _MISSING:,} more" if len(missing) > _MISSING else ""
+        facts["lacks"] = f"{', '.join(missing[:_MISSING])}{more}; fetch the dataset again"
+    lines, counted = information.lines
+    scope = "" if counted == information.modules else f" in {counted:,} modules with a known number"
+    facts["source lines"] = f"{lines:,}{scope}" if counted else "unknown"
+    facts["bitcode"] = f"{information.bitcode_bytes:,} bytes"
+    attributes = (f"{information.functions[name]:,} {name}" for name in ("minsize", "optsize", "optnone"))
+    facts["functions"] = f"{information.functions['functions']:,}: {', '.join(attributes)}"
+    for title, counter in (
+        ("level by attributes", information.levels),
+        ("languages", information.languages),
+        ("licences", information.licences),
+        ("recorded by", information.producers),
+        ("targets", information.targets),
+    ):
+        facts[title] = _counts(counter)
+    unreadable = (f"cannot read bitcode of {producer}: {why}" for producer, why in information.unreadable.items())
+    facts[f"clang {toolchain.version_text}"] = "; ".join(unreadable) or "reads all bitcode"
+    for task, counts in information.decisions.items():
+        facts[f"{task} decisions"] = f"{sum(counts):,} in {sum(map(bool, counts)):,} modules"
+    return facts | ({"problems": f"{len(information.problems):,}"} if information.problems else {})
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{word} ({number:,})" for word, number in counter.most_common()) or "none"
+
+
+@corpus_commands.command("verify")
+def verify_command(
+    corpus: CorpusArgument,
+    *,
+    clang: ClangOption = None,
+    jobs: JobsOption = None,
+    trust_flags: TrustFlagsOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify digests, bitcode, and that clang accepts the flags; print one line per problem. Exit 1 if there is any."""
+    toolchain, opened = _open(corpus, clang, trust_flags)
+    with progress_over(len(opened), f"Verifying {opened.name}") as advance:
+        problems = verify(opened, toolchain, jobs=jobs, progress=advance)
+    valid = len(opened) - len({problem.module for problem in problems} & set(opened.names))
+    lines = [f"{problem.module}: {problem.text}" for problem in problems]
+    lines.append(f"{opened.name}: {valid} of {len(opened)} modules are valid with clang {toolchain.version_text}")
+    data = {"modules": len(opened), "valid": valid, "problems": [asdict(problem) for problem in problems]}
+    show(as_json, data, "\n".join(lines))
+    exit_with(problems)
+
+
+def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain, Corpus]:
+    toolchain = find_toolchain(clang)
+    opened = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
+    if opened.infinite:
+        raise CorpusError(f"{opened.name} is infinite; give a number of programs, as in {opened.name}:100")
+    return toolchain, opened
+
+
+def _decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], DecisionCounter]:
+    """Return the names of the tasks, and a function that counts the decisions of a module for one of them.
+
+    The first count of a module needs a compile.
+
+    Raises:
+        ToolchainError: The compiler does not support one of the tasks.
+    """
+    from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+
+    clang = "bundled" if toolchain.bundled else toolchain.command[0]
+    environments = {
+        environment.task.name: environment
+        for environment in (kind(clang=clang) for kind in (InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv))
+    }
+
+    def count(module: Module, task: str) -> int:
+        return sum(environments[task].decisions(module).values())
+
+    return tuple(environments), count
+
+
+@corpus_commands.command()
+def fetch(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Datasets, pypi:NAME==VERSION, or rust for all crates.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Fetch every dataset of the catalogue.")] = False,
+    optimize: LevelOption = "Oz",
+    target: Annotated[str, typer.Option(help=f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
+    jobs: JobsOption = None,
+    clang: ClangOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch pinned sources, compile them, and keep the bitcode in the cache as corpora.
+
+    Complete datasets in the cache are not compiled again. Exit status 1: a dataset could not be made, or one of its
+    sources does not compile; the rest is kept.
+    """
+    requested = [dataset for name in names or [] for dataset in (rust_names() if name == RUST else [name])]
+    requested += dataset_names() if every else []
+    if not requested:
+        raise CorpusError(
+            f"expected pypi:NAME==VERSION, --all, {RUST} or a dataset of {', '.join(dataset_names())}, got none"
+        )
+    toolchain = find_toolchain(clang)
+    reports, problems = [], []
+    for name in dict.fromkeys(requested):
+        try:
+            with progress_over(None, name) as progress:
+                folder = fetch_dataset(
+                    name, optimize=optimize, target=target, toolchain=toolchain, jobs=jobs, progress=progress.at
+                )
+            reports.append(read_report(name, folder))
+        except CorpusError as error:  # noqa: PERF203 - one iteration is a dataset
+            problems.append(error)
+    rows: list[tuple[object, ...]] = [("dataset", "modules", "lines", "failures", "seconds", "folder")]
+    for report in reports:
+        numbers = report.modules, report.lines, len(report.failures), report.seconds
+        rows.append((report.name, *numbers, report.folder))
+    show(as_json, [asdict(report) for report in reports], aligned(rows) if reports else "")
+    for report in reports:
+        corpus_sources.print_failures(report.failures)
+    for problem in problems:
+        echo(f"not fetched: {problem}", err=True)
+    exit_with(problems or any(report.failures for report in reports))
+
+
+@corpus_commands.command()
+def catalogue(
+    *,
+    output: Annotated[Path, typer.Option(help="Path of the page.")] = Path("docs/reference/datasets.md"),
+    clang: ClangOption = None,
+    pins: Annotated[
+        bool, typer.Option(help="Write the pinned content of each dataset instead, from the datasets in the cache.")
+    ] = False,
+) -> None:
+    """Write the page of all datasets: sources, licences, languages and numbers of modules."""
+    if not pins:
+        write_atomically(output, catalogue_page().encode())
+        echo(f"written: {output}")
+        return
+    toolchain = find_toolchain(clang)
+    for dataset in map(find_dataset, dataset_names()):
+        folders = {level: dataset_folder(dataset, level, toolchain) for level in LEVELS}
+        complete = {level: folder for level, folder in folders.items() if not missing_parts(dataset, folder)}
+        written = write_pins(dataset, complete, toolchain.version_text) if complete else None
+        echo(f"written: {written}" if written else f"not in the cache: {dataset.name}", err=not written)

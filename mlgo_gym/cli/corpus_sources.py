@@ -1,0 +1,288 @@
+"""`mlgo-gym corpus extract`, `make`, `combine`, `import`, `record`, `prepare` and `back-ends`: where corpora come from.
+
+The first three have the options of LLVM's mlgo-utils.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption, NewCorpusOption, TrustFlagsOption
+from mlgo_gym.cli.output import FAILED, JsonOption, echo, exit_with, show
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.corpus.driver import NATIVE
+from mlgo_gym.corpus.folder import CorpusReport
+from mlgo_gym.corpus.importing import combine_corpora, import_parquet, make_corpus
+from mlgo_gym.corpus.recording.extract import extract_corpus
+from mlgo_gym.corpus.recording.libraries import MESSAGE, build_libraries, is_gcc, library_is_built
+from mlgo_gym.corpus.recording.links import LINKS_FILE
+from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, format_counts
+from mlgo_gym.corpus.targets import TARGETS, find_target
+from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import find_toolchain
+
+OutputOption = Annotated[Path, typer.Option(help="Folder of the corpus.")]
+VerbosityOption = Annotated[
+    int, typer.Option(help="0: list skipped inputs; -1: only count them; -2: print nothing.", min=-2, max=1)
+]
+
+
+def extract(
+    *,
+    output_dir: OutputOption,
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", help="compile_commands.json, a linker parameter file, aquery output, or a folder."),
+    ] = None,
+    input_type: Annotated[str, typer.Option(help="json, params, directory or bazel_aquery.")] = "json",
+    num_workers: Annotated[int | None, typer.Option(help="Number of threads. Default: one per CPU.", min=1)] = None,
+    llvm_objcopy_path: Annotated[str | None, typer.Option(help="llvm-objcopy to use instead of pyelftools.")] = None,
+    obj_base_dir: Annotated[
+        Path | None, typer.Option(help="Folder of relative object paths. Default: the working directory.")
+    ] = None,
+    cmd_filter: Annotated[
+        str | None, typer.Option(help="Regular expression; modules without a matching flag are excluded.")
+    ] = None,
+    thinlto_build: Annotated[str | None, typer.Option(help="distributed or local.")] = None,
+    cmd_section_name: Annotated[
+        str, typer.Option(help="Section with the flags; for Mach-O __LLVM,__cmdline.")
+    ] = ".llvmcmd",
+    bitcode_section_name: Annotated[
+        str, typer.Option(help="Section with the bitcode; for Mach-O __LLVM,__bitcode.")
+    ] = ".llvmbc",
+    trust_flags: Annotated[
+        bool, typer.Option(help="Also extract modules with flags that may do more than shape code.")
+    ] = False,
+    verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
+    if thinlto_build == "local":
+        if source is not None:
+            raise CorpusError("expected no --input with a local ThinLTO build, which is below --obj_base_dir; omit it")
+        listed = from_local_thinlto(obj_base_dir or Path.cwd())
+    elif source is None:
+        raise CorpusError("expected --input or --thinlto_build=local, got neither")
+    else:
+        listed = read_object_list(source, input_type, obj_base_dir)
+    with progress_over(len(listed.objects), "Extracting") as advance:
+        report = extract_corpus(
+            listed,
+            output_dir,
+            thinlto_build=thinlto_build,
+            cmd_filter=cmd_filter,
+            llvm_objcopy=llvm_objcopy_path,
+            cmd_section=cmd_section_name,
+            bitcode_section=bitcode_section_name,
+            jobs=num_workers,
+            trust_flags=trust_flags,
+            progress=advance,
+        )
+    excluded = f", {report.excluded} excluded by the filter" if report.excluded else ""
+    _show(as_json, output_dir, report, verbosity, excluded)
+    exit_with(report.skipped)
+
+
+def make(
+    *,
+    input_dir: Annotated[Path, typer.Option(help="Folder with .bc files.")],
+    output_dir: OutputOption,
+    default_args: Annotated[str, typer.Option(help="Flags of every module, as one argument.")] = "",
+    verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a corpus from bitcode files. Exit 1 if any is skipped."""
+    try:
+        arguments = shlex.split(default_args)
+    except ValueError as error:
+        raise CorpusError(f"expected shell words in --default_args, got {default_args!r}: {error}") from error
+    with progress_over(None, "Copying") as advance:
+        report = make_corpus(input_dir, output_dir, default_args=arguments, progress=advance)
+    _show(as_json, output_dir, report, verbosity)
+    exit_with(report.skipped)
+
+
+def combine(
+    *,
+    root_dir: Annotated[Path, typer.Option(help="Folder whose subfolders are corpora.")],
+    verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe the corpora in a folder as one corpus, without copying."""
+    _show(as_json, root_dir, CorpusReport(combine_corpora(root_dir)), verbosity)
+
+
+def import_command(
+    *,
+    parquet: Annotated[list[Path], typer.Option(help="Parquet file with a column 'content'; repeatable.")],
+    output_dir: OutputOption,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Value of the column 'language' to import; repeatable. Default: all.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of modules.")] = None,
+    verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
+    with progress_over(None, "Importing") as advance:
+        report = import_parquet(parquet, output_dir, languages=language or (), limit=limit, progress=advance)
+    duplicates = f", {report.duplicates} duplicates" if report.duplicates else ""
+    _show(as_json, output_dir, report, verbosity, duplicates)
+    exit_with(report.skipped)
+
+
+def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int = 0, details: str = "") -> None:
+    data = {"output": output, "modules": len(report.modules), "skipped": dict(report.skipped)}
+    summary = f"{output}: {len(report.modules)} modules{details}, {len(report.skipped)} skipped"
+    show(as_json, data, "" if verbosity == -2 else summary)
+    if verbosity > -1:
+        for name, reason in report.skipped:
+            echo(f"skipped {name}: {reason}", err=True)
+
+
+def record(
+    command: Annotated[list[str], typer.Argument(help="The build, after --: make -j4, cmake --build build, …")],
+    output: NewCorpusOption,
+    optimize: LevelOption = "Oz",
+    clang: ClangOption = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Folder that module names are relative to. Default: the working directory.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Target of a cross build: {', '.join(TARGETS)}. With 'native' the corpus has the result of "
+            "mlgo-clang, for its recipes; valid on this machine only. Default: that of the build."
+        ),
+    ] = None,
+    probes: Annotated[
+        bool, typer.Option(help="Also record feature tests of configure, CMake, Meson and the like.")
+    ] = False,
+    back_ends: Annotated[
+        Path | None, typer.Option(help="Folder for a second corpus of ThinLTO back ends, of links with -flto=thin.")
+    ] = None,
+    intercept_paths: Annotated[
+        bool, typer.Option(help="Also record compilers that the build calls by path, with a preloaded library.")
+    ] = True,
+) -> None:
+    """Run a build and record what it compiles as a corpus at the chosen level.
+
+    The build is the command after `--`. It finds the chosen clang under the name of every common compiler, and in CC
+    and CXX. rustc compiles the crates of cargo itself, and each becomes a module too. The bundled clang has headers of
+    libc and libc++ and ignores libraries of the system; choose another clang with --clang for a build that needs these.
+    Exit status: the build's if it is not 0, else 1 if a source could not be recorded.
+    """
+    toolchain = find_toolchain(clang)
+    if target not in (None, NATIVE):
+        find_target(target)
+    if toolchain.bundled and not library_is_built():
+        echo(f"mlgo-gym: {MESSAGE}", err=True)
+    recording = record_build(
+        command,
+        output,
+        optimize=optimize,
+        toolchain=toolchain,
+        root=root,
+        probes=probes,
+        target=target,
+        intercept_paths=intercept_paths,
+    )
+    echo(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}", err=True)
+    for line in _details(recording):
+        echo(line, err=True)
+    print_failures(recording.failures)
+    if (status := recording.status) != 0:
+        end = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        echo(f"the build {end}; the corpus contains its compiles until then", err=True)
+    if back_ends is not None:
+        report = record_back_ends(output, back_ends, toolchain)
+        echo(f"{back_ends}: {len(report.modules)} back ends, {len(report.skipped)} skipped", err=True)
+    raise typer.Exit((status if status >= 0 else 128 - status) or FAILED * bool(recording.failures))
+
+
+def _details(recording: Recording) -> list[str]:
+    lines = []
+    if recording.links:
+        lines.append(f"{recording.links} link{'s are' if recording.links > 1 else ' is'} in {LINKS_FILE}")
+    if recording.replaced:
+        lines.append(f"{recording.replaced} objects were compiled more than once; the last compile is kept")
+    if recording.duplicates:
+        lines.append(f"{recording.duplicates} compiles gave the bitcode of another one and are not modules")
+    for path, number in recording.compiler_paths.items():
+        gcc = ", which is gcc and not clang" if is_gcc(path) else ""
+        lines.append(
+            f"{number} compiles called {path} by path{gcc}: the build has its objects, and the modules come from the "
+            "recording clang"
+        )
+    if recording.skipped:
+        lines.append(f"skipped: {format_counts(recording.skipped)}")
+    return lines
+
+
+def print_failures(failures: Sequence[RecordFailure]) -> None:
+    """Print each source that could not be recorded on standard error, with the first error of the compiler."""
+    if failures:
+        echo(f"{len(failures)} compiles could not be recorded:", err=True)
+    for failure in failures:
+        lines = failure.message.strip().splitlines() or ["the compiler printed nothing"]
+        error = next((line for line in lines if "error" in line), lines[-1])
+        echo(f"  {failure.source}: {error}", err=True)
+
+
+def prepare() -> None:
+    """Build the C and C++ libraries of the bundled compiler, which otherwise the first links do.
+
+    This takes minutes of CPU time once per machine. Recordings with an installed clang do not need it.
+    """
+    started = last = time.monotonic()
+    current = ""
+    for description in (*build_libraries(find_toolchain("bundled")), ""):
+        if current:
+            echo(f"{current}: {time.monotonic() - last:.1f} s", err=True)
+        current, last = description, time.monotonic()
+    echo(f"the libraries of the bundled compiler are built; {time.monotonic() - started:.1f} s")
+
+
+def back_ends(
+    corpus: Annotated[Path, typer.Argument(help="Folder of a recorded corpus with links.json.")],
+    *,
+    output: NewCorpusOption,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(help="Output of a link to compile with ThinLTO; repeatable.", show_default="thin"),
+    ] = None,
+    clang: ClangOption = None,
+    jobs: JobsOption = None,
+    trust_flags: TrustFlagsOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a corpus of ThinLTO back ends: each module with the functions that its link imports, and its index.
+
+    By default the links that the build made with -flto=thin.
+    """
+    toolchain = find_toolchain(clang)
+    with progress_over(None, "Links") as advance:
+        report = record_back_ends(
+            corpus, output, toolchain, links=link or (), jobs=jobs, trust_flags=trust_flags, progress=advance.at
+        )
+    _show(as_json, output, report)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "extract": extract,
+    "make": make,
+    "combine": combine,
+    "import": import_command,
+    "record": record,
+    "prepare": prepare,
+    "back-ends": back_ends,
+}
