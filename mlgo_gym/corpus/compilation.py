@@ -159,18 +159,14 @@ def default_flags(module: Module, target: str | None = None) -> tuple[str, ...]:
     level = _LEVELS.get(facts.prevailing_level, "-Oz")
     if target is None:
         return (level,) if facts.triple.startswith("wasm") else (level, "-fPIC")
-    chosen = find_target(target)
-    if facts.triple and not _is_same_architecture(facts.triple, chosen.triple):
+    triples = (facts.triple, find_target(target).triple)
+    # Arm and Thumb are the same architecture.
+    own, wanted = (re.sub(r"^(?:arm|thumb)(?!64)\w*", "arm", triple.partition("-")[0]) for triple in triples)
+    if own not in ("", wanted):
         raise CorpusError(
             f"module {module.name!r}: expected bitcode for {target}, got {facts.triple}; choose another target"
         )
-    return (*chosen.flags, level)
-
-
-def _is_same_architecture(triple: str, other: str) -> bool:
-    """Return whether bitcode of one triple can be compiled for another one; Arm and Thumb are the same."""
-    first, second = (re.sub(r"^(?:arm|thumb)(?!64)\w*", "arm", each.partition("-")[0]) for each in (triple, other))
-    return first == second
+    return (*find_target(target).flags, level)
 
 
 @lru_cache(maxsize=65536)

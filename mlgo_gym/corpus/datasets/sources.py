@@ -199,7 +199,8 @@ def _download(client: PyPISimple, file: DistributionPackage, sha256: str | None)
             try:
                 return _download_once(client, file, expected, folder)
             except requests.RequestException as error:  # noqa: PERF203 - one iteration is a download
-                if not _is_temporary(error):
+                status = getattr(error.response, "status_code", None)
+                if status is not None and status < 500 and status != 429:
                     raise
                 sleep(delay)
         return _download_once(client, file, expected, folder)
@@ -218,11 +219,6 @@ def _download_once(client: PyPISimple, file: DistributionPackage, expected: str,
                 "nothing, the file on the index was replaced"
             )
         return SourceArchive(path.replace(folder / file.filename), expected)
-
-
-def _is_temporary(error: Exception) -> bool:
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status is None or status >= 500 or status == 429
 
 
 def _cached(sha256: str) -> SourceArchive | None:
