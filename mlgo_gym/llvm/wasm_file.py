@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mlgo_clang.object_size import WASM_CODE, WASM_FILE, WASM_MAGIC, check_end, read_leb128, wasm_sections
 from mlgo_gym.errors import MlgoError
 
-MAGIC = b"\0asm"
-"""First bytes of a WebAssembly file."""
-
-_CUSTOM, _IMPORT, _CODE = 0, 2, 10
+_CUSTOM, _IMPORT = 0, 2
 _SYMBOL_TABLE, _FUNCTION_NAMES = 8, 1
 _SYMBOL_FUNCTION, _SYMBOL_DATA, _SYMBOL_SECTION = 0, 1, 3
 _UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40
@@ -49,15 +47,13 @@ class ByteReader:
         at: Offset of the next byte.
     """
 
-    def __init__(self, data: bytes, start: int, end: int, name: str = "a WebAssembly file", bits: int = 32) -> None:
+    def __init__(self, data: bytes, start: int, end: int, name: str = WASM_FILE, bits: int = 32) -> None:
         self._data, self.at, self.end, self._name, self._bits = data, start, end, name, bits
 
     def skip(self, size: int) -> None:
         """Skip bytes; raise `MlgoError` if there are fewer, as all methods do."""
         self.at += size
-        if self.at > self.end:
-            size = len(self._data)
-            raise MlgoError(f"expected {self._name}, got one that is cut off after {size} bytes; it is damaged")
+        check_end(self._data, self.at, self.end, self._name)
 
     def fixed(self, size: int) -> int:
         """Return an unsigned number of some bytes, little-endian."""
@@ -66,15 +62,8 @@ class ByteReader:
 
     def number(self) -> int:
         """Return an unsigned number in LEB128."""
-        value = 0
-        for shift in range(0, self._bits, 7):
-            byte = self.fixed(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MlgoError(
-            f"expected numbers of at most {self._bits} bits in {self._name}, got more at byte {self.at}; it is damaged"
-        )
+        value, self.at = read_leb128(self._data, self.at, self.end, self._bits, self._name)
+        return value
 
     def text(self) -> str:
         """Return a string after its length."""
@@ -84,11 +73,8 @@ class ByteReader:
 
     def parts(self) -> Iterator[tuple[int, ByteReader]]:
         """Yield the number and the contents of each section, or of each subsection."""
-        while self.at < self.end:
-            kind, size = self.fixed(1), self.number()
-            start = self.at
-            self.skip(size)
-            yield kind, ByteReader(self._data, start, self.at)
+        for kind, start, end in wasm_sections(self._data, self.at, self.end):
+            yield kind, ByteReader(self._data, start, end)
 
 
 def read_wasm(data: bytes) -> WasmFile:
@@ -97,14 +83,14 @@ def read_wasm(data: bytes) -> WasmFile:
     Raises:
         MlgoError: `data` is not a whole WebAssembly file.
     """
-    if len(data) < 8 or data[:4] != MAGIC:
+    if len(data) < 8 or data[:4] != WASM_MAGIC:
         raise MlgoError(f"expected a WebAssembly file, got {len(data)} bytes that begin with {data[:4]!r}")
     imported, code, sizes = 0, 0, list[int]()
     symbols, names = list[tuple[int, str]](), list[tuple[int, str]]()
     for kind, section in ByteReader(data, 8, len(data)).parts():
         if kind == _IMPORT:
             imported = sum(_is_function_import(section) for _ in range(section.number()))
-        elif kind == _CODE:
+        elif kind == WASM_CODE:
             code = section.end - section.at
             sizes = [_body_size(section) for _ in range(section.number())]
         elif kind == _CUSTOM:
