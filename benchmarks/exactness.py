@@ -1,50 +1,226 @@
-"""Adds the output of `own_choices.py` and `same_object.py` to docs/results/exactness.json, and makes its tables.
+"""Equality of objects: plain compiles, replays of clang's own choices, and every way to send the same decisions.
 
-    python -m benchmarks.exactness --own runs/own.jsonl --ways runs/ways.jsonl --policies runs/policy.jsonl
+    python -m benchmarks.exactness own --corpus builtin --corpus zstd --corpus zstd@Os
+    python -m benchmarks.exactness ways --corpus builtin --limit 20 [--clang clang-22 --plugin 22] [--ray]
+    python -m benchmarks.exactness policies --policy inline-oz [--clang clang-22 --plugin 22]
 
-Several results of one module count once: the last of each way. `make numbers` writes the tables into the page.
+`own` compiles each module plainly, and with clang's own choice as the answer to every request; a difference is tested
+for its known causes. `ways` gives one list of random answers per module in a single environment and in the other ways:
+a vector environment, forks, forked resets, answers sent ahead, episodes of one function, a pass plugin, Ray, and
+`mlgo-clang`. `policies` compiles the sources of `builtin` with a policy in every tool.
+
+Each appends a line of JSON per module to runs/exactness-KIND.jsonl, so the same command resumes an interrupted run.
+`--collect` adds that file to docs/results/exactness.json, where the last result of a module counts.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import command_line
+import numpy as np
 
-DATA = Path(__file__).parents[1] / "docs" / "results" / "exactness.json"
+from benchmarks.measuring import RESULTS, CheckedModules, command_line
+from benchmarks.unwind_calls import forbid_in_bitcode
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus.builtin import PROGRAMS
+from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
+from mlgo_gym.deploy.c_code import decision_code
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.tasks.task import Task
+from tests.ways_to_answer import (
+    EVICT,
+    INLINE,
+    PRIORITY,
+    TIMEOUT,
+    Ways,
+    answering_plugin,
+    in_wrapper,
+    make,
+    over_ray,
+    policy_objects,
+)
 
-EVICT = "mlgo/RegAllocEvict-v0"
+DATA = RESULTS / "exactness.json"
 
-_CAUSES = ("the size cut-off", "calls that only unwinding reaches")
+WITH_OWN_CHOICE = (INLINE, EVICT)
+"""Environments whose features give clang's own choice."""
+
+CAUSES = ("the size cut-off", "calls that only unwinding reaches")
 """Beginnings of the explanations that a compile of the module has confirmed."""
 
 Entry = dict[str, Any]
 
 
-def proves(entry: Entry) -> bool:
-    """Return whether clang's choices make the plain object, and differ from the rule only beside infinite weights."""
-    return bool(entry.get("equal")) and entry["differing"] == entry["infinite_weights"] and not entry["unmatched"]
+def replayed(compilation: Compilation, task: Task, flags: tuple[str, ...] = ()) -> tuple[bytes, bytes, int]:
+    """Return the objects of a plain compile and of a replay of clang's own choices, and the number of decisions."""
+    command = (*compilation.command, *flags)
+    with Session(command) as session:
+        plain = session.finish(TIMEOUT).object_bytes
+    decisions: list[Decision] = []
+
+    def choose(decision: Decision) -> bytes:
+        decisions.append(decision)
+        return task.default_advice(decision)
+
+    with Session(command, task.advisors) as session:
+        return plain, drive(session, choose, TIMEOUT).object_bytes, len(decisions)
+
+
+def with_infinite_weights(compilation: Compilation, task: Task) -> int:
+    """Return the number of decisions with an infinite weight, where all finite weights are shown as 0."""
+    count = 0
+
+    def choose(decision: Decision) -> bytes:
+        nonlocal count
+        header = session.header()
+        assert header is not None
+        weights = np.frombuffer(decision.payload, header.dtype)["use_def_density"]
+        count += bool(np.isnan(weights).any())
+        return task.default_advice(decision)
+
+    with Session(compilation.command, task.advisors) as session:
+        drive(session, choose, TIMEOUT)
+    return count
+
+
+def explained(compilation: Compilation, env: CompilerEnv) -> str:
+    """Return the cause of a difference between the plain object and that of clang's own choices."""
+    if env.task.after_optimization:
+        infinite = with_infinite_weights(compilation, env.task)
+        return f"infinite weights at {infinite} decisions" if infinite else "no"
+    plain, replay, decisions = replayed(compilation, env.task, WITHOUT_SIZE_LIMIT)
+    if plain == replay:
+        return CAUSES[0]
+    with tempfile.TemporaryDirectory() as folder:
+        module = compilation.inputs[compilation.inputs.index("ir") + 1]
+        changed = forbid_in_bitcode(Path(module), Path(folder), str(env.toolchain.version[0]))
+        if changed is not None:
+            inputs = tuple(str(changed[0]) if word == module else word for word in compilation.inputs)
+            plain, replay, _ = replayed(replace(compilation, inputs=inputs), env.task, WITHOUT_SIZE_LIMIT)
+            if plain == replay:
+                return f"{CAUSES[1]}, {changed[1]} in all"
+    return f"no: {decisions} decisions without the cut-off"
+
+
+def check_own(environment: str, corpus: str, module: str, clang: str | None) -> Entry:
+    """Return whether the replay of a module gives its plain object, and the cause of a difference."""
+    env = make(environment, corpus, clang=clang)
+    if env.task.after_optimization:
+        env = make(environment, corpus, clang=clang, compile_options={"preoptimize": False})
+    compilation = env.compilation(env.corpus.module(module))
+    plain, replay, decisions = replayed(compilation, env.task)
+    if plain == replay:
+        return {"decisions": decisions, "equal": True, "text": [], "explained": ""}
+    sizes = [object_sizes(data).text for data in (plain, replay)]
+    return {"decisions": decisions, "equal": False, "text": sizes, "explained": explained(compilation, env)}
+
+
+def check_ways(
+    environment: str, corpus: str, module: str, clang: str | None, plugin: Path | None, *, ray: bool
+) -> Entry:
+    """Return for each way whether it gives the object of a single environment."""
+    ways = Ways(environment, corpus, module, clang)
+    (first,) = ways.single()
+    answers = ways.answers
+
+    def same(way: Callable[[], list[str]]) -> bool:
+        return set(way()) == {first} and ways.answers == answers
+
+    others: dict[str, Callable[[], list[str]]] = {
+        "vector": ways.vector,
+        "forked": ways.forked,
+        "warm": ways.warm,
+        "ahead": ways.ahead,
+    }
+    if environment != INLINE:
+        others["preoptimized"] = ways.preoptimized
+    if ray:
+        others["ray"] = partial(over_ray, ways)
+    if plugin is not None and environment == INLINE:
+        others["plugin"] = partial(ways.plugin, plugin)
+    checks: dict[str, Callable[[], bool]] = {name: partial(same, way) for name, way in others.items()}
+    sources = list(PROGRAMS.glob(f"{module}.c*")) if corpus.partition("@")[0] == "builtin" and clang is None else []
+    if environment == INLINE and sources:
+        checks["mlgo-clang"] = lambda: len(set(in_wrapper(sources[0]))) == 1
+    equal, errors = {}, []
+    for name, is_equal in checks.items():
+        try:
+            equal[name] = is_equal()
+        except MlgoError as error:
+            errors.append(f"{name}: {str(error)[:300]}")
+    equal["by function"] = all(whole == part for whole, part in ways.by_function())
+    return {"answers": len(answers), "equal": equal, **({"error": "; ".join(errors)} if errors else {})}
+
+
+def check_policy(source: Path, policy: str, clang: str, plugin: Path | None) -> Entry:
+    """Return for each way to use a policy whether it gives the object of `gym.make`."""
+    objects = policy_objects(source, policy, clang=clang, plugin=plugin)
+    return {"policy": policy, "equal": {name: found == objects["gym.make"] for name, found in objects.items()}}
+
+
+def check_policies(options: argparse.Namespace, checked: CheckedModules, folder: Path) -> None:
+    """Check one policy on the sources of `builtin`."""
+    plugin = None
+    if options.plugin:
+        plugin = folder / "policy.so"
+        code = decision_code(options.policy, callee_features=True)
+        build_plugin(code, installed_llvm(f"llvm-config-{options.plugin}"), plugin)
+    clang = options.clang or "bundled"
+    for source in sorted(PROGRAMS.rglob("*.c*"))[: options.limit]:
+        module = str(source.relative_to(PROGRAMS).with_suffix(""))
+        find = partial(check_policy, source, options.policy, clang, plugin)
+        checked.check(INLINE, f"builtin with {options.policy}", module, clang, find)
+
+
+def check_corpora(options: argparse.Namespace, checked: CheckedModules, folder: Path) -> None:
+    """Check the modules of the corpora, by clang's own choices or in all ways."""
+    own = options.kind == "own"
+    plugin = answering_plugin(options.plugin, folder) if options.plugin and not own else None
+    for corpus in options.corpus:
+        for environment in options.environment or (WITH_OWN_CHOICE if own else (INLINE, EVICT, PRIORITY)):
+            env = make(environment, corpus, clang=options.clang)
+            clang = env.toolchain.version_text + ("" if own or env.toolchain.bundled else " (Debian)")
+            for module in list(env.corpus if own else env.with_decisions())[: options.limit]:
+                words = (environment, corpus, module.name, options.clang)
+                find = partial(check_own, *words) if own else partial(check_ways, *words, plugin, ray=options.ray)
+                checked.check(environment, corpus, module.name, clang, find)
 
 
 def own_choices(own: list[Entry], choices: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of plain compiles and replays, by environment and level."""
-    known = {(entry["corpus"], entry["module"]): entry for entry in choices}
+    """Yield the rows of the table of plain compiles and replays, by environment and level.
+
+    `choices` are replays of choices that a debugger read, which prove that a difference comes of infinite weights.
+    """
+    proved = {
+        (entry["corpus"], entry["module"])
+        for entry in choices
+        if entry.get("equal") and entry["differing"] == entry["infinite_weights"] and not entry["unmatched"]
+    }
 
     def is_explained(entry: Entry) -> bool:
         if entry["environment"] == EVICT:
-            return proves(known.get((entry["corpus"], entry["module"]), {}))
-        return str(entry.get("explained", "")).startswith(_CAUSES)
+            return (entry["corpus"], entry["module"]) in proved
+        return str(entry.get("explained", "")).startswith(CAUSES)
 
     yield ["environment", "level", "modules", "decisions", "same object", "cause confirmed", "unexplained"]
     own = [entry for entry in own if not target_of(entry)]
-    for (environment, level), group in _groups(own, lambda entry: (entry["environment"], _level(entry))):
+    for (environment, level), group in groups(own, lambda entry: (entry["environment"], level_of(entry))):
         equal = sum(entry.get("equal", False) for entry in group)
-        explained = sum(is_explained(entry) for entry in group if not entry.get("equal"))
+        confirmed = sum(is_explained(entry) for entry in group if not entry.get("equal"))
         decisions = sum(entry.get("decisions", 0) for entry in group)
-        counts = (len(group), decisions, equal, explained, len(group) - equal - explained)
+        counts = (len(group), decisions, equal, confirmed, len(group) - equal - confirmed)
         yield [environment[5:-3], level, *(f"{count:,}" for count in counts)]
 
 
@@ -54,14 +230,37 @@ def of_targets(own: list[Entry]) -> Iterator[list[str]]:
     heading = ["target", *(text for level in levels for text in (f"modules at {level}", "same object"))]
     yield [*heading, "size limit", "unwinding", "unexplained"]
     own = [entry for entry in own if target_of(entry) and entry["environment"] != EVICT]
-    for (target,), group in _groups(own, lambda entry: (target_of(entry),)):
+    for (target,), group in groups(own, lambda entry: (target_of(entry),)):
         cells = []
         for level in levels:
-            equal = [bool(entry.get("equal")) for entry in group if _level(entry) == level]
+            equal = [bool(entry.get("equal")) for entry in group if level_of(entry) == level]
             cells += [str(len(equal)), str(sum(equal))]
         different = [entry for entry in group if not entry.get("equal")]
-        causes = [sum(str(entry.get("explained", "")).startswith(cause) for entry in different) for cause in _CAUSES]
+        causes = [sum(str(entry.get("explained", "")).startswith(cause) for entry in different) for cause in CAUSES]
         yield [f"`{target}`", *cells, *map(str, (*causes, len(different) - sum(causes)))]
+
+
+def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
+    """Yield the rows of the table of ways to send the same decisions, by environment."""
+    names = list(dict.fromkeys(name for entry in ways for name in entry.get("equal", {})))
+    yield ["environment", "modules", "decisions", *names]
+    for (environment,), group in groups(ways, lambda entry: (entry["environment"],)):
+        answers = sum(entry.get("answers", 0) for entry in group)
+        yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *equal_of(group, names)]
+
+
+def policies(entries: list[Entry]) -> Iterator[list[str]]:
+    """Yield the rows of the table of policies, by policy and compiler: modules with the object of `gym.make`."""
+    names = ["evaluate", "trace", "mlgo-clang", "plugin"]
+    yield ["policy", "clang", "modules", *names]
+    for (policy, clang), group in groups(entries, lambda entry: (entry["policy"], entry["clang"])):
+        yield [f"`{policy}`", clang, str(len(group)), *equal_of(group, names)]
+
+
+def equal_of(group: list[Entry], names: list[str]) -> list[str]:
+    """Return a cell for each way: how many of its objects are equal."""
+    checks = [[entry["equal"][name] for entry in group if name in entry.get("equal", {})] for name in names]
+    return [f"{sum(equal)} of {len(equal)}" if equal else "-" for equal in checks]
 
 
 def target_of(entry: Entry) -> str:
@@ -69,71 +268,54 @@ def target_of(entry: Entry) -> str:
     return "".join(str(entry["corpus"]).split("@")[2:3])
 
 
-def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of ways to send the same decisions, by environment."""
-    names = list(dict.fromkeys(name for entry in ways for name in entry.get("equal", {})))
-    yield ["environment", "modules", "decisions", *names]
-    for (environment,), group in _groups(ways, lambda entry: (entry["environment"],)):
-        cells = []
-        for name in names:
-            equal = [entry["equal"][name] for entry in group if name in entry.get("equal", {})]
-            cells.append(f"{sum(equal)} of {len(equal)}" if equal else "-")
-        answers = sum(entry.get("answers", 0) for entry in group)
-        yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *cells]
-
-
-def policies(entries: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of policies, by policy and compiler: modules with the object of `gym.make`."""
-    names = ("evaluate", "trace", "mlgo-clang", "plugin")
-    yield ["policy", "clang", "modules", *names]
-    for (policy, clang), group in _groups(entries, lambda entry: (entry["policy"], entry["clang"])):
-        counts = [[entry["equal"][name] for entry in group if name in entry["equal"]] for name in names]
-        cells = [f"{sum(equal)} of {len(equal)}" if equal else "-" for equal in counts]
-        yield [f"`{policy}`", clang, str(len(group)), *cells]
-
-
-def _level(entry: Entry) -> str:
+def level_of(entry: Entry) -> str:
+    """Return the level in the name of an entry's corpus."""
     return "-Os" if "@Os" in entry["corpus"] else "-Oz"
 
 
-def _groups(
+def groups(
     entries: list[Entry], key: Callable[[Entry], tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], list[Entry]]]:
-    groups: dict[tuple[str, ...], list[Entry]] = {}
+    """Yield the entries by key, in the order of the keys."""
+    found: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
-        groups.setdefault(key(entry), []).append(entry)
-    yield from sorted(groups.items())
+        found.setdefault(key(entry), []).append(entry)
+    yield from sorted(found.items())
 
 
-def _lines(path: Path) -> list[Entry]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def _merged(entries: list[Entry]) -> list[Entry]:
-    """Return one entry for each module, environment and compiler."""
+def collect(kind: str, output: Path) -> None:
+    """Add the lines of a file to the results: one entry for each module, environment and compiler."""
+    data = json.loads(DATA.read_text())
     merged: dict[tuple[str, ...], Entry] = {}
-    for entry in entries:
+    for entry in [*data[kind], *map(json.loads, output.read_text().splitlines())]:
         key = tuple(entry[name] for name in ("corpus", "environment", "clang", "module"))
-        known = merged.get(key, {})
         if isinstance(entry.get("equal"), dict):
-            entry = {**entry, "equal": {**known.get("equal", {}), **entry["equal"]}}
+            entry["equal"] = {**merged.get(key, {}).get("equal", {}), **entry["equal"]}
         merged[key] = entry
-    return list(merged.values())
+    data[kind] = list(merged.values())
+    parts = [f'"{name}": [\n' + ",\n".join(map(json.dumps, entries)) + "\n]" for name, entries in data.items()]
+    DATA.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def main() -> None:
-    """Add new data."""
+    """Check the modules that the output lacks."""
     parser = command_line(__doc__)
-    parser.add_argument("--own", type=Path, help="output of own_choices.py")
-    parser.add_argument("--ways", type=Path, help="output of same_object.py")
-    parser.add_argument("--policies", type=Path, help="output of same_object.py --policy")
+    parser.add_argument("kind", choices=("own", "ways", "policies"))
+    parser.add_argument("--corpus", action="append", default=[], help="a corpus; repeatable")
+    parser.add_argument("--environment", action="append", default=[], help="id of an environment; repeatable")
+    parser.add_argument("--clang", help="the compiler (default: the bundled one)")
+    parser.add_argument("--limit", type=int, help="number of modules per corpus (default: all)")
+    parser.add_argument("--plugin", type=int, help="major version of the LLVM to build a plugin for; needs its --clang")
+    parser.add_argument("--policy", default="inline-oz", help="policy of `policies` (default: inline-oz)")
+    parser.add_argument("--ray", action="store_true", help="also in a worker of a Ray cluster on this machine")
+    parser.add_argument("--output", type=Path, help="file of JSON lines (default: runs/exactness-KIND.jsonl)")
+    parser.add_argument("--collect", action="store_true", help="add the output to docs/results/exactness.json")
     options = parser.parse_args()
-    data = json.loads(DATA.read_text())
-    for name in data:
-        if getattr(options, name, None):
-            data[name] = _merged([*data[name], *_lines(getattr(options, name))])
-    parts = [f'"{name}": [\n' + ",\n".join(map(json.dumps, found)) + "\n]" for name, found in data.items()]
-    DATA.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    output = options.output or Path(f"runs/exactness-{options.kind}.jsonl")
+    with CheckedModules(output) as checked, tempfile.TemporaryDirectory() as folder:
+        (check_policies if options.kind == "policies" else check_corpora)(options, checked, Path(folder))
+    if options.collect:
+        collect(options.kind, output)
 
 
 if __name__ == "__main__":

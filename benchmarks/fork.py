@@ -19,13 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import Table, command_line, write_json
+from benchmarks.measuring import SOURCES, Table, command_line, write_json
 from mlgo_clang.files import scratch_parent
+from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
@@ -51,7 +52,8 @@ PREFIX = 10
 ROUNDS = 5
 """Rounds over all sizes; the load of a machine changes within seconds."""
 
-NOTHING = "/bin/true"
+FORKS = 3
+"""Largest number of forks in a tree."""
 
 ROLES: dict[str, tuple[Advisor, ...]] = {
     "inlining": (INLINING,),
@@ -60,58 +62,16 @@ ROLES: dict[str, tuple[Advisor, ...]] = {
     "all": ADVISORS,
 }
 
-FUNCTION = Path(__file__).with_name("sources") / "register_pressure.c.in"
-"""Register pressure and calls; a module of a given size repeats this text."""
-
-
-@dataclass(slots=True)
-class Timing:
-    """Forks of one clang; times in milliseconds, memory in MiB.
-
-    `start_median_ms` is the time that a program that does nothing takes to start and end; it shows the machine's load.
-    """
-
-    role: str
-    bitcode_bytes: int
-    resident_mib: float
-    forks: int
-    fork_median_ms: float
-    fork_best_ms: float
-    start_median_ms: float
-    replay_median_ms: float
-    fork_to_replay: float
-
-
-@dataclass(slots=True)
-class Equality:
-    """Trees of forks of one role."""
-
-    role: str
-    modules: int
-    trees: int
-    forks: int
-    leaves: int
-    unequal: int
-
-
-@dataclass(slots=True)
-class Leaks:
-    """Resources that many forks left behind; memory in KiB."""
-
-    forks: int
-    processes: int
-    descriptors: int
-    scratch_folders: int
-    resident_before_kib: int
-    resident_after_kib: int
+Row = dict[str, Any]
 
 
 def bitcode_of_size(size: int, toolchain: Toolchain, folder: Path) -> Path:
-    """Compile a module of about `size` bytes of bitcode."""
+    """Compile a module of about `size` bytes of bitcode, with register pressure and calls."""
+    function = (SOURCES / "register_pressure.c.in").read_text()
     count, path = max(size // 6500, 1), folder / f"{size}.bc"
     for _ in range(3):
         source = path.with_suffix(".c")
-        source.write_text("".join(FUNCTION.read_text().format(n=number) for number in range(count)))
+        source.write_text("".join(function.format(n=number) for number in range(count)))
         flags = ["-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c"]
         result = toolchain.run([*flags, str(source), "-o", str(path)])
         if result.returncode != 0:
@@ -120,7 +80,7 @@ def bitcode_of_size(size: int, toolchain: Toolchain, folder: Path) -> Path:
     return path
 
 
-def random_answer(session: Session, decision: Decision, chance: random.Random) -> bytes:
+def random_answer(session: Session, chance: random.Random, decision: Decision) -> bytes:
     """Return a random legal answer."""
     advisor, header = session.advisors[decision.advisor], session.header(decision.advisor)
     if advisor is PRIORITY:
@@ -137,130 +97,104 @@ def resident_kib(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-@dataclass(slots=True)
-class Samples:
-    """Times in milliseconds."""
-
-    forks: list[float] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
-    replays: list[float] = field(default_factory=list)
-    resident_mib: float = 0.0
-
-
-def milliseconds(begin: float) -> float:
-    """Return the milliseconds since `begin`."""
-    return (time.perf_counter() - begin) * 1e3
-
-
-def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int, samples: Samples) -> None:
-    """Time forks of a waiting clang, and a fresh clang that replays the same decisions."""
+def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int, times: dict[str, list[float]]) -> None:
+    """Time forks of a waiting clang, starts of a program that does nothing, and a replay in a fresh clang."""
     command = plan(Module(bitcode.stem, bitcode), toolchain).command
     chance = random.Random(0)
     answers: list[bytes] = []
+
+    def note(name: str, begin: float) -> None:
+        times.setdefault(name, []).append(1e3 * (time.perf_counter() - begin))
+
     with Session(command, ROLES[role]) as session:
         decision = session.wait(TIMEOUT)
         while decision is not None and len(answers) < PREFIX:
-            answers.append(random_answer(session, decision, chance))
+            answers.append(random_answer(session, chance, decision))
             session.advise(answers[-1])
             decision = session.wait(TIMEOUT)
         assert decision is not None, f"expected more than {PREFIX} decisions in {bitcode}"
         for _ in range(repeats):
             begin = time.perf_counter()
             fork = session.fork()
-            samples.forks.append(milliseconds(begin))
+            note("fork", begin)
             fork.close()
             begin = time.perf_counter()
-            os.waitpid(os.posix_spawn(NOTHING, [NOTHING], os.environ), 0)
-            samples.starts.append(milliseconds(begin))
+            os.waitpid(os.posix_spawn("/bin/true", ["/bin/true"], os.environ), 0)
+            note("start", begin)
         begin = time.perf_counter()
         with Session(command, ROLES[role]) as fresh:
             fresh.advise_ahead(answers)
             assert fresh.wait(TIMEOUT) == decision
-            samples.replays.append(milliseconds(begin))
-        samples.resident_mib = resident_kib(session.pid) / 1024
+            note("replay", begin)
+        times["resident"] = [resident_kib(session.pid) / 1024]
 
 
-def measure_times(toolchain: Toolchain, repeats: int) -> list[Timing]:
-    """Time forks for all sizes and kinds of decision."""
-    cases: dict[tuple[int, str], Samples] = {}
+def measure_times(toolchain: Toolchain, repeats: int) -> list[Row]:
+    """Time forks for all sizes and kinds of decision; times in milliseconds, memory in MiB."""
+    cases: dict[tuple[int, str], dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         modules = [bitcode_of_size(round(megabytes * 1e6), toolchain, Path(folder)) for megabytes in SIZES]
         for _ in range(ROUNDS):
             for module in modules:
                 for role in ("inlining", "eviction"):
-                    samples = cases.setdefault((module.stat().st_size, role), Samples())
-                    time_forks(role, module, toolchain, -(-repeats // ROUNDS), samples)
-    timings = []
-    for (size, role), samples in cases.items():
-        fork, start, replay = map(statistics.median, (samples.forks, samples.starts, samples.replays))
-        best, count = min(samples.forks), len(samples.forks)
-        timings.append(Timing(role, size, samples.resident_mib, count, fork, best, start, replay, fork / replay))
-    return timings
+                    times = cases.setdefault((module.stat().st_size, role), {})
+                    time_forks(role, module, toolchain, -(-repeats // ROUNDS), times)
+    return [
+        {
+            "role": role,
+            "bitcode_bytes": size,
+            "resident_mib": times["resident"][0],
+            **{f"{name}_median_ms": statistics.median(times[name]) for name in ("fork", "start", "replay")},
+        }
+        for (size, role), times in cases.items()
+    ]
 
 
-class Tree:
-    """A random tree of forks over one compile.
+def leaves_of(command: Sequence[str], role: str, chance: random.Random) -> tuple[int, list[tuple[list[bytes], bytes]]]:
+    """Compile to the end with random answers, and fork at random decisions.
 
-    Args:
-        command: the compile command.
-        advisors: the advisors that request decisions.
-        chance: random generator.
-        forks: maximal number of forks.
+    Returns:
+        The number of forks, and the answers and the output of each compile.
     """
+    leaves: list[tuple[list[bytes], bytes]] = []
+    forks = 0
 
-    def __init__(self, command: Sequence[str], advisors: Sequence[Advisor], chance: random.Random, forks: int) -> None:
-        self.command = command
-        self.advisors = advisors
-        self.chance = chance
-        self.max_forks = forks
-        self.forks = 0
-        self.leaves: list[tuple[list[bytes], bytes]] = []
-
-    def grow(self) -> None:
-        """Compile to the end, and fork at random decisions."""
-        with Session(self.command, self.advisors, optimization_record=True) as root:
-            self._branch(root, [], root.wait(TIMEOUT))
-
-    def _branch(self, session: Session, answers: list[bytes], decision: Decision | None) -> None:
+    def branch(session: Session, answers: list[bytes], decision: Decision | None) -> None:
+        nonlocal forks
         while decision is not None:
-            if self.forks < self.max_forks and self.chance.random() < 0.1:
-                self.forks += 1
+            if forks < FORKS and chance.random() < 0.1:
+                forks += 1
                 with session.fork() as fork:
-                    self._branch(fork, answers.copy(), decision)
-            answers.append(random_answer(session, decision, self.chance))
+                    branch(fork, answers.copy(), decision)
+            answers.append(random_answer(session, chance, decision))
             session.advise(answers[-1])
             decision = session.wait(TIMEOUT)
         compiled = session.finish(TIMEOUT)
-        self.leaves.append((answers, compiled.object_bytes + compiled.optimization_record))
+        leaves.append((answers, compiled.object_bytes + compiled.optimization_record))
 
-    def unequal(self) -> int:
-        """Return the number of leaves that differ from a fresh clang with the same answers."""
-        return sum(self._replay(answers) != found for answers, found in self.leaves)
-
-    def _replay(self, answers: list[bytes]) -> bytes:
-        with Session(self.command, self.advisors, optimization_record=True) as session:
-            if len(self.advisors) == 1:
-                session.advise_ahead(answers)
-            else:
-                for answer in answers:
-                    if session.wait(TIMEOUT) is None:
-                        return b""
-                    session.advise(answer)
-            compiled = session.finish(TIMEOUT)
-            return compiled.object_bytes + compiled.optimization_record
+    with Session(command, ROLES[role], optimization_record=True) as root:
+        branch(root, [], root.wait(TIMEOUT))
+    return forks, leaves
 
 
-def check_equality(role: str, modules: Sequence[Module], toolchain: Toolchain, trees: int) -> Equality:
+def replayed(command: Sequence[str], role: str, answers: list[bytes]) -> bytes:
+    """Return the output of a fresh clang with the same answers."""
+    remaining = iter(answers)
+    with Session(command, ROLES[role], optimization_record=True) as session:
+        compiled = drive(session, lambda _: next(remaining), TIMEOUT)
+        return compiled.object_bytes + compiled.optimization_record
+
+
+def check_equality(role: str, modules: Sequence[Module], toolchain: Toolchain, trees: int) -> Row:
     """Grow random trees over the modules in turn, and compare every leaf with its replay."""
-    result = Equality(role, len(modules), trees, 0, 0, 0)
+    row: Row = {"role": role, "trees": trees, "forks": 0, "leaves": 0, "unequal": 0}
     for number in range(trees):
         command = plan(modules[number % len(modules)], toolchain).command
-        tree = Tree(command, ROLES[role], random.Random(f"{role} {number}"), forks=3)
-        tree.grow()
-        result.forks += tree.forks
-        result.leaves += len(tree.leaves)
-        result.unequal += tree.unequal()
-    return result
+        forks, leaves = leaves_of(command, role, random.Random(f"{role} {number}"))
+        row["forks"] += forks
+        row["leaves"] += len(leaves)
+        row["unequal"] += sum(replayed(command, role, answers) != output for answers, output in leaves)
+    return row
 
 
 def resources() -> tuple[int, int, int]:
@@ -271,7 +205,7 @@ def resources() -> tuple[int, int, int]:
     return children, len(list(Path("/proc/self/fd").iterdir())), folders
 
 
-def check_leaks(module: Module, toolchain: Toolchain, forks: int) -> Leaks:
+def check_leaks(module: Module, toolchain: Toolchain, forks: int) -> Row:
     """Fork a waiting clang many times; every tenth fork answers a decision, every third is forked again."""
     before = resources()
     warm = 0
@@ -287,17 +221,17 @@ def check_leaks(module: Module, toolchain: Toolchain, forks: int) -> Leaks:
                 elif number % 3 == 0:
                     fork.fork().close()
         after = resident_kib(os.getpid())
-    processes, descriptors, folders = (now - then for now, then in zip(resources(), before, strict=True))
-    return Leaks(forks, processes, descriptors, folders, warm, after)
+    left = (now - then for now, then in zip(resources(), before, strict=True))
+    counts = dict(zip(("processes", "descriptors", "scratch_folders"), left, strict=True))
+    return {"forks": forks, **counts, "resident_before_kib": warm, "resident_after_kib": after}
 
 
-def show(rows: Sequence[Timing | Equality | Leaks]) -> None:
+def show(rows: Sequence[Row]) -> None:
     """Print rows as a table."""
-    values = [asdict(row) for row in rows]
     table = Table(
-        {name: f">{max(len(name), 9)}{'.3f' if isinstance(of, float) else ''}" for name, of in values[0].items()}
+        {name: f">{max(len(name), 9)}{'.3f' if isinstance(of, float) else ''}" for name, of in rows[0].items()}
     )
-    for row in values:
+    for row in rows:
         table.row(*row.values())
     print()
 
@@ -316,31 +250,20 @@ def main() -> None:
     if not supported:
         sys.exit(f"no forks on this machine: {reason}")
     toolchain = find_toolchain(options.clang)
-    modules = sorted(open_corpus(options.corpus, toolchain=toolchain), key=lambda m: m.bitcode.stat().st_size)[:10]
-
-    timings = measure_times(toolchain, options.repeats)
-    show(timings)
+    modules = [*open_corpus(options.corpus, toolchain=toolchain).sorted_by_size()][:10]
+    times = measure_times(toolchain, options.repeats)
+    show(times)
     leaks = check_leaks(modules[0], toolchain, options.forks)
     show([leaks])
-    equalities = [check_equality(role, modules, toolchain, options.trees // len(ROLES)) for role in ROLES]
-    show(equalities)
-
-    slowest = max(timing.fork_median_ms for timing in timings if timing.resident_mib < SMALL_MIB)
+    equality = [check_equality(role, modules, toolchain, options.trees // len(ROLES)) for role in ROLES]
+    show(equality)
     met = {
-        "time": slowest < MAX_MS,
-        "equality": all(equality.leaves and not equality.unequal for equality in equalities),
-        "leaks": leaks.forks > 0 and leaks.processes == leaks.descriptors == leaks.scratch_folders == 0,
+        "time": max(row["fork_median_ms"] for row in times if row["resident_mib"] < SMALL_MIB) < MAX_MS,
+        "equality": all(row["leaves"] and not row["unequal"] for row in equality),
+        "leaks": leaks["processes"] == leaks["descriptors"] == leaks["scratch_folders"] == 0,
     }
-    findings = {
-        "clang": toolchain.version_text,
-        "bundled": toolchain.bundled,
-        "times": [asdict(timing) for timing in timings],
-        "equality": [asdict(equality) for equality in equalities],
-        "leaks": asdict(leaks),
-        "largest_median_ms_below_100_mib": slowest,
-        "targets_met": met,
-    }
-    write_json(options.output, findings)
+    versions = {"clang": toolchain.version_text, "bundled": toolchain.bundled}
+    write_json(options.output, {**versions, "times": times, "equality": equality, "leaks": leaks, "targets_met": met})
     print(f"targets met: {met}")
     sys.exit(0 if all(met.values()) else 1)
 

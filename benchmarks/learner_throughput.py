@@ -18,8 +18,7 @@ import gymnasium as gym
 import torch
 from stable_baselines3 import PPO
 
-from benchmarks.learning import ROOT
-from benchmarks.measuring import Table, command_line, write_json
+from benchmarks.measuring import RESULTS, Table, command_line, write_json
 from mlgo_gym import open_corpus
 from mlgo_gym.integrations import Normalization, fit_normalization, vector
 from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter
@@ -43,7 +42,7 @@ def main() -> None:
     """Measure, print a table and write the results."""
     parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=4, help="turns of each, the first included")
-    parser.add_argument("--json", type=Path, default=ROOT / "docs" / "results" / "learner_throughput.json")
+    parser.add_argument("--json", type=Path, default=RESULTS / "learner_throughput.json")
     options = parser.parse_args()
     torch.set_num_threads(1)
     corpus = open_corpus(CORPUS).split("fit")

@@ -1,4 +1,4 @@
-"""Helpers that the programs of this folder share: command line, tables, JSON files, CPU time, default episodes."""
+"""What the programs of this folder share: command lines, tables, JSON files, CPU time, statistics, resumable work."""
 
 from __future__ import annotations
 
@@ -6,11 +6,25 @@ import argparse
 import json
 import re
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+SOURCES = Path(__file__).parent / "sources"
+
+Pairs = Sequence[tuple[float, float]]
+"""Value and baseline of each module."""
+
+Sizes = dict[str, tuple[float, float]]
+"""Bytes of each module, and bytes by plain clang."""
 
 
 def command_line(docstring: str | None) -> argparse.ArgumentParser:
@@ -27,13 +41,18 @@ class Table:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._formats = list(columns.values())
-        widths = [re.sub(r"[^<>]*?([<>])\D*(\d+).*", r"\1\2", each) for each in self._formats]
+        widths = [re.sub(r"[^<>]*?([<>])\D*(\d+).*", r"\1\2", column) for column in self._formats]
         print("  ".join(f"{title:{width}}" for title, width in zip(columns, widths, strict=True)))
 
     def row(self, *cells: object) -> None:
         """Print a row."""
         texts = (str(cell) if isinstance(cell, bool) else cell for cell in cells)
-        print("  ".join(f"{cell:{each}}" for cell, each in zip(texts, self._formats, strict=True)), flush=True)
+        print("  ".join(f"{cell:{form}}" for cell, form in zip(texts, self._formats, strict=True)), flush=True)
+
+
+def read_json(path: Path | None, missing: Any) -> Any:
+    """Return the content of a JSON file; `missing` if there is none."""
+    return json.loads(path.read_bytes()) if path is not None and path.exists() else missing
 
 
 def write_json(path: Path | None, value: object) -> None:
@@ -47,6 +66,24 @@ def cpu_seconds() -> float:
     """Return the CPU time of this process and of the children that it has waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def facts(pairs: Pairs, projects: Sequence[str] = ()) -> dict[str, Any]:
+    """Return counts of modules, relative changes, and the 95 % interval of the geometric mean.
+
+    Args:
+        pairs: value and baseline of each module.
+        projects: project of each module, by which the interval resamples. Default: each module is one.
+    """
+    change = Change(tuple(pairs), tuple(projects))
+    counts = {"modules": len(pairs), "better": change.better, "worse": change.worse}
+    return {**counts, "mean": change.mean, "interval": estimates(change).mean.interval, "total": change.total}
+
+
+def smallest_sizes(candidates: Sequence[Sizes]) -> Sizes:
+    """Return the smallest size of each module that all candidates have, plain clang's included."""
+    common = [name for name in candidates[0] if all(name in sizes for sizes in candidates)]
+    return {name: (min(min(sizes[name]) for sizes in candidates), candidates[0][name][1]) for name in common}
 
 
 def play_default(env: gym.Env[Any, Any], seed: int | None = None, **options: Any) -> dict[str, Any]:
@@ -67,3 +104,31 @@ def play_default(env: gym.Env[Any, Any], seed: int | None = None, **options: Any
         if truncated:
             raise SystemExit(f"{info['module']}: {info['error']['message']}")
     return info
+
+
+class CheckedModules(JsonLines):
+    """Checks of modules that can be interrupted: the result of each is appended to a file of JSON lines.
+
+    Args:
+        path: the file; created if it does not exist.
+    """
+
+    _KEY = ("environment", "corpus", "module", "clang")
+    _MAX_ERROR = 300
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._done = {tuple(entry[name] for name in self._KEY) for _, entry in read_json_lines(path)}
+        super().__init__(path)
+
+    def check(self, environment: str, corpus: str, module: str, clang: str, find: Callable[[], dict[str, Any]]) -> None:
+        """Call `find` and write its result, or its error, unless the file has this module."""
+        key = (environment, corpus, module, clang)
+        if key in self._done:
+            return
+        try:
+            entry = find()
+        except MlgoError as error:
+            entry = {"error": str(error)[: self._MAX_ERROR]}
+        self.append({**dict(zip(self._KEY, key, strict=True)), **entry})
+        print(*key, entry, flush=True)

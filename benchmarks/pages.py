@@ -67,7 +67,7 @@ SKIPPED = {
     ),
     "needs the extra `training`; tests/cli/test_train.py runs it": ("mlgo-gym train",),
     "writes pages of the repository; tests/test_pages.py checks them": ("make numbers",),
-    "needs the linker script of a board; tests/corpus/test_targets.py records cross builds": (
+    "needs the linker script of a board; tests/corpus/commands/test_targets.py records cross builds": (
         'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
     ),
     "needs a file of the repository; tests/test_examples.py builds it": ("make -C examples/firmware",),

@@ -1,6 +1,6 @@
 """Trains, evaluates and searches the rows of docs/results/benchmark.md, and writes its results.
 
-    python -m benchmarks.reference run --work runs/reference --jobs 2 [--minutes 60] [--only PATTERN] [--levels Oz Os]
+    python -m benchmarks.reference run --work runs/reference --jobs 2 [--only PATTERN] [--levels Oz Os]
     python -m benchmarks.reference write --work runs/reference
 
 `run` does the rows of `reference_rows.py` on the whole test split. The same command resumes an interrupted run. Results
@@ -17,26 +17,36 @@ import hashlib
 import json
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.learning import METHODS, WORK, Method
-from benchmarks.measuring import command_line, cpu_seconds
-from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, FAST, POLICIES, SEARCHES, TRAIN, Row, Search
-from benchmarks.reference_table import add_rows, gather, weights_of
-from mlgo_gym.cli.terminal import exit_on_signals
-from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
+from benchmarks.measuring import RESULTS, ROOT, Sizes, command_line, cpu_seconds, facts, read_json, smallest_sizes
+from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, FAST, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
+from mlgo_gym import __version__
+from mlgo_gym.evaluation.protocol import (
+    ENVIRONMENT,
+    SEARCH_BUDGETS,
+    SEEDS,
+    SPLIT,
+    VERSION,
+    protocol_corpus,
+    search_modules,
+)
+from mlgo_gym.evaluation.record import DONE
+from mlgo_gym.evaluation.result_folder import load_result
+from mlgo_gym.evaluation.search_result import SearchResult
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.network import Network
+from mlgo_gym.storage.json_lines import read_json_lines
+from mlgo_gym.tasks.reward import worst_cost
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "benchmark.json"
+OUTPUT = RESULTS / "benchmark.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +68,9 @@ class Task:
     @property
     def method(self) -> Method | None:
         """The example that trains its policy, or None."""
-        if not isinstance(self.row, Row) or self.row.policy != EXAMPLE:
+        if isinstance(self.row, Search) or self.row.policy != EXAMPLE:
             return None
-        return next(each for each in METHODS if (each.level, each.name) == (self.level, self.row.name))
+        return next(method for method in METHODS if (method.level, method.name) == (self.level, self.row.name))
 
     @property
     def slug(self) -> str:
@@ -90,13 +100,23 @@ class Task:
         ending = ".jsonl" if isinstance(self.row, Search) else ""
         return self.work / self.level / f"{self.slug}-{digest}{ending}"
 
+    @property
+    def complete(self) -> Path:
+        """File of the commands, which exists when the row is done."""
+        return self.result.with_name(f"{self.result.name}.complete.json")
+
+    @property
+    def done(self) -> bool:
+        """Whether it needs no more work."""
+        return (not self.training(1) or self.model.exists()) and self.complete.exists()
+
     def training(self, jobs: int) -> str:
         """Return the training command, or an empty text."""
         if self.method:
             return self.method.command.format(model=self.model, seed=self.seed)
-        if not isinstance(self.row, Row):
+        if isinstance(self.row, Search):
             return ""
-        command: str = self.row.train.format(
+        return self.row.train.format(
             level=self.level,
             seed=self.seed,
             jobs=jobs,
@@ -104,21 +124,17 @@ class Task:
             part=",".join(f"{name}@{self.level}:train" for name in TRAIN),
             fast_file=f"mlgo_gym/policies/networks/{FAST[self.level]}.safetensors",
         )
-        return command
 
     def measuring(self, jobs: int) -> str:
         """Return the command that evaluates or searches."""
-        if isinstance(self.row, Search):
-            names = " ".join(f"--module {shlex.quote(name)}" for name in self.searched())
-            corpus = ",".join(f"{name}:{SPLIT}" for name in protocol_corpus(self.level).split(","))
-            return (
-                f"mlgo-gym search {ENVIRONMENT} --corpus {corpus} --algorithm {self.row.algorithm} "
-                f"--start {self.policy} --compiles {max(SEARCH_BUDGETS)} --seed {self.seed} --jobs {jobs} "
-                f"--output {self.result} {names}"
-            )
+        corpus, common = protocol_corpus(self.level), f"--seed {self.seed} --jobs {jobs} --output {self.result}"
+        if isinstance(self.row, Row):
+            return f"mlgo-gym evaluate {ENVIRONMENT} --corpus {corpus} --split {SPLIT} --policy {self.policy} {common}"
+        names = " ".join(f"--module {shlex.quote(name)}" for name in self.searched())
+        parts = ",".join(f"{name}:{SPLIT}" for name in corpus.split(","))
         return (
-            f"mlgo-gym evaluate {ENVIRONMENT} --corpus {protocol_corpus(self.level)} --split {SPLIT} "
-            f"--policy {self.policy} --seed {self.seed} --jobs {jobs} --output {self.result}"
+            f"mlgo-gym search {ENVIRONMENT} --corpus {parts} --algorithm {self.row.algorithm} --start {self.policy} "
+            f"--compiles {max(SEARCH_BUDGETS)} {common} {names}"
         )
 
     def searched(self) -> list[str]:
@@ -126,28 +142,161 @@ class Task:
         path = self.work / self.level / "search-modules.json"
         if not path.exists():
             env = make_environment(ENVIRONMENT, {"corpus": protocol_corpus(self.level)})
-            chosen = search_modules(env.corpus.split(SPLIT), lambda name: bool(env.decisions(env.corpus.module(name))))
+            names = search_modules(env.corpus.split(SPLIT), lambda name: bool(env.decisions(env.corpus.module(name))))
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(chosen))
-        names: list[str] = json.loads(path.read_text())
-        return names
+            path.write_text(json.dumps(names))
+        found: list[str] = json.loads(path.read_text())
+        return found
 
-    @property
-    def complete(self) -> Path:
-        """File of the commands, which exists when the row is done."""
-        return self.result.with_name(f"{self.result.name}.complete.json")
+    def run(self, jobs: int) -> None:
+        """Train and measure."""
+        self.model.parent.mkdir(parents=True, exist_ok=True)
+        training, measuring, start = self.training(jobs), self.measuring(jobs), cpu_seconds()
+        if self.method:
+            _, trained = self.method.train(WORK, self.seed)
+        else:
+            if training and not self.model.exists():
+                call(training)
+            trained = cpu_seconds() - start
+        call(measuring)
+        row: dict[str, Any] = {"train": training, "command": measuring, "train_cpu_seconds": round(trained, 1)}
+        if self.method:
+            row["budget"] = self.method.budget
+        if self.policy.startswith("mlp:"):
+            network = Network.load(Path(self.policy[4:]))
+            row["weights"] = sum(part.size for part in (*network.weights, *network.biases))
+        self.complete.write_text(json.dumps(row, indent=1) + "\n")
 
 
-def tasks(options: argparse.Namespace, levels: list[str], only: str) -> Iterator[Task]:
+def call(command: str) -> None:
+    """Run a command of this environment; its exit status 1 means that an episode failed, and results are complete."""
+    words = shlex.split(command)
+    program = Path(sys.executable).with_name(words[0])
+    done = subprocess.run([program, *words[1:]], cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"exit status {done.returncode}: {command}")
+
+
+def tasks(options: argparse.Namespace, levels: Sequence[str], only: str) -> Iterator[Task]:
     """Yield the selected rows: the first seed of all, then the others; searches last."""
     pairs = (text.split("=", 1) for text in options.policy)
-    given = [Row(name, policy, budget=options.budget) for name, policy in pairs]
-    for rows in ((*POLICIES, *given), SEARCHES):
+    own = [Row(name, policy, budget=options.budget) for name, policy in pairs]
+    for rows in ((*POLICIES, *own), SEARCHES):
         for seed in SEEDS:
             for row in rows:
                 for level in row.levels:
                     if level in levels and seed < row.seeds and re.search(only, row.name):
                         yield Task(row, level, seed, options.work)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do the rows that are not done."""
+    remaining = [task for task in tasks(options, options.levels, options.only) if not task.done]
+    for number, task in enumerate(remaining):
+        print(f"{len(remaining) - number} to do: -{task.level}, {task.row.name}, seed {task.seed}", flush=True)
+        task.run(options.jobs)
+
+
+def write(options: argparse.Namespace) -> None:
+    """Write the results as JSON; rows without results in the work folder stay as they are in the file."""
+    finished = [task for task in tasks(options, ALL, "") if task.done]
+    data = gather(finished, {task.level: task.searched() for task in finished if isinstance(task.row, Search)})
+    # Commands start in the root of the repository; results name no path of a machine.
+    data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
+    if OUTPUT.exists():
+        data = add_rows(read_json(OUTPUT, {}), data)
+    OUTPUT.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
+
+
+class Gathered:
+    """Results of all rows as JSON-able data."""
+
+    def __init__(self, searched: Mapping[str, Sequence[str]]) -> None:
+        self.searched = searched
+        self.rows: list[dict[str, Any]] = []
+        self.baselines: dict[str, dict[str, float]] = {level: {} for level in ALL}
+        self.by_policy: dict[str, dict[str, Sizes]] = {level: {} for level in ALL}
+        self.projects: dict[str, str] = {}
+        self.clang = ""
+
+    def figures(self, sizes: Sizes) -> dict[str, Any]:
+        """Return the facts and the size of each module."""
+        found = facts([sizes[name] for name in sorted(sizes)], [self.projects[name] for name in sorted(sizes)])
+        return {**found, "sizes": {name: int(size) for name, (size, _) in sizes.items()}}
+
+    def add(self, row: Mapping[str, Any], sizes: Sizes) -> None:
+        """Add a row of a policy, with its part on the modules of the searches."""
+        part = {name: sizes[name] for name in self.searched.get(row["level"], ()) if name in sizes}
+        self.rows.append({**row, **self.figures(sizes), "searched": self.figures(part) if part else None})
+
+    def add_search(self, row: Mapping[str, Any], path: Path) -> None:
+        """Add a row for each budget of a search."""
+        results = [SearchResult.from_json(value) for _, value in list(read_json_lines(path))[1:]]
+        self.projects = {result.module: result.module.partition("/")[0] for result in results} | self.projects
+        failures = len(self.searched[row["level"]]) - sum(result.verified for result in results)
+        for budget in SEARCH_BUDGETS:
+            sizes = {each.module: (each.cost_after(budget), each.baseline) for each in results if not each.error}
+            more = {"compiles": budget, "failures": failures, "search": True}
+            self.rows.append({**row, **more, **self.figures(sizes)})
+
+    def add_evaluation(self, row: Mapping[str, Any], task: Task, budget: str) -> None:
+        """Add a row of an evaluation; a failed compile has the worst cost."""
+        result = load_result(task.result)
+        self.clang = result.configuration.clang
+        episodes = [episode for episode in result.episodes if episode.status == DONE]
+        self.projects |= {episode.module: episode.project for episode in episodes}
+        sizes: Sizes = {episode.module: episode.metrics["text"] for episode in episodes}
+        known = self.baselines[task.level]
+        known |= {name: before for name, (_, before) in sizes.items()}
+        failed = {episode.module for episode in result.failures}
+        sizes |= {name: (worst_cost(before), before) for name, before in known.items() if name in failed}
+        if isinstance(task.row, Row) and not task.row.train and task.row.seeds == 1:
+            self.by_policy[task.level][task.row.policy] = sizes
+        seconds = round(sum(episode.seconds for episode in episodes), 1)
+        self.add({"budget": budget, **row, "failures": len(failed), "compile_seconds": seconds}, sizes)
+
+
+def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the results; each row has the size of each of `modules`, or null."""
+    found = Gathered(searched)
+    for task in finished:
+        row = {"level": task.level, "name": task.row.name, "seed": task.seed, **read_json(task.complete, {})}
+        if isinstance(task.row, Search):
+            found.add_search(row, task.result)
+        else:
+            found.add_evaluation(row, task, task.row.budget)
+    for level, sizes in found.by_policy.items():
+        for name, policies in OF_SEVERAL.items():
+            if sizes.keys() >= set(policies):
+                row = {"level": level, "name": name, "seed": 0, "failures": 0, "of": len(policies)}
+                found.add(row, smallest_sizes([sizes[policy] for policy in policies]))
+    names = {level: sorted(before) for level, before in found.baselines.items()}
+    for row in found.rows:
+        row["sizes"] = [row["sizes"].get(name) for name in names[row["level"]]]
+    sizes_of_clang = {level: [found.baselines[level][name] for name in names[level]] for level in ALL}
+    versions = {"protocol": VERSION, "mlgo_gym": __version__, "clang": found.clang}
+    return {**versions, "modules": names, "clang_sizes": sizes_of_clang, "searched": searched, "rows": found.rows}
+
+
+def add_rows(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return earlier results with new rows, which replace earlier ones of the same level, method, seed and compiles.
+
+    Raises:
+        SystemExit: the modules or their sizes by plain clang differ.
+    """
+    joined = {**found, "modules": {}, "clang_sizes": {}}
+    for level in ALL:
+        new, old = ([data[key].get(level) for key in ("modules", "clang_sizes")] for data in (found, known))
+        if new[0] and old[0] and new != old:
+            raise SystemExit(f"expected the modules of the earlier rows at -{level}, got others; delete these rows")
+        joined["modules"][level], joined["clang_sizes"][level] = new if new[0] else old
+
+    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in ("level", "name", "seed", "compiles"))
+
+    keys = {key(row) for row in found["rows"]}
+    rows = [*(row for row in known["rows"] if key(row) not in keys), *found["rows"]]
+    return {**joined, "searched": {**known["searched"], **found["searched"]}, "rows": rows}
 
 
 def named_policy(text: str) -> str:
@@ -157,102 +306,23 @@ def named_policy(text: str) -> str:
     return text
 
 
-class TimeOverError(Exception):
-    """No time is left."""
-
-
-def run(options: argparse.Namespace) -> None:
-    """Do the rows that are not done."""
-    end = time.monotonic() + 60 * options.minutes
-    remaining = [task for task in tasks(options, options.levels, options.only) if not _done(task)]
-    for number, task in enumerate(remaining):
-        print(f"{len(remaining) - number} to do: -{task.level}, {task.row.name}, seed {task.seed}", flush=True)
-        task.model.parent.mkdir(parents=True, exist_ok=True)
-        start = cpu_seconds()
-        training = task.training(options.jobs)
-        if task.method:
-            _, trained = task.method.train(WORK, task.seed)
-        else:
-            if training and not task.model.exists():
-                _call(training, end)
-            trained = cpu_seconds() - start
-        measuring = task.measuring(options.jobs)
-        _call(measuring, end)
-        facts = {"train": training, "command": measuring, "train_cpu_seconds": round(trained, 1)}
-        if task.method:
-            facts["budget"] = task.method.budget
-        if task.policy.startswith("mlp:"):
-            facts["weights"] = weights_of(Path(task.policy[4:]))
-        task.complete.write_text(json.dumps(facts, indent=1) + "\n")
-
-
-def _done(task: Task) -> bool:
-    return (not task.training(1) or task.model.exists()) and task.complete.exists()
-
-
-def _call(command: str, end: float) -> None:
-    """Run a command of this environment; interrupt it when the time is over."""
-    words = shlex.split(command)
-    program = Path(sys.executable).with_name(words[0])
-    # Jobs in the background ignore SIGINT, and their children inherit that.
-    interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        [program, *words[1:]], cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=interruptible
-    ) as process:
-        try:
-            # The exit status 1 means that an episode failed; the results are complete.
-            if process.wait(max(0.0, end - time.monotonic())) not in (0, 1):
-                raise SystemExit(f"exit status {process.returncode}: {command}")
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise TimeOverError from None
-        except BaseException:
-            process.send_signal(signal.SIGINT)
-            raise
-
-
-def write(options: argparse.Namespace) -> None:
-    """Write the results as JSON; rows without results in the work folder stay as they are in the file."""
-    found = [task for task in tasks(options, list(ALL), "") if _done(task)]
-    searched = {task.level: task.searched() for task in found if isinstance(task.row, Search)}
-    data = gather([(task.row, task.level, task.seed, task.result, task.complete) for task in found], searched)
-    # Commands start in the root of the repository; results name no path of a machine.
-    data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
-    data = add_rows(json.loads(RESULTS.read_text()), data) if RESULTS.exists() else data
-    RESULTS.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
-
-
 def main() -> None:
     """Run the rows, or write their results."""
     parser = command_line(__doc__)
-    actions = parser.add_subparsers(required=True)
-    running = actions.add_parser("run", help="do the rows that are not done")
-    running.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
-    running.add_argument(
-        "--minutes",
-        type=float,
-        default=1e6,
-        help="stop after this time, or at the end of an example; the same command resumes",
+    parser.add_argument(
+        "action", choices=("run", "write"), help="do the rows that are not done, or write their results"
     )
-    running.add_argument("--only", default="", help="rows whose names match this regular expression")
-    running.add_argument("--levels", nargs="+", choices=ALL, default=list(ALL))
-    running.set_defaults(action=run)
-    writing = actions.add_parser("write", help="write docs/results/benchmark.json")
-    for each in (running, writing):
-        each.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
-        each.add_argument(
-            "--policy", type=named_policy, action="append", default=[], metavar="NAME=POLICY", help="a row of your own"
-        )
-        each.add_argument("--budget", default="", help="budget of training of these rows, in words")
-    writing.set_defaults(action=write)
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
+    parser.add_argument("--only", default="", help="rows whose names match this regular expression")
+    parser.add_argument("--levels", nargs="+", choices=ALL, default=list(ALL))
+    parser.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
+    parser.add_argument(
+        "--policy", type=named_policy, action="append", default=[], metavar="NAME=POLICY", help="a row of your own"
+    )
+    parser.add_argument("--budget", default="", help="budget of training of these rows, in words")
     options = parser.parse_args()
     options.work = options.work.absolute()
-    exit_on_signals()
-    try:
-        options.action(options)
-    except TimeOverError:
-        print("the time is over; the same command resumes")
+    (run if options.action == "run" else write)(options)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 ALL = ("Oz", "Os")
 
 TRAIN = ("builtin", "zstd", "lz4", "brotli", "box2d-py", "fasttext")
-"""Corpora of the small trainings of this table: their training split, or its part `fit`."""
+"""Corpora of the small trainings of this table: their training split."""
 
 BUNDLED = {"Oz": "inline-oz", "Os": "inline-os"}
 """The bundled policy of each level."""
 
 FAST = {level: f"{name}-fast" for level, name in BUNDLED.items()}
 """The bundled policy of each level that uses clang's features only."""
-
 
 EXAMPLE = "example"
 """The policy of a method of `benchmarks.learning`, which trains it."""
@@ -45,15 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search.
-
-    Attributes:
-        name: its name in the table.
-        algorithm: its name for `mlgo-gym search`.
-        start: the policy that it starts from; `{bundled}` is the bundled policy.
-        seeds: number of seeds.
-        levels: the levels.
-    """
+    """A search: its name, the name of the algorithm, the policy that it starts from, and the number of seeds."""
 
     name: str
     algorithm: str
@@ -62,6 +53,7 @@ class Search:
     levels: tuple[str, ...] = ALL
 
 
+_CLONE = "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}"
 _EVOLVE = (
     "mlgo-gym train evolve {fast_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
     "--deviation 0.02 --step 0.001 --seed {seed} --jobs {jobs} --output {model}"
@@ -69,53 +61,30 @@ _EVOLVE = (
 
 POLICIES = (
     Row("bundled policy", "{bundled}"),
-    Row("bundled policy, clang's features only", "{fast}"),
-    Row("clang's own choices over the channel", "default"),
-    Row("`threshold:0`", "threshold:0"),
-    Row("`threshold:5`: clang's own at -Oz", "threshold:5"),
-    Row("`threshold:20`", "threshold:20"),
-    Row("`threshold:50`: clang's own at -Os", "threshold:50"),
-    Row("never", "never"),
-    Row("always", "always"),
-    Row("random", "random", seeds=3),
-    Row(
-        "behaviour cloning of clang without its choice as a feature",
-        "mlp:{model}",
-        "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}",
-        seeds=3,
-        budget="48 compiles",
-    ),
+    Row("fast bundled policy", "{fast}"),
+    Row("`default`: clang's own choices", "default"),
+    *(Row(f"`threshold:{limit}`", f"threshold:{limit}") for limit in (0, 5, 20, 50)),
+    Row("`never`", "never"),
+    Row("`always`", "always"),
+    Row("`random`", "random", seeds=3),
+    Row("behaviour cloning of clang", "mlp:{model}", _CLONE, seeds=3, budget="48 compiles"),
     Row("PPO, credit, random weights", EXAMPLE, seeds=3),
     Row("PPO, one reward per module, random weights", EXAMPLE, seeds=3),
     Row("policy iteration, random weights", EXAMPLE, seeds=3, levels=("Os",)),
     Row("policy iteration, from labels", EXAMPLE, seeds=3, levels=("Oz",)),
     Row("PPO on labels", EXAMPLE, seeds=3),
     Row("DQN on labels", EXAMPLE, seeds=3),
-    Row(
-        "evolution from the bundled policy with clang's features",
-        "mlp:{model}",
-        _EVOLVE,
-        seeds=3,
-        budget="1,440 compiles",
-    ),
+    Row("evolution from the fast bundled policy", "mlp:{model}", _EVOLVE, seeds=3, budget="1,440 compiles"),
 )
 
-THRESHOLDS = "threshold:"
-"""Beginning of the names of an oracle's policies."""
+_FOUR = ("never", "threshold:0", "default", "{fast}")
 
-ORACLE = "best of these thresholds for each module, or clang (oracle)"
-"""The row of the best threshold of each module."""
-
-SMALLEST = "smallest of four: never, `threshold:0`, clang's own, bundled policy with clang's features (4 compiles)"
-"""The row of `MLGO_POLICY=smallest`."""
-
-SMALLEST_OF = {
-    SMALLEST: ("never", "threshold:0", "default", "{fast}"),
-    "smallest of five: these and the bundled policy (5 compiles)": (
-        *("never", "threshold:0", "default", "{fast}", "{bundled}"),
-    ),
+OF_SEVERAL = {
+    "best threshold per module (oracle)": tuple(f"threshold:{limit}" for limit in (0, 5, 20, 50)),
+    "smallest of four compiles": _FOUR,
+    "smallest of five compiles": (*_FOUR, "{bundled}"),
 }
-"""Rows of several policies, with the smallest object of each module."""
+"""Rows of several policies, with the smallest object of each module; the second is `MLGO_POLICY=smallest`."""
 
 SEARCHES = (
     Search("search: greedy", "greedy"),

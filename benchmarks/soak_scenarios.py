@@ -6,7 +6,6 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError
-from mlgo_gym.vector_env import CompilerVectorEnv
+from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 
 CUT_OFF, DAMAGED = "cut-off", "damaged"
 """Names of the modules whose bitcode ends in the middle, and has an overwritten function."""
@@ -23,6 +22,8 @@ CUT_OFF, DAMAGED = "cut-off", "damaged"
 MAX_DECISIONS = 25
 NUM_ENVS = 4
 EPISODES = 8
+
+Info = dict[str, Any]
 
 
 class UnexpectedOutcomeError(AssertionError):
@@ -43,10 +44,11 @@ class Environments:
         self.env_id = env_id
         self.chance = chance
         self.tally = tally
-        self.arguments: dict[str, Any] = {"corpus": corpus, "max_decisions": MAX_DECISIONS}
+        self.arguments: dict[str, Any] = {"corpus": corpus, "max_decisions": MAX_DECISIONS, "strict": False}
         self.has_functions = "Joint" not in env_id
         self.allocates = "RegAlloc" in env_id
-        self._kept: dict[str, gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]] = {}
+        self._singles: dict[str, CompilerEnv] = {}
+        self._vectors: dict[str, CompilerVectorEnv] = {}
 
     def make(self, **arguments: Any) -> CompilerEnv:
         """Return a new environment without wrappers."""
@@ -56,28 +58,23 @@ class Environments:
 
     def make_vector(self, **arguments: Any) -> CompilerVectorEnv:
         """Return a new vector environment with started episodes."""
-        envs = gym.make_vec(self.env_id, NUM_ENVS, **{**self.arguments, **arguments})
-        assert isinstance(envs, CompilerVectorEnv)
+        envs = as_vector(gym.make_vec(self.env_id, NUM_ENVS, **{**self.arguments, **arguments}))
         envs.async_reset(seed=int(self.chance.integers(1 << 31)))
         return envs
 
     def single(self, name: str, **arguments: Any) -> CompilerEnv:
-        """Return the environment that is kept under a name."""
-        if name not in self._kept:
-            self._kept[name] = self.make(**arguments)
-        env = self._kept[name]
-        assert isinstance(env, CompilerEnv)
-        return env
+        """Return the long-lived environment of a name."""
+        if name not in self._singles:
+            self._singles[name] = self.make(**arguments)
+        return self._singles[name]
 
     def vector(self, name: str, **arguments: Any) -> CompilerVectorEnv:
-        """Return the vector environment that is kept under a name."""
-        if name not in self._kept:
-            self._kept[name] = self.make_vector(**arguments)
-        envs = self._kept[name]
-        assert isinstance(envs, CompilerVectorEnv)
-        return envs
+        """Return the long-lived vector environment of a name."""
+        if name not in self._vectors:
+            self._vectors[name] = self.make_vector(**arguments)
+        return self._vectors[name]
 
-    def action(self, env: CompilerEnv, info: dict[str, Any]) -> Any:
+    def action(self, env: CompilerEnv, info: Info) -> Any:
         """Return clang's own choice, a random legal action, or sometimes an illegal one."""
         kind = self.chance.random()
         if kind < 0.5:
@@ -86,26 +83,60 @@ class Environments:
             return int(self.chance.choice(np.flatnonzero(info["action_mask"])))
         return env.action_space.sample()
 
-    def finish(self, env: CompilerEnv, info: dict[str, Any]) -> None:
-        """Run an episode to its end."""
+    def finish(self, env: CompilerEnv, info: Info, *, default: bool = False) -> Info:
+        """Run an episode to its end, perhaps by clang's own choices alone; return the last info."""
         terminated = truncated = False
         while not (terminated or truncated):
-            *_, terminated, truncated, info = env.step(self.action(env, info))
+            action = info["default_action"] if default else self.action(env, info)
+            *_, terminated, truncated, info = env.step(action)
             self.tally["illegal actions"] += bool(info.get("illegal_action"))
         if truncated:
             self.check_killed(info["error"])
+        return info
 
-    def check_killed(self, error: dict[str, Any]) -> None:
+    def check_killed(self, error: Info) -> None:
         """Check that an episode failed because this program killed a clang, which may have been any."""
         self.tally["truncated"] += 1
         if error["exit_status"] != -signal.SIGKILL or self.tally["truncated"] > self.tally["clangs killed"]:
             raise UnexpectedOutcomeError(f"{self.env_id}: {error}")
 
+    def kill(self, pid: int) -> None:
+        """Kill a clang."""
+        os.kill(pid, signal.SIGKILL)
+        self.tally["clangs killed"] += 1
+
     def close(self) -> None:
-        """Close all environments that are kept."""
-        for env in self._kept.values():
+        """Close all long-lived environments."""
+        for env in self._singles.values():
             env.close()
-        self._kept.clear()
+        for envs in self._vectors.values():
+            envs.close()
+        self._singles.clear()
+        self._vectors.clear()
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of all threads of a process; none if it has ended."""
+    found: list[int] = []
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, task.joinpath("children").read_text().split())
+    except OSError:
+        pass
+    return found
+
+
+def compilers() -> set[int]:
+    """Return the children of this process that are compilers with a channel."""
+    found = set()
+    for child in children_of(os.getpid()):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"interactive-channel-base" in words:
+            found.add(child)
+    return found
 
 
 def _episodes(envs: Environments, env: CompilerEnv) -> int:
@@ -127,25 +158,24 @@ def _fresh(envs: Environments) -> int:
 
 
 def _forked(envs: Environments) -> int:
-    env = envs.single("long-lived")
-    _, info = env.reset()
-    running = [(env, info)]
+    original = envs.single("long-lived")
+    running: list[tuple[CompilerEnv, Info]] = [(original, original.reset()[1])]
     episodes = 0
     while running:
-        each, info = running.pop(int(envs.chance.integers(len(running))))
+        env, info = running.pop(int(envs.chance.integers(len(running))))
         if len(running) < 3 and episodes < 3 and envs.chance.random() < 0.2:
-            running.append((each.fork(), dict(info)))
+            running.append((env.fork(), dict(info)))
             envs.tally["forks"] += 1
-        *_, terminated, truncated, info = each.step(envs.action(each, info))
+        *_, terminated, truncated, info = env.step(envs.action(env, info))
         if truncated:
             envs.check_killed(info["error"])
         if terminated or truncated:
             episodes += 1
-        elif each is env or envs.chance.random() > 0.02:
-            running.append((each, info))
+        elif env is original or envs.chance.random() > 0.02:
+            running.append((env, info))
             continue
-        if each is not env:
-            each.close()
+        if env is not original:
+            env.close()
     return episodes
 
 
@@ -177,44 +207,24 @@ def _fresh_vector(envs: Environments) -> int:
 def _vector_killed(envs: Environments) -> int:
     vector = envs.vector("lock step")
     episodes = _steps(envs, vector, 5)
-    if compilers := _compilers():
-        _kill(envs, int(envs.chance.choice(compilers)))
+    if running := compilers():
+        envs.kill(int(envs.chance.choice(sorted(running))))
     return episodes + _steps(envs, vector, 40)
-
-
-def _compilers() -> list[int]:
-    """Return the children of this process that are compilers with a channel."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        # Threads and compilers can end during the loop.
-        with suppress(OSError):
-            for child in task.joinpath("children").read_text().split():
-                with suppress(OSError):
-                    if b"interactive-channel-base" in Path("/proc", child, "cmdline").read_bytes():
-                        found.append(int(child))
-    return found
-
-
-def _kill(envs: Environments, pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    envs.tally["clangs killed"] += 1
 
 
 def _killed(envs: Environments) -> int:
     env = envs.single("killed", compile_options={"fork_resets": False})
+    before = compilers()
     _, info = env.reset()
+    (own,) = compilers() - before
     for _ in range(int(envs.chance.integers(3))):
-        *_, terminated, truncated, info = env.step(info["default_action"])
+        *_, terminated, _, info = env.step(info["default_action"])
         if terminated:
             return 1
-    assert env._episode is not None
-    _kill(envs, env._episode.session.pid)
-    terminated = truncated = False
-    while not (terminated or truncated):
-        *_, terminated, truncated, info = env.step(info["default_action"])
-    if not truncated or info["error"]["kind"] != "signal":
+    envs.kill(own)
+    info = envs.finish(env, info, default=True)
+    if not info.get("error") or info["error"]["kind"] != "signal":
         raise UnexpectedOutcomeError(f"{envs.env_id}: expected an error after SIGKILL, got {info}")
-    envs.check_killed(info["error"])
     envs.finish(env, env.reset()[1])
     return 2
 
@@ -235,7 +245,6 @@ def _bad_modules(envs: Environments) -> int:
 def _wrong_actions(envs: Environments) -> int:
     env = envs.single("strict", strict=True)
     _, info = env.reset()
-    terminated = truncated = False
     for action in (10**9, -1, "no", None, float("nan"), np.full(7, 3.0), 2**80):
         try:
             *_, terminated, truncated, info = env.step(action)
@@ -244,8 +253,7 @@ def _wrong_actions(envs: Environments) -> int:
         else:
             if terminated or truncated:
                 return 1
-    while not (terminated or truncated):
-        *_, terminated, truncated, info = env.step(info["default_action"])
+    envs.finish(env, info, default=True)
     return 1
 
 

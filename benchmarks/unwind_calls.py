@@ -1,6 +1,6 @@
 """Forbids inlining of the calls that only unwinding reaches, in the text of a module.
 
-`benchmarks/own_choices.py` uses this to test one cause of exceptions. If the inliner finds that a callee cannot throw,
+`benchmarks/exactness.py` uses this to test one cause of exceptions. If the inliner finds that a callee cannot throw,
 it turns the `invoke` into a call, and the landing pad stays unreachable until the function is simplified. Clang's own
 inliner inlines the calls there; the ML advisor neither inlines them nor requests decisions
 (`getSkipAdviceIfUnreachableCallsite()` in LLVM's MLInlineAdvisor.cpp).

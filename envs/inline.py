@@ -157,7 +157,7 @@ class InlineEnv(CompilerEnv):
     `inlining_default`, is the choice of clang's own heuristic. All are counts, costs in LLVM's inline-cost units (5 per
     instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with
     its own choice; the environment corrects `inlining_default` there, and the count is 0. With `callee_features=True`
-    the 21 callee features follow.
+    the callee features follow.
 
     ## Action space
 

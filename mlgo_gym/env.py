@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -28,14 +29,15 @@ from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
-from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.step_limit import AbandonedEpisodes
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import render_end, render_text
 from mlgo_gym.tasks.render_picture import EpisodePicture
 from mlgo_gym.tasks.task import Task
 
 _RESET_OPTIONS = ("module", "function")
+
+_ABANDONED_EPISODES = 3
+"""Number of abandoned episodes of one length that show a limit. A caller that resets at will has various lengths."""
 
 
 class CompilerEnv(gym.Env[Any, Any], EzPickle):
@@ -79,17 +81,15 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         task = self.task_type(**options.task_arguments)
         self.setup = Setup(task, options)
         self.maker = EpisodeMaker(self.setup)
-        self.task = task
-        self.toolchain: Toolchain = self.setup.toolchain
-        self.render_mode = self.setup.options.render_mode
-        self.observation_space = task.observation_space
-        self.action_space = task.action_space
+        self.task, self.toolchain = task, self.setup.toolchain
+        self.render_mode = options.render_mode
+        self.observation_space, self.action_space = task.observation_space, task.action_space
         self.feature_names = task.feature_names
         self.fork_method: str | None = None
         self.fork_reason = ""
         self._episode: Episode | None = None
         self._cursor = OrderCursor()
-        self._abandoned = AbandonedEpisodes()
+        self._abandoned = 0, 0
 
     @property
     def corpus(self) -> Corpus:
@@ -123,7 +123,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         """
         super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
         if self._decision is not None:
-            self._abandoned.add(len(self.actions))
+            self._note_abandoned(len(self.actions))
         self._end_episode()
         if seed is not None:
             self._cursor = self._cursor.restarted()
@@ -142,6 +142,24 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._episode = run_blocking(beginning, self.setup.timeout)
         self._show()
         return self._episode.observe(), self._episode.info()
+
+    def _note_abandoned(self, decisions: int) -> None:
+        """Warn of a limit of steps, such as Gymnasium's `TimeLimit`, which ends episodes before they have a reward.
+
+        It shows in successive abandoned episodes with equal numbers of decisions: an environment does not know its
+        wrappers. Checks of environments take single steps, so episodes of at most one decision do not count.
+        """
+        if decisions < 2:
+            return
+        length, episodes = self._abandoned
+        self._abandoned = decisions, episodes + 1 if decisions == length else 1
+        if self._abandoned[1] == _ABANDONED_EPISODES:
+            warnings.warn(
+                f"{_ABANDONED_EPISODES} episodes were ended after {decisions} decisions, without a reward, before "
+                f"there is an object file; use max_decisions={decisions} instead of max_episode_steps, after which "
+                "clang decides and the reward is real",
+                stacklevel=3,
+            )
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
         """Change the order of the modules from the next episode on, for a curriculum; forks and copies keep it.
@@ -209,7 +227,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied.__dict__.update(self.__dict__)
         copied._episode = None
         copied._np_random = copy.deepcopy(self._np_random)
-        copied._cursor, copied._abandoned = self._cursor.copy(), AbandonedEpisodes()
+        copied._cursor, copied._abandoned = self._cursor.copy(), (0, 0)
         copied.observation_space = copy.deepcopy(self.observation_space)
         copied.action_space = copy.deepcopy(self.action_space)
         copied._episode = fork = self._started("fork()").fork()
@@ -291,8 +309,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         """
         saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
         module = self.corpus.module(saved.module)
-        saved.check(module.digest(), self.toolchain.version_text, type(self).__name__)
-        saved.check_flags(key_of(self.compilation(module).flags))
+        flags = key_of(self.compilation(module).flags)
+        saved.check(module.digest(), self.toolchain.version_text, type(self).__name__, flags)
         options = {"module": saved.module} | ({} if saved.function is None else {"function": saved.function})
         observation, info = self.reset(options=options)
         result = observation, 0.0, False, False, info

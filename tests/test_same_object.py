@@ -1,6 +1,6 @@
 """The same answers give the same object, byte for byte, in every way to answer.
 
-`benchmarks/same_object.py` compares many modules; these tests compare a few.
+`benchmarks/exactness.py` compares many modules; these tests compare a few.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ways to give the same answers to a compiler, and to compile with the same policy; they return digests of objects.
 
-`benchmarks/same_object.py` compares them on many modules, `test_same_object.py` on a few.
+`benchmarks/exactness.py` compares them on many modules, `test_same_object.py` on a few.
 """
 
 from __future__ import annotations

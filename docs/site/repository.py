@@ -7,18 +7,20 @@ command line is the output of Typer.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import posixpath
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
-from docs.site.notebooks import as_markdown
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
@@ -42,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if (ROOT / target).is_dir():
                 files.append(File.generated(config, uri, content=_listing(target)))
             elif target.endswith(_NOTEBOOK):
-                files.append(File.generated(config, uri, content=as_markdown(ROOT / target)))
+                files.append(File.generated(config, uri, content=_notebook(ROOT / target)))
             elif (ROOT / target).is_file():
                 files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
                 if uri.endswith(".md"):
@@ -112,3 +114,30 @@ def _manual() -> str:
         cut = re.compile(rf"(^#+ `{group}`\n(?:(?!#).*\n)*?\* `{name}`: ).*\.\.\.$", flags=re.MULTILINE)
         manual = cut.sub(lambda line, summary=summary: line[1] + summary, manual, count=1)
     return manual
+
+
+def _notebook(path: Path) -> str:
+    """Return a notebook as a page: text, code, printed text and pictures."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join(part for cell in cells for part in _parts(cell)) + "\n"
+
+
+def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        pictures = {
+            "svg+xml": base64.b64encode("".join(data.get("image/svg+xml", "")).encode()).decode(),
+            "png": "".join(data.get("image/png", "")).replace("\n", ""),
+        }
+        kind = next((kind for kind, content in pictures.items() if content), "")
+        if kind:
+            yield f'<img alt="output of the code above" src="data:image/{kind};base64,{pictures[kind]}">'
+        elif output["output_type"] in ("stream", "execute_result"):
+            text = "".join(output.get("text", data.get("text/plain", "")))
+            text = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
+            yield f"```text\n{text}\n```"

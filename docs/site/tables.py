@@ -1,46 +1,414 @@
-"""Named tables of the pages, in Markdown, from the same measurements as the named values."""
+"""The tables of the pages, in Markdown, from the measurements of docs/results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
+from typing import Any
 
-from docs.site import explanation_tables, program_tables, results_tables, rust_tables, target_tables, values
+from benchmarks import exactness
+from docs.site import measurements
+from docs.site.measurements import NETWORKS, benchmark, interval, percent, read, searched
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
 
-Rows = Iterable[Sequence[str]]
+Rows = Iterator[Sequence[str]]
+"""The heading and the rows of a table."""
 
-
-def table(heading: Sequence[str], rows: Rows, left: int = 1) -> str:
-    """Return a table in Markdown.
-
-    Args:
-        heading: The names of the columns.
-        rows: The cells of each row.
-        left: Number of columns that are not aligned to the right.
-    """
-    rule = ["---" if number < left else "---:" for number in range(len(heading))]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (heading, rule, *rows)).replace("|  |", "| |")
-
-
-def written(rows: Callable[[], Iterator[list[str]]]) -> str:
-    """Return a table of rows, the first of which is its heading."""
-    heading, *rest = rows()
-    return table(heading, rest)
-
-
-TABLES: dict[str, Callable[[], str]] = {
-    name: partial(written, rows)
-    for tables in (explanation_tables, program_tables, results_tables, rust_tables, target_tables)
-    for name, rows in tables.TABLES.items()
-}
+LEVELS = ("Oz", "Os")
+BUNDLED, FAST = "bundled policy", "fast bundled policy"
+NONE = ""
 
 
 def text(name: str) -> str:
     """Return a table.
 
     Raises:
-        UnknownNameError: no table has this name.
+        LookupError: no table has this name.
     """
     if name not in TABLES:
-        raise values.UnknownNameError(f"expected a table of {sorted(TABLES)}, got {name!r}")
-    return TABLES[name]()
+        raise LookupError(f"expected a table of {sorted(TABLES)}, got {name!r}")
+    heading, *rows = TABLES[name]()
+    rule = ["---", *("---:" for _ in heading[1:])]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (heading, rule, *rows)).replace("|  |", "| |")
+
+
+def counted(facts: Mapping[str, Any], *keys: str) -> list[str]:
+    """Return counts of modules as cells."""
+    return [f"{facts[key]:.0f}" for key in keys]
+
+
+def policy_of(level: str, method: str) -> str:
+    """Return the name of a policy in a command, for a bundled one; other methods have their own name."""
+    return {BUNDLED: f"`inline-{level.lower()}`", FAST: f"`inline-{level.lower()}-fast`"}.get(method, method)
+
+
+def policies() -> Rows:
+    """Yield the methods of the benchmark that are no searches, the smallest code at -Oz first."""
+    columns = [cell for level in LEVELS for cell in (f"-{level}", "95 % interval", "larger")]
+    yield ["method", "compiles", *columns, "training, seeds"]
+    found = {
+        level: {name: row for (name, compiles), row in benchmark(level).items() if not compiles} for level in LEVELS
+    }
+    names = dict.fromkeys(name for level in LEVELS for name in found[level])
+    for name in sorted(
+        names, key=lambda name: min(found[level][name]["mean"] for level in LEVELS if name in found[level])
+    ):
+        rows = {level: found[level][name] for level in LEVELS if name in found[level]}
+        cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [NONE] * 3)]
+        row = next(iter(rows.values()))
+        yield [name, str(row.get("of", 1)), *cells, _training(row)]
+
+
+def _change(facts: Mapping[str, Any]) -> list[str]:
+    return [percent(facts["mean"]), interval(facts["interval"]), *counted(facts, "worse")]
+
+
+def _training(row: Mapping[str, Any]) -> str:
+    if row.get("budget"):
+        minutes = f", {row['train_cpu_seconds'] / 60:.0f} CPU minutes" if row.get("train_cpu_seconds") else ""
+        return f"{row['budget']}{minutes}, {row['seeds']}"
+    return f"{row['seeds']} seeds" if row["seeds"] > 1 else NONE
+
+
+def searches() -> Rows:
+    """Yield the searches of both levels, and policies on the same modules."""
+    yield ["method", "compiles", "-Oz", "95 % interval", "larger", "-Os", "95 % interval", "larger"]
+    rows = [(name, compiles) for name, compiles in benchmark("Oz") if compiles]
+    found = {(name, compiles): [benchmark(level)[name, compiles] for level in LEVELS] for name, compiles in rows}
+    for name, compiles in ((BUNDLED, 1), (FAST, 1), ("smallest of four compiles", 4)):
+        found[name, compiles] = [searched(level, name) for level in LEVELS]
+    for (name, compiles), pair in sorted(found.items(), key=lambda item: item[1][0]["mean"]):
+        yield [name.removeprefix("search: "), str(compiles), *_change(pair[0]), *_change(pair[1])]
+
+
+def bundled(*methods: str) -> Rows:
+    """Yield methods on the test split, by language."""
+    yield ["policy", "level", "C", "C++", "all modules", "95 % interval", "larger", "modules"]
+    for level in LEVELS:
+        for method in methods:
+            facts = benchmark(level)[method, 0]
+            languages = [percent(measurements.by_language(level, method, cxx=cxx)["mean"]) for cxx in (False, True)]
+            yield [policy_of(level, method), f"-{level}", *languages, *_change(facts), *counted(facts, "modules")]
+
+
+def card_policies(card: str) -> Rows:
+    """Yield a bundled policy of the test split and the policies beside it."""
+    level = card.split("-")[1].title()
+    yield ["policy", "modules", "geometric mean", "95 % interval", "total", "smaller", "larger"]
+    for name in (BUNDLED, FAST, "`threshold:5`", "`threshold:0`", "`default`: clang's own choices"):
+        facts = benchmark(level)[name, 0]
+        ends = [percent(facts["mean"]), interval(facts["interval"]), percent(facts["total"])]
+        yield [policy_of(level, name), *counted(facts, "modules"), *ends, *counted(facts, "better", "worse")]
+
+
+def card_test(card: str) -> Rows:
+    """Yield the results of a bundled policy on held-out crates or modules."""
+    facts = measurements.card_facts(card)
+    yield ["modules", "geometric mean", "95 % interval", "total", "smaller", "equal", "larger"]
+    ends = [percent(facts["geometric_mean"]), interval(facts["interval"]), percent(facts["total"])]
+    yield [*counted(facts, "modules"), *ends, *counted(facts, "better", "equal", "worse")]
+
+
+def learning() -> Rows:
+    """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
+    yield [
+        *("level", "policy", "training", "CPU minutes", "seeds", "modules"),
+        *("geometric mean", "interval", "total", "larger"),
+    ]
+    for name, row in sorted(measurements.learning().items(), key=lambda item: (item[0][:2], item[1]["mean"])):
+        level, _, title = name.partition(" ")
+        budget = row.get("budget", NONE)
+        training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [NONE] * 3
+        figures = [percent(row["mean"]), interval(row["interval"]), percent(row["total"])]
+        yield [
+            *(f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures),
+            f"{row['most_larger']:.1%}".replace("%", " %"),
+        ]
+
+
+RUN_TIME_BUILDS = (
+    *("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os-fast", "Os inline-os"),
+    *("Oz", "Oz inline-oz-fast", "Oz inline-oz"),
+)
+"""Builds of programs, in the order of the table."""
+
+
+def run_time() -> Rows:
+    """Yield size and run time of the held-out programs, a row for each build."""
+    yield [
+        *("build", "programs", "size", "instructions", "wall time"),
+        *("instructions, same level", "worst program"),
+    ]
+    for build in RUN_TIME_BUILDS:
+        row = measurements.run_time()[build]
+        level, _, policy = build.partition(" ")
+        title = {"": "", "search": ", search"}.get(policy, f", `{policy}`")
+        changes = [
+            f"{percent(mean)} {interval(ends)}" for mean, ends in (row[key] for key in ("instructions", "time", "own"))
+        ]
+        worst, change = row["worst"]
+        own = [changes[2], f"{worst}, {percent(change)}"] if policy else ["-", "-"]
+        yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
+
+
+def estimates() -> Rows:
+    """Yield the agreement of each estimate with its exact counterpart."""
+    columns = ("compiles", "same sign", "of a constant", "rank correlation", "in a program")
+    yield ["estimate", "decisions", "level", *columns]
+    for setting, groups in read("estimate")["summary"].items():
+        estimate, environment, level = setting.split(", ")
+        row = groups["all"]
+        shares = [f"{100 * row[key]:.0f} %" for key in ("same_sign", "constant")]
+        ranks = [f"{row[key]:.2f}" if key in row else "-" for key in ("rank", "rank_within")]
+        name = environment.removesuffix("-v0")
+        yield [f"`{estimate}`", f"`{name}`", f"`{level}`", f"{row['compiles']:,}", *shares, *ranks]
+
+
+TEN_BUILDS = {
+    "O2": "plain -O2",
+    "Os": "plain -Os",
+    "plugin": "plugin, `inline-oz`",
+    "wrapper": "wrapper, `inline-oz`",
+    "recipes 10": "recipes, 10 compiles",
+    "recipes 50": "recipes, 50 compiles",
+    "Os wrapper": "wrapper, `inline-os` at -Os",
+    "Os recipes 10": "recipes at -Os, 10 compiles",
+}
+"""Title of each build that is compared with plain clang at -Oz."""
+
+
+def ten_programs() -> Rows:
+    """Yield the linked bytes of each program at -Oz, and their change in each build."""
+    titles = {name: title for name, title in TEN_BUILDS.items() if name != "plugin"}
+    yield ["program", "near training", "plain -Oz", *titles.values()]
+    for name, row in read("ten_programs").items():
+        builds, plain = row["variants"], row["variants"]["Oz"]["text"]
+        cells = [percent(builds[build]["text"] / plain - 1) if build in builds else NONE for build in titles]
+        yield [name, "yes" if row["trained"] else "no", f"{plain:,}", *cells]
+
+
+def ten_builds() -> Rows:
+    """Yield the change of each build over its programs: geometric means and totals, and the sum of the CPU time."""
+    heading = ["build", "programs", "linked `.text`", "in total", "never near training, in total", "larger"]
+    yield [*heading, "file", "instructions", "CPU time", "own tests pass"]
+    for name, title in TEN_BUILDS.items():
+        row = measurements.ten_programs(name)
+        changes = [percent(row[key]) for key in ("text", "total", "never trained")]
+        others = [percent(row[key]) for key in ("file", "instructions")]
+        tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else NONE
+        yield [
+            title,
+            *counted(row, "programs"),
+            *changes,
+            *counted(row, "larger"),
+            *others,
+            f"{row['ratio']:.2f} times",
+            tests,
+        ]
+
+
+def build_cost() -> Rows:
+    """Yield the CPU time of whole builds against plain builds, and of small files."""
+    yield ["program", "clang", "build", "CPU time", "timed files", "more per file, median", "at most"]
+    for row in read("build_cost")["builds"].values():
+        plain, *others = row["seconds"]
+        for other in others:
+            ratio = min(row["seconds"][other]) / min(row["seconds"][plain])
+            more = sorted(1000 * (file[other] - file[plain]) for file in row["files"].values())
+            times = [f"{more[len(more) // 2]:.0f} ms", f"{more[-1]:.0f} ms"] if more else [NONE] * 2
+            yield [row["program"], row["clang"], other, f"{ratio:.2f} times", str(len(more) or NONE), *times]
+
+
+def tutorial() -> Rows:
+    """Yield the builds of the tutorial."""
+    yield ["folder", "first column of `size`", "change", "CPU time of the commands above"]
+    for name in ("plain", "plugin", "wrapper", "recipes"):
+        row = read("tutorial")[name]
+        yield [f"`{name}`", f"{row['text']:,}", percent(row["change"]), f"{row['seconds']:.0f} s"]
+
+
+def targets() -> Rows:
+    """Yield the targets with the modules whose own choices give the plain object, and the runs of programs."""
+    heading, *rows = exactness.of_targets(read("exactness")["own"])
+    yield ["target", "triple", *heading[1:], "runs, random decisions", "runs, `inline-oz`", "correct output"]
+    for row in rows:
+        name = row[0].strip("`")
+        entries = [
+            entry
+            for entry in read("correctness")
+            if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == name
+        ]
+        runs = [
+            sum(each["policies"] for each in entries if each.get("learned", False) is kind) for kind in (False, True)
+        ]
+        correct = sum(entry["right"] for entry in entries)
+        yield [row[0], f"`{TARGETS[name].triple}`", *row[1:], *map(str, (*runs, correct))]
+
+
+def target_sizes() -> Rows:
+    """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
+    titles = ("fast bundled policy", "bundled policy", "policy of the target", "smallest of several")
+    yield ["target, level", "modules", *titles, "programs", "linked, bundled policy", "search, modules", "search"]
+    changes = read("targets")["changes"]
+    for key in sorted(
+        {name.rpartition(" ")[0] for name in changes}, key=lambda key: (key.split()[0], key.split()[1] != "Oz")
+    ):
+        target, level = key.split()
+        policy = f"inline-{level.lower()}"
+        found = [changes.get(f"{key} {name}") for name in (f"{policy}-fast", policy, f"{policy}-{target}", "smallest")]
+        cells = [f"{percent(each['objects']['mean'])}, {each['objects']['worse']}" if each else NONE for each in found]
+        linked, search = changes[f"{key} {policy}"]["linked"], changes.get(f"{key} search", {}).get("objects")
+        more = [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
+        programs = [*counted(linked, "modules"), f"{percent(linked['mean'])}, {linked['worse']}"]
+        yield [
+            f"`{target}`, -{level}",
+            *counted(changes[f"{key} {policy}"]["objects"], "modules"),
+            *cells,
+            *programs,
+            *more,
+        ]
+
+
+def rust_programs() -> Rows:
+    """Yield the change of each program in Rust that a policy makes."""
+    yield ["program", "policy", "file", "code", "instructions", "CPU time of the build", "output", "own tests"]
+    for row in sorted(read("rust_programs"), key=lambda row: (row["program"], row["policy"])):
+        plain, built = row["plain_build"], row["policy_build"]
+        yield [
+            f"`{row['program']}` {row['version']}",
+            f"`{row['policy']}`",
+            *(percent(built[key] / plain[key] - 1) for key in ("bytes", "text", "instructions")),
+            f"{built['seconds'] / plain['seconds']:.1f} times",
+            "same" if row["same_output"] else "another",
+            f"{row['tests']['passed']} pass, {row['tests']['failed']} fail",
+        ]
+
+
+def rust_policies() -> Rows:
+    """Yield the policies on held-out crates at each level; rules of one threshold are left to the JSON."""
+    yield ["level, policy", "crates", "change", "95 % interval", "total", "smaller", "larger"]
+    for level, policies in read("rust_policies").items():
+        for policy, row in policies.items():
+            if policy.startswith("threshold:"):
+                continue
+            title = "rustc's own, against z" if policy == "plain" else policy if " " in policy else f"`{policy}`"
+            change = [percent(row["mean"]), interval(row["interval"]), percent(row["total"])]
+            yield [f"{level[1]}, {title}", *counted(row, "modules"), *change, *counted(row, "better", "worse")]
+
+
+EVICTIONS = {"default": "`default`", "ratio:1.25": "`ratio:1.25`", "evict": "`evict`"}
+GUARDS = {"change": "", "best_of_two": ", best of two"}
+
+
+def evictions(names: Sequence[str] = tuple(EVICTIONS)) -> Rows:
+    """Yield the estimated instructions of held-out programs by policies and the search of evictions."""
+    columns = ("modules", "geometric mean", "95 % interval", "total", "smaller", "larger", "largest change")
+    yield ["level, decisions", *columns]
+    for level in ("O2", "Os"):
+        found = read("evictions")["summary"][level]
+        rows = [
+            (f"{EVICTIONS[name]}{title}", found[name][kind])
+            for kind, title in GUARDS.items()
+            for name in names
+            if name != "default" or not title
+        ]
+        for title, row in [*rows, (f"search, {read('evictions')['compiles']} compiles", found["search"])]:
+            changes = [percent(row["geometric_mean"]), interval(row["interval"]), percent(row["total"])]
+            counts = counted(row, "better", "worse")
+            yield [f"-{level}, {title}", *counted(row, "modules"), *changes, *counts, percent(row["largest"])]
+
+
+EVICTION_BUILDS = {
+    "evict": "`evict`, 1 compile",
+    "best_of_two": "`evict`, best of two for each function, 3 compiles",
+    "search": "search, `functions`, 30 compiles",
+}
+
+
+def eviction_programs() -> Rows:
+    """Yield the counted instructions and memory accesses of held-out programs by decisions on evictions."""
+    columns = ("instructions", "95 % interval", "worst program", "memory accesses", "95 % interval")
+    yield ["decisions", "programs", *columns]
+    for build, title in EVICTION_BUILDS.items():
+        executed, accesses = (
+            read("evictions")["summary"]["programs"][build][kind] for kind in ("instructions", "accesses")
+        )
+        counts = [percent(executed["geometric_mean"]), interval(executed["interval"]), percent(executed["largest"])]
+        memory = [percent(accesses["geometric_mean"]), interval(accesses["interval"])]
+        yield [title, *counted(executed, "programs"), *counts, *memory]
+
+
+def throughput() -> Rows:
+    """Yield the decisions per second of vector environments and of a learner."""
+    yield ["environments", "decisions per second", "relative"]
+    for name, row in read("vector_throughput")["equal_seeds"]["rows"].items():
+        yield [f"four, {name}", f"{row['steps_per_second']:,.0f}", f"{row['times_async_vector_env']:.2f}"]
+    found = read("learner_throughput")
+    for title, row in zip(("PPO, lock step, 8", "PPO, the first 4 of 12"), found["rows"], strict=True):
+        yield [title, f"{row['per_second']:,.0f}", f"{row['per_second'] / found['rows'][0]['per_second']:.2f}"]
+
+
+def forks() -> Rows:
+    """Yield the time of a fork at an inlining decision, by resident memory."""
+    yield ["resident, MiB", "fork, ms", "start of a process, ms", "replay, ms"]
+    for row in read("fork")["times"]:
+        if row["role"] == "inlining" and row["resident_mib"] > 56:
+            times = [f"{row[f'{name}_median_ms']:,.1f}" for name in ("fork", "start", "replay")]
+            yield [f"{row['resident_mib']:.0f}", *times]
+
+
+def credit_prices() -> Rows:
+    """Yield the CPU time of compiles whose sites are followed."""
+    modules = read("contexts")["modules"]
+    yield ["relative CPU time of a compile that follows", "modules", "geometric mean"]
+    for name, title in (("components", "sites"), ("components and callees", "sites and callees, as for credit")):
+        mean = prod(module["ratios"][name] for module in modules) ** (1 / len(modules))
+        yield [title, str(len(modules)), f"{mean:.2f}"]
+
+
+def credit_agreement() -> Rows:
+    """Yield the agreement of credit with counterfactuals."""
+    yield ["flipped decisions", "decisions tried", "equal to the byte", "same sign"]
+    for name in ("few", "many"):
+        pairs = [
+            (estimate, measured)
+            for module in read("credit_agreement")["modules"]
+            for estimate, measured, _ in module["estimate_measured_reduction"][f"undone of {name}"]
+        ]
+        equal = sum(abs(estimate - measured) < 0.5 for estimate, measured in pairs)
+        same = sum((estimate > 0) - (estimate < 0) == (measured > 0) - (measured < 0) for estimate, measured in pairs)
+        yield [name, *map(str, (len(pairs), equal, same))]
+
+
+CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
+
+TABLES: dict[str, Callable[[], Rows]] = {
+    "benchmark.policies": policies,
+    "benchmark.searches": searches,
+    "bundled.readme": partial(bundled, BUNDLED),
+    "bundled.test": partial(bundled, BUNDLED, FAST, "`threshold:5`", "smallest of five compiles"),
+    **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
+    **{f"card.{path.stem}.test": partial(card_test, path.stem) for path in NETWORKS.glob("inline-o?-*.json")},
+    "card.evict.test": partial(evictions, ("evict",)),
+    "cost.builds": build_cost,
+    "credit.agreement": credit_agreement,
+    "credit.prices": credit_prices,
+    "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
+    "exactness.policies": lambda: exactness.policies(read("exactness")["policies"]),
+    "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
+    "learning": learning,
+    "performance.forks": forks,
+    "performance.throughput": throughput,
+    "run_time.estimates": estimates,
+    "run_time.held_out": run_time,
+    "rust.policies": rust_policies,
+    "rust.programs": rust_programs,
+    "searches.eviction-programs": eviction_programs,
+    "searches.evictions": evictions,
+    "targets.list": targets,
+    "targets.sizes": target_sizes,
+    "ten.builds": ten_builds,
+    "ten.programs": ten_programs,
+    "tutorial": tutorial,
+}

@@ -8,10 +8,9 @@ import typer
 
 from mlgo_gym import __version__
 from mlgo_gym.cli.corpus import corpus_commands
-from mlgo_gym.cli.demo import demo
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.env import docs, env
-from mlgo_gym.cli.evaluate import evaluate
+from mlgo_gym.cli.evaluate import demo, evaluate
 from mlgo_gym.cli.explain import explain, importance
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.label import label
@@ -19,9 +18,8 @@ from mlgo_gym.cli.link_facts import link_facts
 from mlgo_gym.cli.output import echo
 from mlgo_gym.cli.recipes import cc_stats, recipes_commands
 from mlgo_gym.cli.report import compare, report
-from mlgo_gym.cli.reproduce import replay, reproduce, validate
+from mlgo_gym.cli.reproduce import replay, reproduce, trace, validate
 from mlgo_gym.cli.search import search
-from mlgo_gym.cli.trace import trace
 from mlgo_gym.cli.train import train_commands
 
 application = typer.Typer(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from packaging.requirements import Requirement
@@ -16,20 +19,21 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
-from mlgo_gym.cli.doctor_rust import find_rustc, flag_problems
-from mlgo_gym.cli.output import FAILED, JsonOption, show
+from mlgo_gym.cli.output import JsonOption, exit_with, show
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
-    from importlib.metadata import PackageMetadata
-
-    from mlgo_gym.env import CompilerEnv
     from mlgo_gym.llvm.advisors import Advisor
     from mlgo_gym.llvm.toolchain import Toolchain
 
-Problems = list[dict[str, str]]
+Findings = dict[str, Any]
+Report = Callable[[str, str], None]
+"""Takes a problem and its remedy."""
 
 _DEVELOPER_EXTRAS = frozenset(("docs", "test", "test-libraries"))
+_OLDEST_LLVM = 17
+_FLAG_VARIABLES = re.compile(r"(?:CARGO_(?:ENCODED_|BUILD_|TARGET_\w+_))?RUSTFLAGS|C(?:PP|XX)?FLAGS")
+_SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-base="
 
 
 def doctor(
@@ -43,75 +47,87 @@ def doctor(
     """
     findings = examine(clang)
     show(as_json, findings, "\n".join(_lines(findings)))
-    raise typer.Exit(FAILED if findings["problems"] else 0)
+    exit_with(findings["problems"])
 
 
-def examine(clang: str | None = None) -> dict[str, Any]:
+def examine(clang: str | None = None) -> Findings:
     """Return the findings as JSON-able data; `problems` lists each problem with its remedy."""
     from mlgo_gym.compiler.confinement import confinement_support
     from mlgo_gym.compiler.snapshot_support import snapshot_support
 
-    problems: Problems = list(flag_problems())
-    clang_findings = _clang(clang, problems)
+    problems: list[dict[str, str]] = []
+
+    def report(problem: str, remedy: str) -> None:
+        problems.append({"problem": problem, "remedy": remedy})
+
+    for place in _misleading_places():
+        report(
+            f"{place} contains {_SWITCH}, and a released compiler has no model: rustc grows code without a message, "
+            "and clang refuses to compile",
+            "remove the flag; RUSTC_WRAPPER=mlgo-rustc or CC=mlgo-clang compile with a policy",
+        )
+    compiler = _clang(clang, report)
     findings = {
         "mlgo_gym": __version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "clang": clang_findings,
-        "rustc": find_rustc(int(clang_findings["version"].partition(".")[0]) if "version" in clang_findings else None),
+        "clang": compiler,
+        "rustc": _rustc(int(compiler["version"].partition(".")[0]) if "version" in compiler else None),
         "snapshots": dict(zip(("possible", "reason"), snapshot_support(), strict=True)),
         "confinement": dict(zip(("possible", "reason"), confinement_support(), strict=True)),
         "instruction_counter": _counter(),
-        "packages": _packages(problems),
-        "cache": _cache(problems),
-        "scratch": _scratch(problems),
+        "packages": _packages(report),
+        "cache": _cache(report),
+        "scratch": _scratch(report),
         "problems": problems,
     }
     if sys.platform != "linux":
-        problems.append({"problem": f"unsupported platform {sys.platform}", "remedy": "use Linux on x86-64 or aarch64"})
+        report(f"unsupported platform {sys.platform}", "use Linux on x86-64 or aarch64")
     return findings
 
 
-def _counter() -> dict[str, Any]:
-    from mlgo_gym.tasks.metrics import find_counter
+def _misleading_places() -> Iterator[str]:
+    """Yield each place that switches on the model of the inliner without a channel.
 
-    try:
-        return {"possible": True, "reason": find_counter()}
-    except MlgoError as error:
-        return {"possible": False, "reason": str(error)}
+    Places are variables for flags of compilers, and cargo's configuration of the working folder and of the user.
+    """
+    for name, value in os.environ.items():
+        if _FLAG_VARIABLES.fullmatch(name) and _SWITCH in value and _CHANNEL not in value:
+            yield name
+    folder, home = Path.cwd(), Path(os.environ.get("CARGO_HOME") or "~/.cargo").expanduser()
+    folders = [*(parent / ".cargo" for parent in (folder, *folder.parents)), home]
+    for path in dict.fromkeys(place / name for place in folders for name in ("config.toml", "config")):
+        with suppress(OSError):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if _SWITCH in text and _CHANNEL not in text:
+                yield str(path)
 
 
-def _clang(name: str | None, problems: Problems) -> dict[str, Any]:
+def _clang(name: str | None, report: Report) -> Findings:
+    from gymnasium.envs.registration import load_env_creator
+
     from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
 
     remedy = f"choose clang {OLDEST_SUPPORTED} or newer with --clang or $MLGO_CLANG, or the bundled clang"
     try:
         toolchain = find_toolchain(name)
     except MlgoError as error:
-        problems.append({"problem": str(error), "remedy": remedy})
+        report(str(error), remedy)
         return {"error": str(error)}
-    advisors = {advisor.name: _advisor(toolchain, advisor) for advisor in _advisors()}
-    problems += [{"problem": found["error"], "remedy": remedy} for found in advisors.values() if "error" in found]
-    return {
-        "command": list(toolchain.command),
-        "version": toolchain.version_text,
-        "bundled": toolchain.bundled,
-        "advisors": advisors,
-    }
+    advisors: dict[str, Findings] = {}
+    for entry in (ENVIRONMENTS[name] for name in ENVIRONMENTS if name not in APPROXIMATIONS):
+        env_type: Any = load_env_creator(f"{entry}Env")
+        for advisor in env_type.task_type.advisors:
+            if advisor.name not in advisors:
+                advisors[advisor.name] = _advisor(toolchain, advisor)
+    for advisor_findings in advisors.values():
+        if "error" in advisor_findings:
+            report(advisor_findings["error"], remedy)
+    version, bundled = toolchain.version_text, toolchain.bundled
+    return {"command": list(toolchain.command), "version": version, "bundled": bundled, "advisors": advisors}
 
 
-def _advisors() -> list[Advisor]:
-    """Return the advisors of the registered environments, each once."""
-    from gymnasium.envs.registration import load_env_creator
-
-    advisors: dict[str, Advisor] = {}
-    for name in ENVIRONMENTS.keys() - APPROXIMATIONS.keys():
-        env_type = cast("type[CompilerEnv]", load_env_creator(f"{ENVIRONMENTS[name]}Env"))
-        advisors |= {advisor.name: advisor for advisor in env_type.task_type.advisors}
-    return list(advisors.values())
-
-
-def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:
+def _advisor(toolchain: Toolchain, advisor: Advisor) -> Findings:
     from mlgo_gym.episode.probe import probe
 
     try:
@@ -120,50 +136,66 @@ def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-def _packages(problems: Problems) -> dict[str, dict[str, Any]]:
+def _rustc(newest_llvm: int | None) -> Findings:
+    """Return version, LLVM and path of rustc, and the reason if it cannot be used with the clang of a major version."""
+    from mlgo_clang.rustc_arguments import llvm_version, rustc_version
+
+    path = shutil.which("rustc")
+    if path is None:
+        return {"reason": "not installed, needed for crates only"}
+    text = rustc_version([path])
+    release = re.search(r"^release: (\S+)", text, re.MULTILINE)
+    major, llvm = llvm_version(text)
+    if release is None or not major:
+        return {"path": path, "reason": "prints no version; install a toolchain with rustup"}
+    findings = {"path": path, "version": release[1], "llvm": llvm}
+    if major < _OLDEST_LLVM:
+        findings["reason"] = f"expected LLVM {_OLDEST_LLVM} or newer; run rustup update"
+    elif newest_llvm is not None and major > newest_llvm:
+        findings["reason"] = f"clang {newest_llvm} cannot read its bitcode; choose a newer clang for corpora"
+    return findings
+
+
+def _counter() -> Findings:
+    from mlgo_gym.tasks.metrics import find_counter
+
+    try:
+        return {"possible": True, "reason": find_counter()}
+    except MlgoError as error:
+        return {"possible": False, "reason": str(error)}
+
+
+def _packages(report: Report) -> dict[str, Findings]:
     """Return version, requirement and extra of each package, without those for developers."""
     try:
-        metadata = _metadata()
+        metadata = importlib.metadata.metadata("mlgo-gym")
     except importlib.metadata.PackageNotFoundError:
-        problems.append({"problem": "mlgo-gym is not installed", "remedy": "pip install . in a clone of mlgo-gym"})
+        report("mlgo-gym is not installed", "pip install . in a clone of mlgo-gym")
         return {}
-    this_package = canonicalize_name("mlgo-gym")
     extras = [extra for extra in metadata.get_all("Provides-Extra") or () if extra not in _DEVELOPER_EXTRAS]
-    required: dict[str, SpecifierSet] = {}
-    extra_of: dict[str, str | None] = {}
-    for line in metadata.get_all("Requires-Dist") or ():
-        requirement = Requirement(line)
-        name = requirement.name
-        marker = requirement.marker
+    required: dict[str, tuple[SpecifierSet, str | None]] = {}
+    for requirement in map(Requirement, metadata.get_all("Requires-Dist") or ()):
+        name, marker = requirement.name, requirement.marker
         # Without an extra, the marker's `extra` is empty.
         applying = [extra for extra in (None, *extras) if marker is None or marker.evaluate({"extra": extra or ""})]
-        if applying and canonicalize_name(name) != this_package:
-            required[name] = required.get(name, SpecifierSet()) & requirement.specifier
-            extra_of[name] = None if name in extra_of and extra_of[name] is None else applying[0]
-    packages: dict[str, dict[str, Any]] = {}
-    for name, specifier in required.items():
-        version, extra = _version(name), extra_of[name]
+        if applying and canonicalize_name(name) != "mlgo-gym":
+            specifier, extra = required.get(name, (SpecifierSet(), applying[0]))
+            required[name] = specifier & requirement.specifier, extra and applying[0]
+    packages: dict[str, Findings] = {}
+    for name, (specifier, extra) in required.items():
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            version = None
         packages[name] = {"version": version, "required": str(specifier), "extra": extra}
-        remedy = f"pip install '{name}{specifier}'"
         if version is None and extra is None:
-            problems.append({"problem": f"{name} is not installed", "remedy": remedy})
+            report(f"{name} is not installed", f"pip install '{name}{specifier}'")
         elif version is not None and not specifier.contains(version, prereleases=True):
-            problems.append({"problem": f"expected {name}{specifier}, got {version}", "remedy": remedy})
+            report(f"expected {name}{specifier}, got {version}", f"pip install '{name}{specifier}'")
     return packages
 
 
-def _metadata() -> PackageMetadata:
-    return importlib.metadata.metadata("mlgo-gym")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _cache(problems: Problems) -> dict[str, Any]:
+def _cache(report: Report) -> Findings:
     from mlgo_gym.storage.cache import cache_directory, write_atomically
 
     folder = cache_directory()
@@ -173,53 +205,48 @@ def _cache(problems: Problems) -> dict[str, Any]:
         trial.unlink()
     except OSError as error:
         remedy = "make it writable, or set $MLGO_CACHE to a writable folder"
-        problems.append({"problem": f"the cache folder {folder} cannot be written: {error.strerror}", "remedy": remedy})
+        report(f"the cache folder {folder} cannot be written: {error.strerror}", remedy)
         return {"path": str(folder), "error": str(error)}
     return {"path": str(folder), "free_bytes": shutil.disk_usage(folder).free}
 
 
-def _scratch(problems: Problems) -> dict[str, Any]:
+def _scratch(report: Report) -> Findings:
     from mlgo_gym.compiler.scratch import make_scratch
 
     try:
         folder = make_scratch()
     except OSError as error:
-        problems.append({"problem": f"no scratch folder: {error}", "remedy": "set $TMPDIR to a writable folder"})
+        report(f"no scratch folder: {error}", "set $TMPDIR to a writable folder")
         return {"error": str(error)}
     folder.rmdir()
     parent = folder.parent.parent
     return {"path": str(parent), "in_memory": parent == Path("/dev/shm")}  # noqa: S108 - the path is not opened
 
 
-def _lines(findings: dict[str, Any]) -> list[str]:
-    clang, scratch, cache = findings["clang"], findings["scratch"], findings["cache"]
-    lines = [f"mlgo-gym {findings['mlgo_gym']}, Python {findings['python']}, {findings['platform']}"]
+def _lines(findings: Findings) -> Iterator[str]:
+    clang, rustc, scratch = findings["clang"], findings["rustc"], findings["scratch"]
+    yield f"mlgo-gym {findings['mlgo_gym']}, Python {findings['python']}, {findings['platform']}"
     if "error" not in clang:
-        lines.append(f"clang {clang['version']}{' (bundled)' * clang['bundled']}: {' '.join(clang['command'])}")
+        yield f"clang {clang['version']}{' (bundled)' * clang['bundled']}: {' '.join(clang['command'])}"
         for name, advisor in clang["advisors"].items():
             status = f"supported, {advisor['features']} features" if "features" in advisor else "not supported"
-            lines.append(f"  {name:<10} {status}")
-    lines.append(_rustc_line(findings["rustc"]))
+            yield f"  {name:<10} {status}"
+    version = f" {rustc['version']} (LLVM {rustc['llvm']})" if "version" in rustc else ""
+    yield f"rustc{version}: {'; '.join(rustc[key] for key in ('path', 'reason') if key in rustc)}"
     for name in ("snapshots", "confinement", "instruction_counter"):
-        found = findings[name]
-        state = "possible" if found["possible"] else "not possible"
-        lines.append(f"{name.replace('_', ' ')}: {state}: {found['reason']}")
-    lines.append(f"environments: {', '.join(ENVIRONMENTS)}")
-    lines.append("packages:")
+        state = "possible" if findings[name]["possible"] else "not possible"
+        yield f"{name.replace('_', ' ')}: {state}: {findings[name]['reason']}"
+    yield f"environments: {', '.join(ENVIRONMENTS)}"
+    yield "packages:"
     for name, package in findings["packages"].items():
         extra = package["extra"]
         missing = f"not installed: in a clone, pip install '.[{extra}]'" if extra else "not installed"
-        lines.append(f"  {name:<12} {package['version'] or missing}")
-    lines.append(f"cache: {cache['path']}")
+        yield f"  {name:<12} {package['version'] or missing}"
+    yield f"cache: {findings['cache']['path']}"
     if "path" in scratch:
-        lines.append(f"scratch: {scratch['path']}{' (in memory)' * scratch['in_memory']}")
+        yield f"scratch: {scratch['path']}{' (in memory)' * scratch['in_memory']}"
     for number, problem in enumerate(findings["problems"], start=1):
-        lines += [f"problem {number}: {problem['problem']}", f"  remedy: {problem['remedy']}"]
+        yield f"problem {number}: {problem['problem']}"
+        yield f"  remedy: {problem['remedy']}"
     count = len(findings["problems"])
-    lines.append(f"{count} problem{'s' * (count != 1)}" if count else "no problems")
-    return lines
-
-
-def _rustc_line(found: dict[str, Any]) -> str:
-    version = f" {found['version']} (LLVM {found['llvm']})" if "version" in found else ""
-    return f"rustc{version}: {'; '.join(found[key] for key in ('path', 'reason') if key in found)}"
+    yield f"{count} problem{'s' * (count != 1)}" if count else "no problems"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mlgo_gym.cli.options import CompilerOptions, LargestOption, LimitOption, with_options
-from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
+from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation.table import Table
@@ -111,9 +111,8 @@ def importance(
 ) -> None:
     """Measure which features a policy depends on, by permutation importance.
 
-    Each feature gets the values of other decisions. changed: share of actions
-    that change. cost: change of the geometric mean cost (bytes of code) of the
-    modules, with a 95 % interval.
+    Each feature gets the values of other decisions. changed: share of actions that change. cost: change of the
+    geometric mean cost (bytes of code) of the modules, with a 95 % interval.
 
     Exit status 1: the policy failed on a module.
     """
@@ -144,7 +143,7 @@ def importance(
     show(as_json, asdict(found), "\n".join(lines))
     for name, error in found.failed.items():
         echo(f"mlgo-gym: {name} failed: {error.splitlines()[0]}", err=True)
-    raise typer.Exit(FAILED if found.failed else 0)
+    exit_with(found.failed)
 
 
 def _importance_table(found: ImportanceResult, policy: str, corpus: str) -> Table:

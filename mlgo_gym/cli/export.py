@@ -37,9 +37,8 @@ def plugin(
 ) -> None:
     """Build a pass plugin for a distribution's clang, opt and lld.
 
-    Use it as clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or
-    ld.lld-22 --load-pass-plugin=… for a link-time optimisation. The plugin computes
-    callee features.
+    Use it as clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or ld.lld-22 --load-pass-plugin=… for a
+    link-time optimisation. The plugin computes callee features.
     """
     from mlgo_gym.deploy.c_code import decision_code
     from mlgo_gym.deploy.exports import write_export
@@ -59,10 +58,9 @@ def plugin(
 def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.
 
-    LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or
-    with -DLLVM_OVERRIDE_MODEL_HEADER_REGALLOCEVICTMODEL= if it is of evictions.
-    Release mode does not compute clang's own inlining decision. A policy that
-    uses it gets a comparison of the estimated cost instead.
+    LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or with
+    -DLLVM_OVERRIDE_MODEL_HEADER_REGALLOCEVICTMODEL= if it is of evictions. Release mode does not compute clang's own
+    inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
     """
     from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
     from mlgo_gym.deploy.exports import default_rule, policy_network, write_export
@@ -102,9 +100,8 @@ def tflite(
 ) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
-    One of evictions is for -regalloc-model. The options need an LLVM built with
-    TensorFlow Lite; tflite:OUTPUT reads the folder back. Development mode does
-    not compute clang's own inlining decision. A policy that uses it gets a
+    One of evictions is for -regalloc-model. The options need an LLVM built with TensorFlow Lite; tflite:OUTPUT reads
+    the folder back. Development mode does not compute clang's own inlining decision. A policy that uses it gets a
     comparison of the estimated cost instead.
     """
     from mlgo_gym.deploy.exports import default_rule, exported_network

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.options import ClangOption, TrustFlagsOption
 from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
+
+SECONDS = 600.0
 
 
 def link_facts(
     builds: Annotated[
-        list[Path], typer.Argument(help="Folders of builds, objects, archives, or files of link facts; they add up.")
+        list[str],
+        typer.Argument(
+            help="Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."
+        ),
     ],
     output: Annotated[Path, typer.Option(help="File to write.")],
+    clang: ClangOption = None,
+    trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count in how many objects of a build each weak function is.
@@ -23,14 +33,17 @@ def link_facts(
     --mlgo-link-facts=FILE. Build once as usual, write the facts, and build
     again; or take the facts of the last release.
     """
+    from mlgo_gym.corpus.folder import DESCRIPTION_FILE
     from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 
-    facts = LinkFacts.merged(
-        LinkFacts.read(build)
-        if build.is_file() and build.read_bytes()[:15] == b"mlgo-link-facts"
-        else LinkFacts.of_objects(objects_in(build))
-        for build in builds
-    )
+    def facts_of(build: str) -> LinkFacts:
+        path = Path(build)
+        if not path.exists() or (path / DESCRIPTION_FILE).is_file():
+            return LinkFacts.of_objects(_plain_objects(build, clang, trust_flags))
+        is_facts = path.is_file() and path.read_bytes()[:15] == b"mlgo-link-facts"
+        return LinkFacts.read(path) if is_facts else LinkFacts.of_objects(objects_in(path))
+
+    facts = LinkFacts.merged(map(facts_of, builds))
     before = LinkFacts.read(output).counts if output.is_file() else {}
     facts.write(output)
     once = sum(copies == 1 for copies, _ in facts.counts.values())
@@ -39,3 +52,18 @@ def link_facts(
     if before:
         text += f"; {changed} differ from the file before"
     show(as_json, {"functions": len(facts.counts), "in_one_object": once, "changed": changed}, text)
+
+
+def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterator[bytes]:
+    """Yield the objects of plain clang of the modules of a corpus."""
+    from mlgo_gym.corpus import open_corpus
+    from mlgo_gym.corpus.compilation import plan
+    from mlgo_gym.llvm.toolchain import find_toolchain
+
+    toolchain = find_toolchain(clang)
+    modules = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
+    with progress_over(len(modules), "Modules") as advance:
+        for module in modules:
+            with plan(module, toolchain).session() as session:
+                yield session.finish(SECONDS).object_bytes
+            advance()

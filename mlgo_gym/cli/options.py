@@ -21,6 +21,10 @@ CorpusArgument = Annotated[
     str,
     typer.Argument(help="builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path, or several with commas."),
 ]
+EnvironmentArgument = Annotated[str, typer.Argument(help="Id of the environment, such as mlgo/Inline-v0.")]
+EnvironmentOption = Annotated[str, typer.Option(help="Id of the environment.")]
+CorpusOption = Annotated[str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")]
+SeedOption = Annotated[int, typer.Option(help="Random seed; of policies, and of the sample of --limit.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Number of concurrent jobs. Default: one per CPU.")]
 LargestOption = Annotated[int | None, typer.Option(help="Skip modules with more bytes of bitcode than this.")]
 LevelOption = Annotated[str, typer.Option("--optimize", help="Optimisation level of the modules: Oz, Os, O2 or O3.")]

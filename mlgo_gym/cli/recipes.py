@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mlgo_gym.cli.options import ClangOption
-from mlgo_gym.cli.output import FAILED, JsonOption, show
+from mlgo_gym.cli.output import JsonOption, aligned, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 
 recipes_commands = typer.Typer(name="recipes", help="Decisions that searches found.", no_args_is_help=True)
@@ -24,25 +24,24 @@ def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
     """
     from mlgo_gym.episode.attribution.recipe import stored_recipes
 
-    lines = [f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module"]
+    rows: list[tuple[object, ...]] = [("digest", "clang", "recipe", "change", "decisions", "compiles", "module")]
     data: list[dict[str, object]] = []
     clang = text = 0
     for path, recipe in stored_recipes(folder):
         if recipe is None:
-            lines.append(f"{path.stem[:16]:16} damaged")
+            rows.append((path.stem[:16], *[""] * 5, "damaged"))
             data.append({"digest": path.stem, "damaged": True})
             continue
         clang, text = clang + recipe.baseline_text, text + recipe.text
         cost, plain = recipe.cost or (recipe.text, recipe.baseline_text)
-        lines.append(
-            f"{recipe.digest[:16]:16} {plain:10.0f} {cost:10.0f} "
-            f"{recipe.change:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  {recipe.module}"
-        )
+        decisions, compiles = len(recipe.answers), recipe.compiles
+        numbers = round(plain), round(cost), f"{recipe.change:+8.2%}", decisions, compiles
+        rows.append((recipe.digest[:16], *numbers, recipe.module))
         sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "change": recipe.change}
-        costs = {"decisions": len(recipe.answers), "compiles": recipe.compiles}
-        data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **costs})
-    lines.append(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")
-    show(as_json, data, "\n".join(lines))
+        entry = {"digest": recipe.digest, "module": recipe.module, **sizes}
+        data.append({**entry, "decisions": decisions, "compiles": compiles})
+    rows.append(("total", clang, text, f"{text / max(clang, 1) - 1:+8.2%}", "", "", ""))
+    show(as_json, data, aligned(rows))
 
 
 @recipes_commands.command("verify")
@@ -67,7 +66,7 @@ def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = Fals
     lines = [f"{digest[:16]}: {problem}" for digest, problem in problems.items()]
     lines.append(f"{len(stored) - len(problems)} recipes verified, {len(problems)} failed")
     show(as_json, {"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines))
-    raise typer.Exit(FAILED if problems else 0)
+    exit_with(problems)
 
 
 @recipes_commands.command("prune")
@@ -94,8 +93,7 @@ def cc_stats(
     """
     from mlgo_clang.counters import read_counters, remove_counters
 
-    counters = read_counters()
-    ordered = sorted(counters.items(), key=lambda item: (item[0].startswith("because "), -item[1]))
+    ordered = sorted(read_counters().items(), key=lambda item: (item[0].startswith("because "), -item[1]))
     lines = [f"{number:8}  {name}" for name, number in ordered]
     show(as_json, dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
     if zero:

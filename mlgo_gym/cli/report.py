@@ -102,9 +102,8 @@ def compare(
 ) -> None:
     """Compare the first evaluation with each of the others.
 
-    Policies of equal names are compared module by module, with 95 % intervals
-    over projects and modules. If two evaluations share no policy, each is
-    compared with each. Evaluations with other modules, flags or compilers are
+    Policies of equal names are compared module by module, with 95 % intervals over projects and modules. If two
+    evaluations share no policy, each is compared with each. Evaluations with other modules, flags or compilers are
     refused; the message has the first difference.
     """
     from mlgo_gym.evaluation.comparison import compare as compare_runs

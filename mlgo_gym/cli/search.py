@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, MetricOption, with_options
-from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
+from mlgo_gym.cli.options import (
+    CompilerOptions,
+    CorpusOption,
+    EnvironmentArgument,
+    ExecutionOptions,
+    MetricOption,
+    SeedOption,
+    with_options,
+)
+from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
 from mlgo_gym.cli.progress import RunningChanges, progress_over
 
 if TYPE_CHECKING:
@@ -18,11 +26,9 @@ if TYPE_CHECKING:
 @with_options("execution", ExecutionOptions)
 @with_options("compiler", CompilerOptions)
 def search(
-    environment: Annotated[str, typer.Argument(help="Environment, for instance mlgo/Inline-v0.")],
+    environment: EnvironmentArgument,
     *,
-    corpus: Annotated[
-        str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")
-    ] = "builtin",
+    corpus: CorpusOption = "builtin",
     algorithm: Annotated[
         str, typer.Option(help="greedy, random, hill_climb, beam, mcts, bundles or functions.")
     ] = "greedy",
@@ -33,7 +39,7 @@ def search(
     start: Annotated[str, typer.Option(help="Policy to start from; bundles and functions only.")] = "default",
     recipes: Annotated[Path | None, typer.Option(help="Folder for a recipe of each module that gets smaller.")] = None,
     execution: ExecutionOptions,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     compiler: CompilerOptions,
     output: Annotated[
         Path | None, typer.Option(help="File of JSON lines for the results; the same command resumes from it.")
@@ -77,7 +83,7 @@ def search(
         compiled = sum(result.compiles for result in done)
         summary = f"{len(done)} modules: total {total:+.2%}, geometric mean {running}, {compiled} compiles"
     show(as_json, [result.to_json() for result in results], summary)
-    raise typer.Exit(0 if len(done) == len(results) and all(result.verified for result in done) else FAILED)
+    exit_with(len(done) < len(results) or not all(result.verified for result in done))
 
 
 def _row(result: SearchResult) -> str:

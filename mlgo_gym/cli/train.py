@@ -237,10 +237,8 @@ def policy(
 ) -> None:
     """Train a policy from a corpus: label, train, label around the new network, and so on.
 
-    The first labels are taken around the base. The margin is chosen by
-    compiles of the validation split, with a network that is not trained on
-    it. `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its
-    model card.
+    The first labels are taken around the base. The margin is chosen by compiles of the validation split, with a network
+    that is not trained on it. `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its model card.
     """
     from mlgo_gym.training import Base, Labelling, PolicyTraining
     from mlgo_gym.training.checkpoint_choice import MARGINS

@@ -73,28 +73,23 @@ class Channel:
             copied.close_log()
         return copied, files
 
-    def read(self, ready: deque[Decision]) -> Decision | None:
-        """Read the log; return a single decision that arrived alone, append all others to `ready`.
-
-        Raises:
-            TrainingLogError: The log violates the protocol.
-        """
+    def read(self, ready: deque[Decision]) -> None:
+        """Read the log, and append its decisions to `ready`; raise `TrainingLogError` if it violates the protocol."""
         while True:
             try:
                 data = os.read(self.log, _READ_SIZE)
             except BlockingIOError:
-                return None
+                return
             if not data:
                 # Before the header clang has not opened the log yet.
                 self.ended = self.decoder.header is not None
-                return None
-            if not (ready or self.ahead):
-                observation = self.decoder.take_observation(data)
-                if observation is not None:
-                    return self._decision(observation)
+                return
+            if not self.ahead and (observation := self.decoder.take_observation(data)) is not None:
+                ready.append(self._decision(observation))
+                return
             self._decode(data, ready)
             if len(data) < _READ_SIZE:
-                return None
+                return
 
     def _decision(self, observation: Observation) -> Decision:
         return Decision(self._number, DecisionSite(self.context, 0, observation.number), observation.payload)
@@ -278,9 +273,10 @@ class Connection:
         watched = [*(channel.log for channel in self.channels), -1 if self.stderr_is_file else self.stderr]
         return [descriptor for descriptor in watched if descriptor >= 0]
 
-    def all_channels_open(self) -> bool:
-        """Return whether clang has opened all channels."""
-        return all(channel.decoder.header is not None for channel in self.channels)
+    def remove_files_once_open(self) -> None:
+        """Remove the folder if clang has opened all channels."""
+        if self._scratch is not None and all(channel.decoder.header is not None for channel in self.channels):
+            self.remove_files()
 
     def result(self, stderr: str) -> CompileResult:
         """Return the result of a clang that has exited, with the tail of its standard error."""

@@ -7,13 +7,11 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Sequence
 from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 from mlgo_clang.files import abandoned_folders, process_prefix, remove_folder, scratch_parent
-from mlgo_gym.errors import CompilerError
 
 _PREFIX = "mlgo-gym-"
 
@@ -63,12 +61,3 @@ def _kill_users_of(folder: str) -> None:
                 continue
             if f"channel-base={folder}/".encode() in (entry / "cmdline").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
-
-
-def scratch_error(command: Sequence[str], error: OSError) -> CompilerError:
-    """Return the error of a compile whose files cannot be made."""
-    return CompilerError(
-        f"cannot make the channels of a compile in {scratch_parent()!r} or its object in memory: {error}",
-        kind="start",
-        command=tuple(command),
-    )

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
+from mlgo_clang.files import scratch_parent
 from mlgo_gym.compiler.affinity import SharedAffinity
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.callee_prediction import CalleePrediction
@@ -22,7 +23,6 @@ from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAGS, Inlin
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import CompilerProcess, FileId, cancel_close_after_fork, close_after_fork, describe_exit
-from mlgo_gym.compiler.scratch import scratch_error
 from mlgo_gym.compiler.standard_error import StandardError
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
@@ -69,7 +69,7 @@ class Session(AbstractContextManager["Session"]):
         stderr = StandardError(
             InlineContexts() if contexts else None, CalleePrediction(link_facts) if callee_features else None
         )
-        self._begin(advisors, (), stderr, limits)
+        self._begin(advisors, tuple(command), stderr, limits)
         try:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
@@ -82,7 +82,8 @@ class Session(AbstractContextManager["Session"]):
             self.close()
             raise_if_descriptor_limit(error)
             if isinstance(error, OSError):
-                raise scratch_error(command, error) from error
+                files = f"the channels of a compile in {scratch_parent()!r} or its object in memory"
+                raise self._error("start", f"cannot make {files}: {error}") from error
             raise
 
     def _begin(
@@ -107,10 +108,14 @@ class Session(AbstractContextManager["Session"]):
         close_after_fork(self)
 
     @property
+    def _started(self) -> CompilerProcess:
+        assert self._process is not None, "a session exists once its clang has started"
+        return self._process
+
+    @property
     def pid(self) -> int:
         """Process id of clang."""
-        assert self._process is not None
-        return self._process.pid
+        return self._started.pid
 
     @property
     def contexts(self) -> InlineContexts | None:
@@ -139,10 +144,16 @@ class Session(AbstractContextManager["Session"]):
             return with_callee_features(header)
         return header
 
+    def any_answer(self, decision: Decision) -> bytes:
+        """Return some legal answer to a decision of this session."""
+        header = self.header(decision.advisor)
+        if header is None:
+            raise MlgoError("expected a decision of this session, got one of another; answer those of wait()")
+        return self.advisors[decision.advisor].answer(header, decision.payload)
+
     def descriptors(self) -> list[int]:
         """Return the descriptors to watch; `poll()` when one is readable."""
-        assert self._process is not None
-        return [*self._connection.descriptors(), *([self._process.pidfd] if self._process.pidfd >= 0 else ())]
+        return [descriptor for descriptor in (*self._connection.descriptors(), self._started.pidfd) if descriptor >= 0]
 
     def advise(self, answer: bytes) -> None:
         """Answer the decision that `poll()` or `wait()` returned last with the bytes of an advice tensor.
@@ -188,12 +199,11 @@ class Session(AbstractContextManager["Session"]):
             raise MlgoError(
                 f"expected one advisor and no unused answer, got {len(self.advisors)} and {unused}; advise() instead"
             )
-        if not answers:
-            return
-        requested = (self._pending is not None) + len(self._ready)
-        self._pending = None
-        self._ready.clear()
-        self._connection.channels[0].send_ahead(answers, requested)
+        if answers:
+            requested = (self._pending is not None) + len(self._ready)
+            self._pending = None
+            self._ready.clear()
+            self._connection.channels[0].send_ahead(answers, requested)
 
     @property
     def advice_ahead(self) -> int:
@@ -217,15 +227,12 @@ class Session(AbstractContextManager["Session"]):
                 self.kill()
                 return None
         # Usually clang has requested a decision, and then it does nothing else before the answer.
-        for number, channel in enumerate(self._connection.channels):
-            if channel.log >= 0 and (decision := self._read(channel)) is not None:
-                self._pending = number
-                return self._with_site(decision)
-        if self._ready:
-            return self._take()
-        assert self._process is not None
+        for channel in self._connection.channels:
+            self._read(channel)
+            if self._ready:
+                return self._take()
         # In this order, so that everything is read that clang wrote before it exited.
-        exited = self._process.poll() is not None
+        exited = self._started.poll() is not None
         self._read_all()
         if self._ready:
             return self._take()
@@ -238,35 +245,30 @@ class Session(AbstractContextManager["Session"]):
 
     def _read_all(self) -> None:
         for channel in self._connection.channels:
-            if channel.log >= 0 and (decision := self._read(channel)) is not None:
-                self._ready.append(decision)
+            self._read(channel)
         self._read_stderr()
 
     def _take(self) -> Decision:
+        """Return the next decision, which is pending then, with its site and its predicted callee."""
         decision = self._ready.popleft()
         self._pending = decision.advisor
-        return self._with_site(decision)
-
-    def _with_site(self, decision: Decision) -> Decision:
-        """Return a pending decision with its site and its predicted callee."""
         if self._stderr.contexts is None or self.advisors[decision.advisor] is not INLINING:
             return decision
         self._read_stderr()
         return self._stderr.locate(decision, self._connection)
 
-    def _read(self, channel: Channel) -> Decision | None:
+    def _read(self, channel: Channel) -> None:
+        if channel.log < 0:
+            return
         try:
-            decision = channel.read(self._ready)
+            channel.read(self._ready)
         except TrainingLogError as error:
             self.kill()
             raise self._protocol_error(channel, str(error)) from error
-        if decision is None:
-            if channel.ended:
-                # A closed FIFO stays readable and would wake every wait.
-                self._unwatch(channel.log, channel.close_log)
-            if self._connection.all_channels_open():
-                self._connection.remove_files()
-        return decision
+        if channel.ended:
+            # A closed FIFO stays readable and would wake every wait.
+            self._unwatch(channel.log, channel.close_log)
+        self._connection.remove_files_once_open()
 
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
@@ -307,11 +309,11 @@ class Session(AbstractContextManager["Session"]):
 
     def failure(self) -> CompilerError:
         """Return the error of a clang that failed, with the tail of standard error."""
-        assert self._process is not None
         if self._unread is not None:
             return self._protocol_error(self._unread, "it requests decisions and reads no answers; it was killed")
-        exceeded = self.limits.exceeded(self._process.exit_status, self.stderr)
-        return self._error("limit", exceeded) if exceeded else self._error(*describe_exit(self._process.exit_status))
+        status = self._started.exit_status
+        exceeded = self.limits.exceeded(status, self.stderr)
+        return self._error("limit", exceeded) if exceeded else self._error(*describe_exit(status))
 
     def _protocol_error(self, channel: Channel, problem: str) -> CompilerError:
         return self._error("protocol", f"clang violated the protocol of the {channel.advisor.name} advisor: {problem}")
@@ -361,8 +363,7 @@ class Session(AbstractContextManager["Session"]):
         try:
             reading = self._connection.channels[self._pending].advice
             copied._process = fork_process(self._process, reading, make_files, timeout)
-            if copied._connection.all_channels_open():
-                copied._connection.remove_files()
+            copied._connection.remove_files_once_open()
             copied._watch()
         except BaseException as error:
             copied.close()
@@ -380,8 +381,7 @@ class Session(AbstractContextManager["Session"]):
         """
         if not self.exited and (self._pending is not None or self.wait(timeout) is not None):
             raise MlgoError("expected answers to all decisions, got a pending one; advise() before finish()")
-        assert self._process is not None
-        if self._process.exit_status != 0:
+        if self._started.exit_status != 0:
             raise self.failure()
         return self._connection.result(self.stderr)
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgo_clang import interactive
 from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import cc1_line
@@ -35,10 +36,9 @@ _LOCAL_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
 _UNSPECIFIED = "<UNSPECIFIED>"
 
-_SIZE_LIMIT = "-ml-advisor-size-increase-threshold"
-
-WITHOUT_SIZE_LIMIT = ("-mllvm", f"{_SIZE_LIMIT}=1000")
-"""Flags of every compile for WebAssembly that names no limit itself; `mlgo_clang.interactive` has the same.
+_SIZE_LIMIT = interactive.WITHOUT_SIZE_LIMIT.partition("=")[0]
+WITHOUT_SIZE_LIMIT = ("-mllvm", interactive.WITHOUT_SIZE_LIMIT)
+"""Flags of every compile for WebAssembly that names no limit itself.
 
 The ML advisor inlines nothing more when its estimate of the module has doubled. Plain clang has no such limit.
 """
@@ -166,18 +166,14 @@ def default_flags(module: Module, target: str | None = None) -> tuple[str, ...]:
     level = _LEVELS.get(facts.prevailing_level, "-Oz")
     if target is None:
         return (level,) if facts.triple.startswith("wasm") else (level, "-fPIC")
-    chosen = find_target(target)
-    if facts.triple and not _is_same_architecture(facts.triple, chosen.triple):
+    triples = (facts.triple, find_target(target).triple)
+    # Arm and Thumb are the same architecture.
+    own, wanted = (re.sub(r"^(?:arm|thumb)(?!64)\w*", "arm", triple.partition("-")[0]) for triple in triples)
+    if own not in ("", wanted):
         raise CorpusError(
             f"module {module.name!r}: expected bitcode for {target}, got {facts.triple}; choose another target"
         )
-    return (*chosen.flags, level)
-
-
-def _is_same_architecture(triple: str, other: str) -> bool:
-    """Return whether bitcode of one triple can be compiled for another one; Arm and Thumb are the same."""
-    first, second = (re.sub(r"^(?:arm|thumb)(?!64)\w*", "arm", each.partition("-")[0]) for each in (triple, other))
-    return first == second
+    return (*find_target(target).flags, level)
 
 
 @lru_cache(maxsize=65536)

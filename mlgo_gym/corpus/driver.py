@@ -73,15 +73,15 @@ def code_generation_flags(line: Sequence[str]) -> tuple[str, ...]:
     Target, CPU, relocation model, frame pointers, sections, level and every `-mllvm` stay. Flags of the front end, of
     the preprocessor and of side outputs are dropped: they name source folders or are unknown to other versions.
     """
-    kept: list[str] = []
+    flags: list[str] = []
     position, end = 0, len(line) - 1
     while position < end:
         flag = line[position]
         following = position + 1 + arity(flag)
         if flag not in _DROPPED and not flag.startswith(_DROPPED_JOINED):
-            kept += line[position:following]
+            flags += line[position:following]
         position = following
-    return tuple(kept)
+    return tuple(flags)
 
 
 def portable_flags(target: Target) -> tuple[str, ...]:

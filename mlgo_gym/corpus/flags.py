@@ -57,7 +57,7 @@ def edit_flags(
     replaced = dict(replace or {})
     check_edits(add=add, delete=deleted, replace=replaced)
     edited: list[str] = []
-    found = dict.fromkeys(replaced, 0)
+    counts = dict.fromkeys(replaced, 0)
     for unit in split_flags(flags):
         if any(_is_named(unit, name) for name in deleted):
             continue
@@ -65,9 +65,9 @@ def edit_flags(
         if match is None:
             edited.extend(unit)
         else:
-            found[match] += 1
+            counts[match] += 1
             edited.extend(_with_value(unit, match, replaced[match]))
-    for name, times in found.items():
+    for name, times in counts.items():
         if times != 1:
             remedy = "delete and add it" if times else "add it instead"
             raise CorpusError(f"expected one {name} to replace, got {times} in {' '.join(flags)[:500]!r}; {remedy}")
@@ -186,7 +186,10 @@ def refused_argument(flags: tuple[str, ...], inputs: tuple[str, ...] = ()) -> st
                 return f"{word} {value}"
             if word == "-mllvm" and value:
                 llvm.append(value)
-        elif not _is_allowed(word, forms, allowed, inputs):
+        elif word.startswith((*allowed.read, _SECTIONS_LIST)):
+            if word.removeprefix(_SECTIONS_LIST) not in inputs and word.partition("=")[2] not in inputs:
+                return word
+        elif word not in forms.flag and (not word.startswith(forms.joined) or word.startswith(allowed.refused)):
             return word
     return next(_refused_by_llvm(llvm, allowed), None)
 
@@ -198,12 +201,6 @@ def file_arguments(flags: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (prefix, word.removeprefix(prefix)) for word in flags for prefix in prefixes if word.startswith(prefix)
     )
-
-
-def _is_allowed(word: str, forms: _Forms, allowed: _Allowed, inputs: tuple[str, ...]) -> bool:
-    if word.startswith((*allowed.read, _SECTIONS_LIST)):
-        return word.removeprefix(_SECTIONS_LIST) in inputs or word.partition("=")[2] in inputs
-    return word in forms.flag or (word.startswith(forms.joined) and not word.startswith(allowed.refused))
 
 
 def _refused_by_llvm(words: Sequence[str], allowed: _Allowed) -> Iterator[str]:

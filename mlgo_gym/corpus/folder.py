@@ -236,7 +236,9 @@ class FolderModules:
         bitcode = self._folder / f"{name}.bc"
         if not bitcode.is_file():
             raise missing_bitcode(bitcode)
-        flags = self._recorded_flags(name)
+        flags, command = self._override, self._folder / f"{name}.cmd"
+        if flags is None and command.is_file():
+            flags = read_command(command)
         index = self._folder / f"{name}.thinlto.bc"
         needs_index = self._thinlto
         inputs: tuple[str, ...] = ()
@@ -259,17 +261,10 @@ class FolderModules:
         """Return the bitcode and the metadata of a module."""
         return self._folder / f"{name}.bc", self._folder / f"{name}.json"
 
-    def _recorded_flags(self, name: str) -> tuple[str, ...] | None:
-        if self._override is not None:
-            return self._override
-        command = self._folder / f"{name}.cmd"
-        return read_command(command) if command.is_file() else None
-
 
 def _bitcode_files(folder: Path) -> Iterator[str]:
     prefix = len(os.fspath(folder)) + 1
-    for parent, _, files in os.walk(folder):
+    for parent, _, files in os.walk(folder):  # much faster than pathlib in large folders
         for file in files:
             if file.endswith(".bc") and not file.endswith(".thinlto.bc"):
-                inside = parent[prefix:]
-                yield f"{inside}/{file[:-3]}" if inside else file[:-3]
+                yield f"{parent[prefix:]}/{file[:-3]}".lstrip("/")

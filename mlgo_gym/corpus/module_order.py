@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +35,11 @@ class OrderCursor:
 
     def copy(self) -> OrderCursor:
         """Return an independent copy."""
-        return OrderCursor(self.first, self.step, self.left.copy(), self.order)
+        return replace(self, left=self.left.copy())
 
     def restarted(self) -> OrderCursor:
         """Return a cursor at the start of the same order."""
-        return OrderCursor(self.first, self.step, order=self.order)
+        return replace(self, left=[])
 
     def follow(self, order: ModuleOrder) -> None:
         """Restart at the start of another order."""
@@ -89,9 +89,7 @@ class ModuleOrder:
         weights = self._weights.copy()
         weights[list(drawn)] = 0.0
         sums = weights.cumsum()
-        if not sums[-1]:
-            return None
-        return int(np.searchsorted(sums, np_random.random() * sums[-1], side="right"))
+        return int(np.searchsorted(sums, np_random.random() * sums[-1], side="right")) if sums[-1] else None
 
 
 def _weigh(names: Sequence[str], weights: Mapping[str, float]) -> npt.NDArray[np.float64]:

@@ -73,12 +73,14 @@ class StoredModules:
         """Return a module; raise `CorpusError` if it has not arrived, or its files are broken on the other machine."""
         folder, facts = self._read(name)
         inputs = {path: str(folder / _INPUT.format(number)) for number, path in enumerate(facts["inputs"])}
-        flags = facts["flags"]
+        flags: list[str] | None = facts["flags"]
+        for old, new in inputs.items():
+            flags = [f"{flag.removesuffix(old)}{new}" if flag.endswith(old) else flag for flag in flags or ()]
         index = folder / _INDEX
         return Module(
             name=name,
             bitcode=folder / _BITCODE,
-            flags=None if flags is None else tuple(_moved(flag, inputs) for flag in flags),
+            flags=None if flags is None else tuple(flags),
             thinlto_index=index if index.is_file() else None,
             inputs=tuple(inputs.values()),
             trusted=facts["trusted"],
@@ -103,8 +105,3 @@ class StoredModules:
         if "error" in facts:
             raise CorpusError(facts["error"])
         return folder, facts
-
-
-def _moved(flag: str, inputs: Mapping[str, str]) -> str:
-    """Return a flag with the new path of the input that it names."""
-    return next((f"{flag.removesuffix(old)}{new}" for old, new in inputs.items() if flag.endswith(old)), flag)

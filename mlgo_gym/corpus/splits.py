@@ -6,11 +6,12 @@ import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
-from mlgo_gym.corpus.module import Module, Modules
+from mlgo_gym.corpus.module import Modules
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.cache import JsonCache, key_of
 
@@ -32,10 +33,7 @@ def draw(names: Sequence[str], count: int, *, seed: int, replacement: bool = Fal
 def draw_stratified(
     names: Sequence[str], size: Callable[[str], int], count: int, *, strata: int, seed: int, replacement: bool = False
 ) -> list[str]:
-    """Return `count` names drawn in turn from `strata` (≥ 1) equally large groups of names, sorted by size in bytes.
-
-    Raises `CorpusError` if there are fewer.
-    """
+    """Return `count` names drawn in turn from `strata` (≥ 1) equally large groups of names, sorted by size in bytes."""
     if strata < 1:
         raise CorpusError(f"expected strata ≥ 1, got {strata}")
     _check(len(names), count, replacement)
@@ -120,44 +118,37 @@ def read_facts(names: Iterable[str], modules: Modules, corpus: str) -> Mapping[s
     key = key_of(corpus, len(ordered), ordered[0], ordered[-1])
     cached = _cache.get(key) or {}
     current: dict[str, Facts] = {}
-    found: dict[str, Facts] = {}
+    all_facts: dict[str, Facts] = {}
     for name in ordered:
         stamp = _stamp_of(*modules.files(name))
         known = cached.get(stamp) if stamp is not None else None
-        found[name] = tuple(known) if known else _facts(modules, name)
-        if stamp is not None and found[name]:
-            current[stamp] = found[name]
+        all_facts[name] = tuple(known) if known else _facts(modules, name)
+        if stamp is not None and all_facts[name]:
+            current[stamp] = all_facts[name]
     if current.keys() != cached.keys():
         _cache.put(key, dict(current))
-    return found
+    return all_facts
 
 
-def _stamp_of(*paths: Path) -> str | None:
-    """Return a text that changes with files: path, inode, size and times; None without the first file.
+def _stamp_of(bitcode: Path, *others: Path) -> str | None:
+    """Return a text that changes with files: path, inode, size and times; None without the bitcode.
 
     The change time cannot be set by programs, so a copy with an old date differs.
     """
-    parts = [str(paths[0])]
-    for number, path in enumerate(paths):
-        try:
+    parts = [str(bitcode)]
+    for number, path in enumerate((bitcode, *others)):
+        with suppress(OSError):
             status = path.stat()
-        except OSError:
-            if number == 0:
-                return None
-            continue
-        parts.append(f"{number} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
-    return " ".join(parts)
+            parts.append(f"{number} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
+    return " ".join(parts) if len(parts) > 1 and parts[1].startswith("0 ") else None
 
 
 def _facts(modules: Modules, name: str) -> Facts:
     try:
-        return _facts_of(modules.load(name))
+        module = modules.load(name)
+        source, text, bitcode = (module.metadata.get(key) for key in ("source", "source_sha256", "bitcode_sha256"))
+        facts = [f"source {source}"] if isinstance(source, str) and source and text else []
+        facts += [f"text {text}"] if isinstance(text, str) else []
+        return (*facts, f"bitcode {bitcode if isinstance(bitcode, str) else module.digest()}")
     except (CorpusError, OSError):
         return ()  # opening the module raises the error
-
-
-def _facts_of(module: Module) -> Facts:
-    source, text, bitcode = (module.metadata.get(key) for key in ("source", "source_sha256", "bitcode_sha256"))
-    facts = [f"source {source}"] if isinstance(source, str) and source and text else []
-    facts += [f"text {text}"] if isinstance(text, str) else []
-    return (*facts, f"bitcode {bitcode if isinstance(bitcode, str) else module.digest()}")

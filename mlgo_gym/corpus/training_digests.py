@@ -31,18 +31,6 @@ def training_digest(module: Module) -> str:
     return source if isinstance(source, str) else module.digest()
 
 
-def digest_lines(modules: Iterable[Module]) -> list[str]:
-    """Return the lines of a sidecar file, one per `training_digest()`."""
-    lines: dict[str, str] = {}
-    for module in modules:
-        lines.setdefault(training_digest(module), module.name)
-    return _lines(lines)
-
-
-def _lines(names: Mapping[str, str]) -> list[str]:
-    return [f"{digest}  # {name}" for digest, name in names.items()]
-
-
 def read_digests(file: Path) -> dict[str, str]:
     """Return the digests of a sidecar file with the comment of each, mostly the module's name.
 
@@ -78,5 +66,10 @@ def write_sidecar_digests(policy: Path, names: Mapping[str, str], modules: Itera
 
     `names` are module names by `training_digest()` or its leading digits; `modules` are those of its validation.
     """
-    more = [line for line in digest_lines(modules) if not line.startswith(tuple(names))]
-    write_atomically(sidecar(policy), "".join(f"{line}\n" for line in [*_lines(names), *more]).encode())
+    digests = dict(names)
+    for module in modules:
+        digest = training_digest(module)
+        if not digest.startswith(tuple(names)):
+            digests.setdefault(digest, module.name)
+    lines = (f"{digest}  # {name}\n" for digest, name in digests.items())
+    write_atomically(sidecar(policy), "".join(lines).encode())

@@ -70,11 +70,7 @@ def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
         nonlocal requests
         requests += 1
         answer = next(answers, None)
-        if answer is not None:
-            return answer.to_bytes(8, "little")
-        header = session.header()
-        assert header is not None, "a header precedes the first decision"
-        return advisor.answer(header, decision.payload)
+        return session.any_answer(decision) if answer is None else answer.to_bytes(8, "little")
 
     with compilation.session((advisor,) if recipe.answers else ()) as session:
         text = object_sizes(drive(session, choose, SECONDS).object_bytes).text

@@ -6,15 +6,16 @@ Registers are allocated function by function, so that no function's code depends
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
 from mlgo_gym.tasks.task import Task
@@ -54,7 +55,7 @@ class AllocationCompile(NamedTuple):
     @property
     def actions(self) -> tuple[int, ...]:
         """The answer to each decision of the compile."""
-        return tuple(each.answer for decisions in self.functions.values() for each in decisions)
+        return tuple(eviction.answer for evictions in self.functions.values() for eviction in evictions)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -96,29 +97,26 @@ def run_allocation_compile(
 
     Raises:
         CompilerError: The compile failed.
-        MlgoError: A column is illegal.
+        ActionError: A column is illegal.
     """
     task, metric = setup.task, setup.metric
     functions: dict[str, list[Eviction]] = defaultdict(list)
+    numbers = itertools.count()
+
+    def advise(decision: Decision) -> bytes:
+        mask, answer = task.action_mask(decision), choose(decision, next(numbers))
+        legal = () if mask is None else tuple(mask.nonzero()[0].tolist())
+        functions[decision.context].append(Eviction(decision, int(answer), legal))
+        return task.advice(decision, answer)
+
     with compilation.session(task.advisors, optimization_record=task.optimization_record) as session:
-        count = 0
-        while (decision := session.wait(setup.timeout)) is not None:
-            answer = choose(decision, count)
-            advice = task.encode(decision, answer)
-            if advice is None:
-                raise MlgoError(f"expected a legal column at decision {count}, got {answer}; use the action mask")
-            mask = task.action_mask(decision)
-            assert mask is not None, "evictions are masked"
-            functions[decision.context].append(Eviction(decision, int(answer), tuple(mask.nonzero()[0].tolist())))
-            session.advise(advice)
-            count += 1
-        measurement = Measurement.of(session.finish(setup.timeout))
+        measurement = Measurement.of(drive(session, advise, setup.timeout))
     if metric in task.function_metrics:
         costs = {name: task.outcome(measurement, metric, name) for name in measurement.allocation}
         return AllocationCompile(functions, costs, {}, task.outcome(measurement, metric), measurement)
     estimates = measurement.instructions or {}
-    costs = {name: each.instructions for name, each in estimates.items()}
-    entries = {name: each.entries for name, each in estimates.items()}
+    costs = {name: estimate.instructions for name, estimate in estimates.items()}
+    entries = {name: estimate.entries for name, estimate in estimates.items()}
     # An object without functions has no frequencies.
-    cost = math.fsum(each.total for each in estimates.values())
+    cost = math.fsum(estimate.total for estimate in estimates.values())
     return AllocationCompile(functions, costs, entries, cost, measurement)

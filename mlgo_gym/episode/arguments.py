@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from typing_extensions import TypedDict
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.episode.compile_options import CompileOptions
+from mlgo_gym.episode.options import CompileOptions
 
 
 class EnvironmentArguments(TypedDict, total=False):

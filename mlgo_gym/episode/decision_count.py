@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mlgo_gym.compiler.connection import CompileResult
-from mlgo_gym.compiler.coroutine import CompilerCoroutine
-from mlgo_gym.compiler.decision import functions_of
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine
+from mlgo_gym.compiler.decision import Decision, functions_of
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline
 from mlgo_gym.errors import MlgoError
@@ -21,10 +21,7 @@ _components = JsonCache("components")
 
 
 def known_decisions(compilation: Compilation, task: Task) -> dict[str, int] | None:
-    """Return the numbers of decisions by context under clang's own choices, or None if they are not counted yet.
-
-    Contexts are in the order in which clang visits them.
-    """
+    """Return the numbers of decisions by context, in the order in which clang visits them; None if not counted yet."""
     record = _decisions.get(compilation.key("decisions", task.name))
     counts = record.get("contexts") if record else None
     return dict(counts) if isinstance(counts, list) else None
@@ -39,15 +36,11 @@ def count(compilation: Compilation, task: Task) -> CompilerCoroutine[dict[str, i
     """Return, as a coroutine, the numbers of decisions by context under clang's own choices; compile if not known.
 
     The context is a function for register allocation and empty for inlining. Contexts without a decision are absent.
-
-    Raises:
-        CompilerError: the compile fails.
     """
-    known = known_decisions(compilation, task)
-    if known is not None:
-        return known
-    counts, _ = yield from _count(compilation, task, contexts=False)
-    keep_decisions(compilation, task, counts)
+    counts = known_decisions(compilation, task)
+    if counts is None:
+        counts, _ = yield from _count(compilation, task, contexts=False)
+        keep_decisions(compilation, task, counts)
     return counts
 
 
@@ -55,11 +48,14 @@ def _count(
     compilation: Compilation, task: Task, *, contexts: bool
 ) -> CompilerCoroutine[tuple[dict[str, int], CompileResult]]:
     counts: Counter[str] = Counter()
+
+    def choose(decision: Decision) -> bytes:
+        counts[decision.context] += 1
+        return task.default_advice(decision)
+
     with compilation.session(task.advisors, contexts=contexts, callees=False) as session:
-        while (decision := (yield session)) is not None:
-            session.advise(task.default_advice(decision))
-            counts[decision.context] += 1
-        return dict(counts), session.finish(0.0)
+        compiled = yield from drive_coroutine(session, choose)
+    return dict(counts), compiled
 
 
 class Components(NamedTuple):
@@ -74,26 +70,17 @@ class Components(NamedTuple):
     measurement: Measurement
 
     def find(self, function: str) -> str | None:
-        """Return the component with the given name, or the only component with a function of that name.
-
-        Raises:
-            MlgoError: several components have the function.
-        """
+        """Return the component with this name, or the only one with this function; `MlgoError` for several."""
         if function in self.decisions:
             return function
-        found = [component for component in self.decisions if function in functions_of(component)]
-        if len(found) > 1:
-            raise MlgoError(f"expected a function of one component, got {function!r}; name one of {found}")
-        return found[0] if found else None
+        components = [component for component in self.decisions if function in functions_of(component)]
+        if len(components) > 1:
+            raise MlgoError(f"expected a function of one component, got {function!r}; name one of {components}")
+        return components[0] if components else None
 
 
 def count_components(compilation: Compilation, task: Task) -> CompilerCoroutine[Components]:
-    """Return the inlining decisions by component, as a coroutine; compile only if they are not known.
-
-    Raises:
-        CompilerError: the compile failed.
-        ToolchainError: clang does not print the components.
-    """
+    """Return the inlining decisions by component, as a coroutine; compile only if they are not known."""
     key = compilation.key("components", task.name)
     record, measurement = _components.get(key), known_baseline(compilation, answered=True)
     if record is not None and measurement is not None and isinstance(record.get("decisions"), list):

@@ -176,17 +176,10 @@ class Episode:
         decision, task = self.pending(), self._task
         number = action if type(action) is int else read_action(action, task.action_space)
         advice = task.encode(decision, number)
-        if advice is not None:
-            return Answer(number, advice)
-        if self.strict:
-            mask = task.action_mask(decision)
-            legal = task.action_space if mask is None else mask.nonzero()[0].tolist()
-            raise ActionError(
-                f"expected a legal action among {legal}, got {number!r}; use action_masks(), "
-                "or strict=False to let clang choose"
-            )
-        default = read_action(task.default_action(decision), task.action_space)
-        return Answer(default, task.default_advice(decision), True)
+        if advice is None and not self.strict:
+            default = read_action(task.default_action(decision), task.action_space)
+            return Answer(default, task.default_advice(decision), True)
+        return Answer(number, task.advice(decision, number) if advice is None else advice)
 
     def take(self, action: Any) -> Answer:
         """Encode an action and run `step()`, blocking; return what was taken."""

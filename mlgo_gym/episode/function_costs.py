@@ -40,10 +40,6 @@ class FunctionCosts:
 
     Executed instructions and linked bytes are also those of functions outside the module, such as `strlen`.
 
-    Args:
-        setup: Setup of the environment.
-        compilation: The compile.
-
     Attributes:
         baseline: Cost of a plain compile.
         counts_calls: Whether the cost of a function depends on how often it is called.
@@ -69,64 +65,41 @@ class FunctionCosts:
         self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
-        """Return the cost of a compile of the module.
-
-        Raises:
-            CompilerError: Its program fails.
-            MlgoError: The cost of a metric is not a sum over functions.
-        """
-        known = (TEXT, *PROJECT_METRICS)
-        if not self._weights.keys() <= {*known}:
-            raise MlgoError(
-                f"expected metrics that functions share, {', '.join(known)}, got "
-                f"{self._setup.options.metric!r}; choose another metric"
-            )
-        by_metric = {metric: self._cost(metric, compiled) for metric in self._weights}
+        """Return the cost of a compile of the module; raise `MlgoError` if a metric is no sum over functions."""
+        by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
         if not self._is_weighted:
-            return by_metric[self._setup.metric]
+            functions = by_metric[self._setup.metric]
+            return CompileCost(functions.text / self.unit, functions)
         costs: Counter[str] = Counter()
         saved = 0.0
         for metric, weight in self._weights.items():
-            unit = _PARTS * weight / max(self._totals[metric], 1.0) / self._unit(metric)
-            costs.update({name: round(value * unit) for name, value in by_metric[metric].functions.functions.items()})
-            saved += weight * relative(by_metric[metric].cost, self._totals[metric])
-        total = round(_PARTS * (sum(self._weights.values()) - saved))
-        return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total))
+            functions, unit, total = by_metric[metric], self._unit(metric), self._totals[metric]
+            share = _PARTS * weight / max(total, 1.0) / unit
+            costs.update({name: round(value * share) for name, value in functions.functions.items()})
+            saved += weight * relative(functions.text / unit, total)
+        total_parts = round(_PARTS * (sum(self._weights.values()) - saved))
+        return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total_parts))
 
     def changes(self, before: InlineCompile, after: InlineCompile) -> CostChanges:
-        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline.
-
-        Raises:
-            CompilerError: A program fails.
-            MlgoError: A metric has no change of each function.
-        """
+        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline."""
         functions: defaultdict[str, float] = defaultdict(float)
         costs: defaultdict[str, float] = defaultdict(float)
         total = 0.0
         for metric, weight in self._weights.items():
-            unit = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0
-            found = self._changes(metric, before, after)
-            for sums, values in ((functions, found.functions), (costs, found.before or before.functions.functions)):
+            factor, unit = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0, self._unit(metric)
+            first, second = self._functions(metric, before), self._functions(metric, after)
+            for sums, values in ((functions, size_changes(first, second)), (costs, first.functions)):
                 for name, value in values.items():
-                    sums[name] += value * unit
-            total += found.total * unit
+                    sums[name] += value / unit * factor
+            total += (second.text - first.text) / unit * factor
         return CostChanges(functions, total, self.counts_calls, costs)
-
-    def _changes(self, metric: str, before: InlineCompile, after: InlineCompile) -> CostChanges:
-        if metric not in (TEXT, *PROJECT_METRICS):
-            raise MlgoError(f"expected a metric that functions share, got {metric!r}; use {TEXT!r}")
-        costs, unit = [self._functions(metric, each) for each in (before, after)], self._unit(metric)
-        changes = {name: change / unit for name, change in size_changes(*costs).items()}
-        sizes = {name: size / unit for name, size in costs[0].functions.items()}
-        return CostChanges(changes, (costs[1].text - costs[0].text) / unit, before=sizes)
-
-    def _cost(self, metric: str, compiled: InlineCompile) -> CompileCost:
-        functions = self._functions(metric, compiled)
-        return CompileCost(functions.text / self._unit(metric), functions)
 
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:
             return compiled.functions
+        if metric not in self._costs:
+            known = ", ".join((TEXT, *PROJECT_METRICS))
+            raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 
     def _unit(self, metric: str) -> int:

@@ -8,19 +8,19 @@ from __future__ import annotations
 import inspect
 import os
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Self
 
+from mlgo_gym.compiler.limits import CPU_SECONDS, MEMORY_GIB, Limits
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
@@ -37,13 +37,7 @@ INFOS = ("full", "numeric")
 
 
 class Argument(NamedTuple):
-    """A declared argument.
-
-    Attributes:
-        name: the name; entries of `compile_options` have that prefix and a dot.
-        default: the value where it is not given.
-        meaning: its documentation, one paragraph.
-    """
+    """A declared argument; the name of an entry of `compile_options` has that prefix and a dot."""
 
     name: str
     default: Any
@@ -62,16 +56,62 @@ def _listed(choices: Iterable[object]) -> str:
 
 
 def check_order(order: str | Mapping[str, float]) -> None:
-    """Check an order of modules without the modules.
-
-    Raises:
-        MlgoError: there is no such order, or a weight is negative.
-    """
+    """Raise `MlgoError` if there is no such order of modules, or a weight is negative."""
     check_type("module_order", order, str | Mapping[str, float])
     if isinstance(order, str):
         _check_choice("module_order", order, ORDERS)
     elif any(weight < 0 for weight in order.values()):
         raise MlgoError(f"expected weights ≥ 0 by globs of module names in module_order, got {order!r}; correct it")
+
+
+COMPILE_OPTIONS = "compile_options"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """The entries of `compile_options`: how each module is compiled."""
+
+    flags: Sequence[str] | None = option(
+        None,
+        """Flags for modules without recorded ones: driver flags, or `-cc1` and its flags. Default: `-fPIC` and the
+        level that the attributes of their functions show.""",
+    )
+    extra_flags: Sequence[str] = option((), "Further `-cc1` arguments for every compile, the baseline's included.")
+    timeout: float = option(60.0, "Longest silence of a computing clang, in seconds.")
+    memory_limit: float | None = option(MEMORY_GIB, "Address space and output of one compile, in GiB. None: no limit.")
+    cpu_limit: float | None = option(CPU_SECONDS, "CPU time of one compile, in seconds. None: no limit.")
+    preoptimize: bool | None = option(
+        None,
+        """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
+        decisions follow the optimiser; on by default for those.""",
+    )
+    verify_preoptimized: bool = option(False, "Check once per module that `preoptimize` gives the same object.")
+    trust_flags: bool = option(
+        False,
+        """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
+        refused, and compilers cannot write outside their scratch folder where the kernel supports it.""",
+    )
+    fork_resets: bool | None = option(
+        None,
+        """Start further episodes of a module from copies of a clang that waits at its first decision. At most 8
+        modules, or 32 functions, wait in 1 GiB together. Default: on for tasks whose decisions follow the optimiser
+        if `preoptimize` is off, and for `scope="function"` if the compile ends with its function.""",
+    )
+    echo_reply: bool = option(False, 'Let clang print the advice it received; the last `info["stderr"]` has it.')
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("timeout", "memory_limit", "cpu_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise MlgoError(
+                    f"expected {name} > 0{'' if name == 'timeout' else ' or None'}, got {value!r}; correct {name}"
+                )
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of one compile."""
+        return Limits(self.memory_limit, self.cpu_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,29 +197,20 @@ class EnvironmentOptions:
     )
 
     def __post_init__(self) -> None:
-        given = self.compile_options
-        if isinstance(given, Mapping):
-            object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, given)))
-        elif not isinstance(given, CompileOptions):
-            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {given!r}; write it as {{'timeout': 60}}")
+        entries = self.compile_options
+        if isinstance(entries, Mapping):
+            object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, entries)))
+        elif not isinstance(entries, CompileOptions):
+            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {entries!r}; write it as {{'timeout': 60}}")
         check_types(self)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return options with the given arguments.
-
-        Raises:
-            UnknownArgumentError: an argument is not declared.
-            MlgoError: an entry of `compile_options` is not possible.
-        """
+        """Return options with the given arguments; raise `UnknownArgumentError` if one is not declared."""
         return cls(**_known(cls, arguments))
 
     def check(self, task: Task) -> None:
-        """Check every argument against the task.
-
-        Raises:
-            MlgoError: an argument is not possible.
-        """
+        """Raise `MlgoError` if an argument is not possible with a task."""
         _check_choice("observation", self.observation, OBSERVATIONS)
         if self.reward in task.metrics:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
@@ -248,11 +279,7 @@ class EnvironmentOptions:
             self.refuse_ignored_flags(str(self.corpus))
 
     def refuse_ignored_flags(self, corpus: str) -> None:
-        """Refuse arguments for modules without recorded flags, of which a corpus has none.
-
-        Raises:
-            MlgoError: there is such an argument.
-        """
+        """Raise `MlgoError` for an argument for modules without recorded flags, of which a corpus has none."""
         flags = self.compile_options.flags
         if self.target is not None:
             remedy = f"a name such as 'zstd@Oz@{self.target}' has a target"

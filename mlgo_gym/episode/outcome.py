@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.episode.attribution.credit import credit
+from mlgo_gym.episode.attribution.credit import credit, joint_credit, sizes_of_inlining
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
-from mlgo_gym.episode.attribution.joint_credit import joint_credit, sizes_of_inlining
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup

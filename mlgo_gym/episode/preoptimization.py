@@ -19,9 +19,6 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
     """Return, as a coroutine, the compile that starts from the module's optimised bitcode, which is made if need be.
 
     A module with a ThinLTO index is always compiled in full: the optimiser also performs its imports.
-
-    Raises:
-        CompilerError: the compiler fails on the module.
     """
     if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
         return compilation
@@ -31,9 +28,7 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
         # Loop strength reduction depends on the order of uses, which bitcode drops by default.
         emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
-        with emitting.session() as session:
-            yield session
-            optimized = session.finish(0.0).object_bytes
+        optimized = yield from _object(emitting)
         try:
             write_atomically(path, optimized)
         except OSError as error:
@@ -49,19 +44,16 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
 
 
 def verify(full: Compilation, optimized: Compilation) -> CompilerCoroutine[None]:
-    """Check, as a coroutine, that a full compile and a compile of optimised bitcode give the same object.
-
-    Raises:
-        ToolchainError: the objects differ.
-        CompilerError: a compile fails.
-    """
-    objects = []
-    for compilation in (full, optimized):
-        with compilation.session() as session:
-            yield session
-            objects.append(session.finish(0.0).object_bytes)
-    if objects[0] != objects[1]:
+    """Raise `ToolchainError` unless a full compile and one of optimised bitcode give the same object; a coroutine."""
+    in_full, from_bitcode = (yield from _object(full)), (yield from _object(optimized))
+    if in_full != from_bitcode:
         raise ToolchainError(
             f"expected the same object of module {full.module.name!r} from optimised bitcode as in full, got "
-            f"{len(objects[1])} and {len(objects[0])} bytes that differ; use preoptimize=False for it"
+            f"{len(from_bitcode)} and {len(in_full)} bytes that differ; use preoptimize=False for it"
         )
+
+
+def _object(compilation: Compilation) -> CompilerCoroutine[bytes]:
+    with compilation.session() as session:
+        yield session
+        return session.finish(0.0).object_bytes

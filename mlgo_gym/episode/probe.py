@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import Advisor
@@ -39,10 +41,7 @@ class Probe:
 def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -> Probe:
     """Return the probe of an advisor; made once per compiler and kept on disk.
 
-    Args:
-        toolchain: The compiler.
-        advisor: The advisor.
-        flags: `-cc1` arguments that change its header, for instance a vocabulary of embeddings.
+    The flags are `-cc1` arguments that change its header, for instance a vocabulary of embeddings.
 
     Raises:
         ToolchainError: this clang has no interactive mode for the advisor; the text contains clang's diagnostics.
@@ -65,30 +64,29 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
         source = folder / "probe.ll"
         source.write_text(advisor.trial or _tiny_module())
         command = [*toolchain.command, "-cc1", "-Oz", "-emit-obj", "-w", *flags, "-x", "ir", str(source)]
+        payloads: list[bytes] = []
+
+        def advise(decision: Decision) -> bytes:
+            payloads.append(decision.payload)
+            return session.any_answer(decision)
+
         try:
             with Session(command, [advisor]) as session:
-                decisions, first = 0, b""
-                while (decision := session.wait(_TIMEOUT)) is not None:
-                    decisions += 1
-                    first = first or decision.payload
-                    header = session.header()
-                    assert header is not None, "a header precedes the first decision"
-                    session.advise(advisor.answer(header, decision.payload))
+                object_sizes(drive(session, advise, _TIMEOUT).object_bytes)
                 header = session.header()
-                object_sizes(session.finish(_TIMEOUT).object_bytes)
         except MlgoError as error:
             status = f" ({error.kind})" if isinstance(error, CompilerError) else ""
             raise ToolchainError(
                 f"expected {toolchain.command[0]} (clang {toolchain.version_text}) to compile a tiny module with its "
                 f"{advisor.name} advisor in interactive mode, got an error{status}: {error}; choose another clang"
             ) from error
-    if header is None or not decisions:
+    if header is None or not payloads:
         raise ToolchainError(
             f"expected decisions of the {advisor.name} advisor of {toolchain.command[0]} (clang "
             f"{toolchain.version_text}), got none: this build has no interactive mode; choose another clang, or the "
             "bundled one"
         )
-    return Probe(header, decisions, first)
+    return Probe(header, len(payloads), payloads[0])
 
 
 def _tiny_module() -> str:

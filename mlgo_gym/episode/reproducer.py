@@ -16,9 +16,11 @@ import signal
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation
@@ -95,8 +97,8 @@ def keep_crash(
         folder.mkdir(parents=True, exist_ok=True)
         if sum(1 for _ in folder.iterdir()) >= MAX_KEPT:
             return None
-        failure = {"exit_status": error.exit_status, "message": error.message, "stderr": error.stderr}
-        return keep_reproducer(folder, compilation, advisors, answers, kind=CRASH, **failure)  # type: ignore[arg-type] # three types
+        failure = {name: getattr(error, name) for name in ("exit_status", "message", "stderr")}
+        return keep_reproducer(folder, compilation, advisors, answers, kind=CRASH, **failure)
     except OSError:  # a full disk must not end a training
         return None
 
@@ -106,29 +108,23 @@ def keep_reproducer(
     compilation: Compilation,
     advisors: Sequence[Advisor],
     answers: Sequence[bytes],
-    *,
-    kind: str,
-    message: str,
-    exit_status: int | None = None,
-    stderr: str = "",
-    test: Sequence[str] = (),
+    **failure: Any,
 ) -> Path:
-    """Write a reproducer of a compile to a folder below `folder`, atomically, and return it; see `Reproducer`."""
-    found = Reproducer(
-        kind=kind,
+    """Write a reproducer of a compile to a folder below `folder`, atomically, and return it.
+
+    The failure has the kind, and the other fields of `Reproducer` from `exit_status` on.
+    """
+    reproducer = Reproducer(
         module=compilation.module.name,
         clang=compilation.toolchain.version_text,
         program=compilation.toolchain.command,
         flags=compilation.flags,
         advisors=tuple(advisor.name for advisor in advisors),
         answers=tuple(answer.hex() for answer in answers),
-        exit_status=exit_status,
-        message=message,
-        stderr=stderr,
-        test=tuple(test),
+        **failure,
     )
     bitcode = compilation.module.bitcode.read_bytes()
-    parts = (bitcode.hex(), found.flags, found.answers, found.clang)
+    parts = (bitcode.hex(), reproducer.flags, reproducer.answers, reproducer.clang)
     target = folder / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
     if target.exists():
         return target
@@ -136,9 +132,10 @@ def keep_reproducer(
     unfinished = make_process_folder(folder, ".unfinished-")
     try:
         write_atomically(unfinished / MODULE, bitcode)
-        write_atomically(unfinished / FILE, (json.dumps({"format": FORMAT, **asdict(found)}, indent=1) + "\n").encode())
+        text = json.dumps({"format": FORMAT, **asdict(reproducer)}, indent=1) + "\n"
+        write_atomically(unfinished / FILE, text.encode())
         if len(advisors) < 2:
-            _write_script(unfinished, found, advisors)
+            _write_script(unfinished, reproducer, advisors)
         unfinished.chmod(0o755)
         unfinished.rename(target)
     except OSError:
@@ -149,14 +146,14 @@ def keep_reproducer(
     return target
 
 
-def _write_script(folder: Path, found: Reproducer, advisors: Sequence[Advisor]) -> None:
+def _write_script(folder: Path, reproducer: Reproducer, advisors: Sequence[Advisor]) -> None:
     # Without padding clang would spin at the end of the answers; it never reads the padding behind a crash.
-    (folder / ANSWERS).write_bytes(bytes.fromhex("".join(found.answers)) + bytes(_PADDING))
+    (folder / ANSWERS).write_bytes(bytes.fromhex("".join(reproducer.answers)) + bytes(_PADDING))
     channel = [word for advisor in advisors for word in advisor.flags("answers")]
-    words = [*found.program, *found.flags, *channel, "-x", "ir", MODULE, "-o", "object.o"]
+    words = [*reproducer.program, *reproducer.flags, *channel, "-x", "ir", MODULE, "-o", "object.o"]
     lines = [
         "#!/bin/sh",
-        f"# {found.message.splitlines()[0] if found.message else found.kind}; clang {found.clang}",
+        f"# {reproducer.message.splitlines()[0] if reproducer.message else reproducer.kind}; clang {reproducer.clang}",
         'cd "$(dirname "$0")" && rm -f answers.out',
         shlex.join(words),
         "status=$?",
@@ -167,23 +164,19 @@ def _write_script(folder: Path, found: Reproducer, advisors: Sequence[Advisor]) 
 
 
 def read_reproducer(folder: Path) -> Reproducer:
-    """Return the reproducer in a folder.
-
-    Raises:
-        MlgoError: the folder has no reproducer.
-    """
+    """Return the reproducer in a folder; raise `MlgoError` if there is none."""
     try:
         value = check_fields(Reproducer, parse_json(read_untrusted(folder / FILE)))
         if value.pop("format") != FORMAT:
             raise ValueError(f"expected format {FORMAT}")
         bytes.fromhex("".join(value["answers"]))
-        lists = {name: tuple(each) for name, each in value.items() if isinstance(each, list)}
-        found = Reproducer(**{**value, **lists})
-        if set(found.advisors) - {advisor.name for advisor in ADVISORS}:
-            raise ValueError(f"unknown advisors {found.advisors}")
+        lists = {name: tuple(entry) for name, entry in value.items() if isinstance(entry, list)}
+        reproducer = Reproducer(**{**value, **lists})
+        if set(reproducer.advisors) - {advisor.name for advisor in ADVISORS}:
+            raise ValueError(f"unknown advisors {reproducer.advisors}")
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise MlgoError(f"expected a reproducer in {folder}, got {error}; name the folder of one") from error
-    return found
+    return reproducer
 
 
 def compile_reproducer(
@@ -199,30 +192,24 @@ def compile_reproducer(
 
     Returns:
         The object file, and the number of answers that are not the reproducer's.
-
-    Raises:
-        CompilerError: the compile failed.
     """
-    advisors = [advisor for advisor in ADVISORS if advisor.name in reproducer.advisors]
-    answers = iter(reproducer.answers)
-    others = 0
-    with compilation.session(advisors) as session:
-        while (decision := session.wait(timeout)) is not None:
-            advice = bytes.fromhex(next(answers, ""))
-            if not (exact and advice) and not _fits(session, decision, advice):
-                header = session.header(decision.advisor)
-                assert header is not None  # it precedes the first decision
-                advice = advisors[decision.advisor].answer(header, decision.payload)
-                others += 1
-            session.advise(advice)
-        return session.finish(timeout).object_bytes, others
+    answers, others = iter(reproducer.answers), 0
+
+    def advise(decision: Decision) -> bytes:
+        nonlocal others
+        advice = bytes.fromhex(next(answers, ""))
+        if (exact and advice) or _fits(session, decision, advice):
+            return advice
+        others += 1
+        return session.any_answer(decision)
+
+    with compilation.session([advisor for advisor in ADVISORS if advisor.name in reproducer.advisors]) as session:
+        return drive(session, advise, timeout).object_bytes, others
 
 
 def _fits(session: Session, decision: Decision, advice: bytes) -> bool:
     header = session.header(decision.advisor)
-    assert header is not None
-    assert header.advice is not None
-    if len(advice) != header.advice.nbytes:
+    if header is None or header.advice is None or len(advice) != header.advice.nbytes:
         return False
     if "mask" not in [feature.name for feature in header.features]:
         return True

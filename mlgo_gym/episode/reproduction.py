@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from typing_extensions import Self
 
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import Limits
@@ -36,12 +35,7 @@ _REDUCERS = ("llvm-reduce-22", "llvm-reduce", "llvm-reduce-21", "llvm-reduce-20"
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """The result of repeating a reproducer.
-
-    Attributes:
-        reproduced: Whether the failure occurred as recorded.
-        description: The result in words.
-    """
+    """Whether the failure of a reproducer occurred as recorded, and the result in words."""
 
     reproduced: bool
     description: str
@@ -52,12 +46,8 @@ def reproduce(
 ) -> Reproduction:
     """Compile the module of a reproducer with its answers, and compare the result with the recorded failure.
 
-    Args:
-        folder: The reproducer.
-        toolchain: The compiler.
-        bitcode: Bitcode to compile instead of the recorded module, such as a reduced one.
-        timeout: Longest silence of clang, in seconds.
-        trust_flags: Run the recorded flags and the test command without a check.
+    `bitcode` replaces the recorded module, and clang may be silent for `timeout` seconds. With `trust_flags` the
+    recorded flags and the test command run without a check.
 
     Raises:
         MlgoError: the folder has no reproducer.
@@ -113,8 +103,8 @@ def reduce_module(
         except MlgoError:
             return False
 
-    with temporary_folder() as scratch, _ReductionTest(scratch, still_fails) as test:
-        words = [f"--test={test.program}", "-o", str(output), "--write-tmp-files-as-bitcode", str(start)]
+    with temporary_folder() as scratch, _reduction_test(scratch, still_fails) as (program, asked, answer):
+        words = [f"--test={program}", "-o", str(output), "--write-tmp-files-as-bitcode", str(start)]
         result = run_bounded(
             ["/bin/sh", "-c", _BEGIN, "sh", reducer, *words],
             writable=None,
@@ -123,45 +113,32 @@ def reduce_module(
             limits=Limits(cpu=None),
             name=reducer,
             first_line="go\n",
-            attended={test.asked: test.answer},
+            attended={asked: answer},
         )
     if result.returncode != 0 or not output.exists():
         raise MlgoError(f"{reducer} failed with exit status {result.returncode}: {result.stderr[-2000:]}")
     return output
 
 
-class _ReductionTest:
-    """A program that exits with 0 if this process answers yes to a question about its argument, a file.
+@contextmanager
+def _reduction_test(scratch: Path, question: Callable[[Path], bool]) -> Iterator[tuple[Path, int, Callable[[], None]]]:
+    """Yield a program that asks this process about its argument, a file, and exits with 0 if the answer is yes.
 
-    Attributes:
-        program: Path of the program.
-        asked: Descriptor that is readable while the program waits for an answer.
+    The program comes with a descriptor that is readable while it waits, and the function that answers it.
     """
+    program, asked, answered = scratch / "test", scratch / "asked", scratch / "answered"
+    for pipe in (asked, answered):
+        os.mkfifo(pipe)
+    program.write_text(_ASK.format(asked=shlex.quote(str(asked)), answered=shlex.quote(str(answered))))
+    program.chmod(0o755)
+    # A pipe that is open in both directions never waits for its other end, which may have been killed.
+    with asked.open("r+b", 0) as questions, answered.open("r+b", 0) as answers:
 
-    def __init__(self, scratch: Path, question: Callable[[Path], bool]) -> None:
-        self._scratch = scratch
-        self._question = question
-        self.program = scratch / "test"
-        asked, answered = scratch / "asked", scratch / "answered"
-        for pipe in (asked, answered):
-            os.mkfifo(pipe)
-        self.program.write_text(_ASK.format(asked=shlex.quote(str(asked)), answered=shlex.quote(str(answered))))
-        self.program.chmod(0o755)
-        # A pipe that is open in both directions never waits for its other end, which may have been killed.
-        self._questions, self._answers = (pipe.open("r+b", 0) for pipe in (asked, answered))
-        self.asked = self._questions.fileno()
+        def answer() -> None:
+            name = os.fsdecode(questions.readline().rstrip(b"\n"))
+            answers.write(b"0\n" if question(scratch / name) else b"1\n")
 
-    def answer(self) -> None:
-        """Answer the pending question."""
-        name = os.fsdecode(self._questions.readline().rstrip(b"\n"))
-        self._answers.write(b"0\n" if self._question(self._scratch / name) else b"1\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._questions.close()
-        self._answers.close()
+        yield program, questions.fileno(), answer
 
 
 def _fails(reproducer: Reproducer, folder: Path, compiled: bytes) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
@@ -20,16 +20,23 @@ from mlgo_gym.episode.decision_count import count, count_components
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
-from mlgo_gym.episode.project_costs import ProjectCost, project_costs
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
+from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.tasks.infos import CREDIT, ECHO, FUNCTION, SIZES, NumericInfos, with_metric
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, WEIGHTED
-from mlgo_gym.tasks.metrics import PlainObjects
+from mlgo_gym.tasks.measurement import (
+    ESTIMATED_INSTRUCTIONS,
+    ESTIMATED_LINKED,
+    INSTRUCTIONS,
+    LINKED,
+    PROJECT_METRICS,
+    WEIGHTED,
+)
+from mlgo_gym.tasks.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -40,6 +47,33 @@ _CHECKED_MODULES = 1000
 
 MAX_REFERENCES = 64
 """Largest number of reference compiles that are kept for credit."""
+
+
+class ProjectCost(Protocol):
+    """A cost of one module's object, with the objects of all other modules by plain clang.
+
+    Attributes:
+        unit: The number by which `functions()` multiplies costs, so that they are integers.
+        counts_calls: Whether the cost of a function depends on how often it is called.
+    """
+
+    unit: int
+    counts_calls: bool
+
+    @property
+    def modules(self) -> frozenset[str] | None:
+        """Names of the modules that have the cost; None for all."""
+
+    def cost(self, module: str, object_bytes: bytes | None = None) -> float:
+        """Return the cost of an object, None for that of plain clang; raise `CompilerError` if it has none."""
+
+    def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
+        """Return the cost of each function, and in place of `text` the cost, multiplied by `unit`.
+
+        Raises:
+            CompilerError: The object has no cost.
+            MlgoError: The cost cannot be split.
+        """
 
 
 class Setup:
@@ -66,13 +100,13 @@ class Setup:
 
     def __init__(self, task: Task, options: EnvironmentOptions) -> None:
         options.check(task)
-        self.options = options
-        self.timeout = options.compile_options.timeout
-        self.task = task
+        self.options, self.task = options, task
+        self._compile_options = options.compile_options
+        self.timeout = self._compile_options.timeout
         self.toolchain = find_toolchain(options.clang)
-        chosen = options.metric or task.default_metric
-        self.metric = chosen if isinstance(chosen, str) else WEIGHTED
-        self.weights = {chosen: 1.0} if isinstance(chosen, str) else dict(chosen)
+        metric = options.metric or task.default_metric
+        self.metric = metric if isinstance(metric, str) else WEIGHTED
+        self.weights = {metric: 1.0} if isinstance(metric, str) else dict(metric)
         metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
@@ -82,8 +116,8 @@ class Setup:
                 for header, advisor in zip(headers, task.advisors, strict=True)
             ]
         task.bind(headers, options.observation)
-        echo = _ECHO if options.compile_options.echo_reply else ()
-        self._flags = (*task_flags, *options.compile_options.extra_flags, *metric_flags, *echo)
+        echo = _ECHO if self._compile_options.echo_reply else ()
+        self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags, *echo)
         self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
         self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
         self._verified: set[str] = set()
@@ -91,9 +125,9 @@ class Setup:
 
     @cached_property
     def _opened(self) -> Corpus:
-        chosen = self.options.compile_options
-        flags = None if chosen.flags is None else tuple(chosen.flags)
-        opened = open_corpus(self.options.corpus, toolchain=self.toolchain, flags=flags, trust_flags=chosen.trust_flags)
+        flags, trust_flags = self._compile_options.flags, self._compile_options.trust_flags
+        flags = None if flags is None else tuple(flags)
+        opened = open_corpus(self.options.corpus, toolchain=self.toolchain, flags=flags, trust_flags=trust_flags)
         if flags is not None or self.options.target is not None:
             first = opened if len(opened) <= _CHECKED_MODULES else opened[: 1 if opened.infinite else _CHECKED_MODULES]
             if all(module.flags not in (None, flags) for module in first):
@@ -106,11 +140,11 @@ class Setup:
 
         With the metric `instructions` these are the modules of programs, with `linked` those of links.
         """
-        chosen = self._opened
+        corpus = self._opened
         for cost in self.project_costs.values():
             if cost.modules is not None:
-                chosen = chosen.filter(names=[glob.escape(name) for name in sorted(cost.modules)])
-        return chosen
+                corpus = corpus.filter(names=[glob.escape(name) for name in sorted(cost.modules)])
+        return corpus
 
     @cached_property
     def project_costs(self) -> dict[str, ProjectCost]:
@@ -119,15 +153,16 @@ class Setup:
         Raises:
             CorpusError: the corpus lacks the programs or the links, or they are not trusted.
         """
-        chosen = self.options.compile_options
-        return project_costs(
-            self.weights,
-            self._opened,
-            self.toolchain,
-            self.plain_objects,
-            trust=chosen.trust_flags,
-            limits=chosen.limits,
-        )
+        trust, limits = self._compile_options.trust_flags, self._compile_options.limits
+        corpus, toolchain, plain = self._opened, self.toolchain, self.plain_objects
+        makers: dict[str, Callable[[], ProjectCost]] = {
+            INSTRUCTIONS: lambda: ModulePrograms(corpus, toolchain, plain.object, trust=trust),
+            LINKED: lambda: LinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
+            ESTIMATED_LINKED: lambda: EstimatedLinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
+        }
+        if INSTRUCTIONS in self.weights:
+            find_counter()
+        return {metric: make() for metric, make in makers.items() if metric in self.weights}
 
     @cached_property
     def plain_objects(self) -> PlainObjects:
@@ -137,11 +172,7 @@ class Setup:
 
     @cached_property
     def order(self) -> ModuleOrder:
-        """The order in which episodes take the modules.
-
-        Raises:
-            CorpusError: the corpus does not support the order.
-        """
+        """The order in which episodes take the modules; `CorpusError` if the corpus does not support it."""
         return self.make_order(self.options.module_order)
 
     def make_order(self, order: str | Mapping[str, float]) -> ModuleOrder:
@@ -166,16 +197,14 @@ class Setup:
     @property
     def info_conditions(self) -> set[str]:
         """The conditions of keys of the last info that hold here (`mlgo_gym.tasks.infos.KEYS`)."""
-        options = self.options
-        chosen = {
+        holds = {
             SIZES: not self.measures_functions_alone,
-            FUNCTION: options.scope == "function",
-            CREDIT: options.credit,
-            ECHO: options.compile_options.echo_reply,
+            FUNCTION: self.options.scope == "function",
+            CREDIT: self.options.credit,
+            ECHO: self._compile_options.echo_reply,
+            **{with_metric(metric): True for metric in (*self.weights, self.metric)},
         }
-        return {condition for condition, holds in chosen.items() if holds} | {
-            with_metric(metric) for metric in (*self.weights, self.metric)
-        }
+        return {condition for condition in holds if holds[condition]}
 
     @property
     def shares_costs(self) -> bool:
@@ -188,40 +217,20 @@ class Setup:
         return self.options.scope == "function" and INLINING in self.task.advisors
 
     def compilation(self, module: Module) -> Compilation:
-        """Return the compile of a module; preoptimise the module first if the arguments say so.
+        """Return the compile of a module; preoptimise the module first if the arguments say so."""
+        return run_blocking(self.plan(module), self.timeout)
+
+    def plan(self, module: Module) -> CompilerCoroutine[Compilation]:
+        """Return `compilation()` as a coroutine.
 
         Raises:
             CompilerError: the compiler fails on the module.
-        """
-        return run_blocking(self.plan(module), self.timeout)
-
-    def reference(self, compilation: Compilation) -> CompilerCoroutine[InlineCompile]:
-        """Return, as a coroutine, the compile of clang's own choices, with sites and bytes by function; kept in memory.
-
-        Raises:
-            CompilerError: the compile failed.
-        """
-        key = compilation.key("reference")
-        if key not in self._references:
-            own = self.task.default_action
-            compiled = yield from inline_compile_coroutine(compilation, self.task, lambda decision: int(own(decision)))
-            while len(self._references) >= MAX_REFERENCES:
-                self._references.pop(next(iter(self._references)))
-            self._references[key] = compiled
-        return self._references[key]
-
-    def plan(self, module: Module) -> CompilerCoroutine[Compilation]:
-        """Run `compilation()` as a coroutine.
-
-        Raises:
             MlgoError: the task decides about registers, and the module is WebAssembly, which has none.
         """
-        flags = self.options.compile_options.flags
-        if module.flags is None and flags is not None:
-            module = replace(module, flags=tuple(flags))
-        full = plan(
-            module, self.toolchain, self._flags, self.options.compile_options.limits, target=self.options.target
-        )
+        options = self._compile_options
+        if module.flags is None and options.flags is not None:
+            module = replace(module, flags=tuple(options.flags))
+        full = plan(module, self.toolchain, self._flags, options.limits, target=self.options.target)
         full = replace(full, link_facts=self._link_facts)
         if self.task.after_optimization and full.triple.startswith("wasm"):
             raise MlgoError(
@@ -231,18 +240,25 @@ class Setup:
         if not self.options.preoptimizes(self.task):
             return full
         optimized = yield from preoptimize(full)
-        if self.options.compile_options.verify_preoptimized and module.name not in self._verified:
+        if options.verify_preoptimized and module.name not in self._verified:
             yield from verify(full, optimized)
             self._verified.add(module.name)
         return optimized
+
+    def reference(self, compilation: Compilation) -> CompilerCoroutine[InlineCompile]:
+        """Return, as a coroutine, the compile of clang's own choices, with sites and sizes; kept in memory."""
+        key = compilation.key("reference")
+        if key not in self._references:
+            compiled = yield from inline_compile_coroutine(compilation, self.task, self.task.default_action)
+            while len(self._references) >= MAX_REFERENCES:
+                self._references.pop(next(iter(self._references)))
+            self._references[key] = compiled
+        return self._references[key]
 
     def decisions(self, module: Module) -> dict[str, int]:
         """Return the number of decisions of a module by context; counted once and kept on disk.
 
         For inlining, contexts are components with `scope="function"`; otherwise there is one empty context.
-
-        Raises:
-            CompilerError: the compiler fails on the module.
         """
         compilation = self.compilation(module)
         if self.of_components:
@@ -251,12 +267,7 @@ class Setup:
 
 
 def _frequency_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """Return the flags with which an object has block frequencies.
-
-    Raises:
-        ToolchainError: the compiler is too old.
-        MissingExtraError: the library that reads the instructions is not installed.
-    """
+    """Return the flags with which an object has block frequencies; raise if the compiler or a library lacks them."""
     load_capstone()
     if toolchain.version[0] < OLDEST_CLANG:
         raise ToolchainError(

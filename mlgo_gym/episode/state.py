@@ -51,12 +51,8 @@ class EpisodeState:
             message = f"expected the data of state().to_json(), got {dict(value)!r}: {error}; save the state again"
             raise MlgoError(message) from error
 
-    def check(self, digest: str, clang: str, environment: str) -> None:
-        """Check that the environment, the digest of the bitcode and the version of the compiler are those of the state.
-
-        Raises:
-            MlgoError: one of them differs.
-        """
+    def check(self, digest: str, clang: str, environment: str, flags: str) -> None:
+        """Raise `MlgoError` unless an environment has the state's bitcode, compiler, class and flags, by digest."""
         if self.environment != environment:
             raise MlgoError(f"expected a state of {environment}, got one of {self.environment}; use its environment")
         if (self.digest, self.clang) != (digest, clang):
@@ -64,13 +60,6 @@ class EpisodeState:
                 f"expected module {self.module!r} with digest {self.digest[:12]} and clang {self.clang}, got "
                 f"{digest[:12]} and {clang}; use the corpus and the compiler of the state"
             )
-
-    def check_flags(self, flags: str) -> None:
-        """Check that a compile has the flags of the state, by their digest.
-
-        Raises:
-            MlgoError: they differ.
-        """
         if self.flags != flags:
             raise MlgoError(
                 f"expected the flags of the state for module {self.module!r}, got others; make the environment with "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS
+from mlgo_gym.episode.options import COMPILE_OPTIONS
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.storage.json_text import check_fields

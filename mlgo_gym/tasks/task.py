@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gymnasium.vector.utils import create_empty_array
 
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
@@ -123,8 +123,18 @@ class Task(ABC):
 
     def default_advice(self, decision: Decision) -> bytes:
         """Return the bytes of clang's own choice."""
-        advice = self.encode(decision, self.default_action(decision))
-        assert advice is not None
+        return self.advice(decision, self.default_action(decision))
+
+    def advice(self, decision: Decision, action: Any) -> bytes:
+        """Return the bytes of the advice; raise `ActionError` for an illegal action."""
+        advice = self.encode(decision, action)
+        if advice is None:
+            mask = self.action_mask(decision)
+            legal = self.action_space if mask is None else mask.nonzero()[0].tolist()
+            raise ActionError(
+                f"expected a legal action among {legal}, got {action!r}; use action_masks(), "
+                "or strict=False to let clang choose"
+            )
         return advice
 
     @cached_property

@@ -66,7 +66,8 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
     assert over
     names = {"leaf": "_ZL4leafi", "middle": "_Z6middlei", "once": "_ZL4oncei", "rare": "_Z4rarei"}
     rows = [line.split() for line in FEATURES.strip().splitlines()]
-    assert lines == [[context, names[callee], *map(int, numbers)] for context, callee, *numbers in rows]
+    unknown = [-1, -1]  # link facts
+    assert lines == [[context, names[callee], *map(int, numbers), *unknown] for context, callee, *numbers in rows]
     # A copy has counted what its original had.
     observation, *_ = copied.step(1)
     values = dict(zip(env.feature_names, observation.tolist(), strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from benchmarks.own_choices import replayed
+from benchmarks.exactness import replayed
 from mlgo_clang import interactive
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder

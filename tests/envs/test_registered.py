@@ -19,7 +19,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.envs.inline import InlineVectorEnv
 from mlgo_gym.episode.argument_types import declared_types
-from mlgo_gym.episode.compile_options import CompileOptions
+from mlgo_gym.episode.options import CompileOptions
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.make_env import compiler_environments

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_gym.deploy.c_code import decision_code
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.link_facts import UNKNOWN, LinkFacts, objects_in
@@ -17,6 +21,8 @@ from mlgo_gym.testing import finished_compiles
 from tests.cli.command import run
 
 WRAPPER = str(Path(sys.executable).with_name("mlgo-clang++"))
+
+BITCODE = ("-emit-llvm", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists")
 
 COMMON = """
 int sink(int);
@@ -70,6 +76,14 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
     program = compiler_command("bundled", "gcc")[0]
     subprocess.run([program, "ar", "rc", archive, *sorted(again.iterdir())], check=True, timeout=60)
     assert LinkFacts.of_objects([*objects_in(build), *objects_in(again), *objects_in(archive)]) == facts
+    # A corpus is compiled by plain clang.
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name in ("first", "second"):
+        compile_source(build, name, corpus / f"{name}.bc", *compiler_command("bundled", "g++"), *BITCODE)
+    run("corpus", "make", "--input-dir", corpus, "--output-dir", tmp_path / "made")
+    run("link-facts", tmp_path / "made", "--output", tmp_path / "of_corpus")
+    assert LinkFacts.read(tmp_path / "of_corpus") == facts
     # Builds that are linked together add up.
     text = run("link-facts", output, archive, "--output", output).stdout
     assert text == f"{output}: 2 weak functions, 0 of them in one object; 2 differ from the file before\n"
@@ -108,8 +122,7 @@ def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_envir
         remaining[name] = set(LinkFacts.of_objects(objects_in(output)).counts)
     assert remaining == {"rule": set(), "facts": {"_Z6sharedi"}}
     bitcode = tmp_path / "first.bc"
-    flags = ("-emit-llvm", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists")
-    compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *flags)
+    compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *BITCODE)
     with finished_compiles() as compiles:
         arguments = {"callee_features": True, "link_facts": str(facts)}
         evaluate("mlgo/Inline-v0", policies=["last-call"], corpus=str(bitcode), env_kwargs=arguments)
@@ -133,3 +146,27 @@ def test_a_policy_without_facts_and_damaged_facts_leave_the_file_to_clang(build:
         assert done.stderr.count("\n") == 1
         assert f"first.cpp is compiled by clang alone: {message}" in done.stderr
         assert output.read_bytes() == (build / "first.o").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("major", [22, 19])
+def test_a_plugin_reads_the_facts(major: int, build: Path, tmp_path: Path) -> None:
+    for program in (f"clang++-{major}", f"llvm-config-{major}"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    library, facts, output = tmp_path / "plugin.so", tmp_path / "facts", tmp_path / "first.o"
+    build_plugin(decision_code("last-call", callee_features=True), installed_llvm(f"llvm-config-{major}"), library)
+    LinkFacts.of_objects(objects_in(build)).write(facts)
+    command = [f"clang++-{major}", "-Oz", f"-fpass-plugin={library}", "-c", str(build / "first.cpp"), "-o", str(output)]
+    remaining = []
+    for path in ("", str(facts)):
+        subprocess.run(command, check=True, timeout=60, env={**os.environ, "MLGO_LINK_FACTS": path})
+        remaining.append(set(LinkFacts.of_objects(objects_in(output)).counts))
+    assert remaining == [set(), {"_Z6sharedi"}]
+    for path in (facts.with_name("none"), facts):
+        facts.write_bytes(facts.read_bytes()[:-3])
+        environment = {**os.environ, "MLGO_LINK_FACTS": str(path)}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
+        assert done.stderr.count("\n") == 1
+        assert f"expected a complete file of link facts, got {path}" in done.stderr

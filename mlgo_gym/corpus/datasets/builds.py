@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 import shutil
 import sys
@@ -26,12 +25,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory
 
 _LOG_TAIL = 2000
-_MISSING = re.compile(
-    r"(?P<header>[\w./+-]+\.h(?:pp|h)?)'? file not found|fatal error: (?P<other>[\w./+-]+\.h(?:pp|h)?): No such file"
-    r"|unable to find (?:dynamic system )?library '?(?P<library>[\w.+-]+)"
-    r"|(?:Dependency|Package|library|Could NOT find|Could not find) \"?'?(?P<package>[A-Za-z][\w.+-]+)'?\"?"
-    r"(?: found: NO|, required by| not found| was not found| \(missing)"
-)
 _LOCKED = re.compile(r'name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"')
 
 installed_rustc = lru_cache(maxsize=1)(rustc_version)
@@ -101,18 +94,13 @@ def record_package(build: DatasetBuild, source: Path) -> Recording:
     """
     archive = build.dataset.archive
     environment = build.work / "environment"
-    # An existing pip can build for another environment, which is faster than to install one there.
-    has_pip = _has_pip()
-    options = ["--without-pip"] if has_pip else []
-    command = [sys.executable, "-m", "venv", *options, str(environment)]
-    created = run_bounded(command, writable=None, timeout=600, name="venv")
+    created = run_bounded([sys.executable, "-m", "venv", str(environment)], writable=None, timeout=600, name="venv")
     if created.returncode != 0:
         raise CorpusError(
             f"{archive.package}: a virtual environment for its build cannot be created: "
             f"{created.stderr or created.stdout}; install Python's venv module"
         )
-    python = str(environment / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
+    pip = [str(environment / "bin" / "python"), "-m", "pip"]
     wheel = [*pip, "wheel", "--no-deps", "--wheel-dir", str(build.work / "wheel"), str(source)]
     package = f"{archive.package} {archive.version}"
     try:
@@ -127,31 +115,18 @@ def record_package(build: DatasetBuild, source: Path) -> Recording:
 
 def explain_build(status: int, log: Path, toolchain: Toolchain) -> str:
     """Return why a build failed or compiled nothing, from its exit status and the file with its output."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if status == 0:
         return (
             "the build succeeded and compiled no C or C++: it is pure Python, or builds another way (Rust, Fortran, "
             f"prebuilt libraries); its log is {log}"
         )
-    message = f"the build ended with exit status {status}; its log is {log} and ends: {text.strip()[-_LOG_TAIL:]}"
-    missing = list(dict.fromkeys(name for match in _MISSING.finditer(text) for name in match.groups() if name))
-    if missing:
-        message = f"the compiler does not find {', '.join(missing[:5])}; {message}"
-        if toolchain.bundled:
-            message = (
-                "the bundled clang has the headers of libc and libc++ and ignores libraries of the system: record "
-                f"with an installed clang (--clang clang-22, clang=) where these are installed; {message}"
-            )
+    message = f"the build ended with exit status {status}; its log is {log} and ends: {_tail(log)}"
+    if toolchain.bundled:
+        message = (
+            "the bundled clang has the headers of libc and libc++ and ignores libraries of the system: record with an "
+            f"installed clang (--clang clang-22, clang=) a build that needs these; {message}"
+        )
     return message
-
-
-def _has_pip() -> bool:
-    """Return whether this Python has pip 22.3 or newer, with `--python`."""
-    try:
-        version = importlib.metadata.version("pip").split(".")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return tuple(int(part) if part.isdigit() else 0 for part in version[:2]) >= (22, 3)
 
 
 def record_crates(build: DatasetBuild) -> Recording:

@@ -64,11 +64,6 @@ class LinkInput:
     parts: tuple[LinkPart, ...]
     link: str | None = None
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Names of the modules in it."""
-        return tuple(part.module for part in self.parts if part.module is not None)
-
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -97,9 +92,14 @@ class Link:
     target: str | None = None
 
     @property
+    def parts(self) -> list[LinkPart]:
+        """The objects of all inputs, in the order of the link."""
+        return [part for file in self.inputs for part in file.parts]
+
+    @property
     def modules(self) -> tuple[str, ...]:
         """Unique names of the linked modules, in the order of the link."""
-        return tuple(dict.fromkeys(name for each in self.inputs for name in each.modules))
+        return tuple(dict.fromkeys(part.module for part in self.parts if part.module is not None))
 
 
 def read_links(folder: Path) -> tuple[Link, ...]:
@@ -116,38 +116,25 @@ def read_links(folder: Path) -> tuple[Link, ...]:
         links = tuple(_link(entry, content.get("target")) for entry in content["links"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorpusError(f"{path}: expected a list of link steps: {error!r}; record the build again") from error
-    for link in links:
-        for name in (name for each in link.inputs for part in each.parts for name in (part.module, part.file)):
-            if name is not None and is_outside(name):
-                raise CorpusError(f"{path}: {name!r} leads out of the corpus folder; correct or remove it")
+    for name in (name for link in links for part in link.parts for name in (part.module, part.file)):
+        if name is not None and is_outside(name):
+            raise CorpusError(f"{path}: {name!r} leads out of the corpus folder; correct or remove it")
     return links
 
 
 def _link(entry: dict[str, Any], target: str | None) -> Link:
     inputs = tuple(
-        LinkInput(**{**each, "parts": tuple(LinkPart(**part) for part in each["parts"])}) for each in entry["inputs"]
+        LinkInput(**{**file, "parts": tuple(LinkPart(**part) for part in file["parts"])}) for file in entry["inputs"]
     )
     output, arguments = entry["output"], tuple(entry["arguments"])
-    positions = [each.position for each in inputs] + [output["position"] or 0]
+    positions = [file.position for file in inputs] + [output["position"] or 0]
     if not all(isinstance(position, int) and 0 <= position < max(len(arguments), 1) for position in positions):
         raise TypeError(f"expected positions of arguments, got {positions}")
-    link = Link(
-        output=output["path"],
-        driver=entry["driver"],
-        folder=entry["folder"],
-        arguments=arguments,
-        output_position=output["position"],
-        output_named=output["named"],
-        lto=entry["lto"],
-        inputs=inputs,
-        target=target,
-    )
-    for record in (link, *inputs, *(part for each in inputs for part in each.parts)):
+    place = output["path"], entry["driver"], entry["folder"]
+    link = Link(*place, arguments, output["position"], output["named"], entry["lto"], inputs, target)
+    for record in (link, *inputs, *link.parts):
         check_values(record)
     return link
-
-
-_UNSAFE = re.compile(r"[^\w.+-]+")
 
 
 class LinkWriter:
@@ -180,22 +167,22 @@ class LinkWriter:
         """
         last = {link["output"]["path"]: link for link in links}
         outputs = {link["output"]["sha256"]: self._relative(path) for path, link in last.items()}
-        entries = [self._link(link, outputs) for link in links if last[link["output"]["path"]] is link]
-        kept = [entry for entry in entries if entry is not None]
-        if kept:
-            content = json.dumps({"target": target, "links": kept}, indent=1) + "\n"
+        described = [self._link(link, outputs) for link in links if last[link["output"]["path"]] is link]
+        entries = [entry for entry in described if entry is not None]
+        if entries:
+            content = json.dumps({"target": target, "links": entries}, indent=1) + "\n"
             write_atomically(self._corpus / LINKS_FILE, content.encode())
-        return len(kept)
+        return len(entries)
 
     def _link(self, link: dict[str, Any], outputs: Mapping[str, str]) -> dict[str, Any] | None:
         inputs = []
-        for each in link["inputs"]:
-            entry: dict[str, Any] = {key: each[key] for key in ("position", "named", "kind")}
-            if each["kind"] == "shared" and each["sha256"] in outputs:
-                inputs.append({**entry, "link": outputs[each["sha256"]], "parts": []})
+        for file in link["inputs"]:
+            entry: dict[str, Any] = {key: file[key] for key in ("position", "named", "kind")}
+            if file["kind"] == "shared" and file["sha256"] in outputs:
+                inputs.append({**entry, "link": outputs[file["sha256"]], "parts": []})
                 continue
-            members = each.get("members", [{"name": self._relative(each["path"]), "sha256": each.get("sha256")}])
-            parts = [self._part(member, each) for member in members]
+            members = file.get("members", [{"name": self._relative(file["path"]), "sha256": file.get("sha256")}])
+            parts = [self._part(member, file) for member in members]
             if None in parts:
                 self.skipped["a link of an object that was not recorded"] += 1
                 return None
@@ -214,12 +201,12 @@ class LinkWriter:
             "inputs": inputs,
         }
 
-    def _part(self, member: dict[str, Any], each: dict[str, Any]) -> dict[str, Any] | None:
+    def _part(self, member: dict[str, Any], file: dict[str, Any]) -> dict[str, Any] | None:
         """Return the entry of an object: a module, or a file that is copied to the corpus; None if neither exists."""
         digest = member["sha256"]
         part = {"name": member["name"], "sha256": digest}
-        is_source = each["kind"] == "source"
-        module = self._by_source.get(each["path"]) if is_source else self._by_digest.get(digest)
+        is_source = file["kind"] == "source"
+        module = self._by_source.get(file["path"]) if is_source else self._by_digest.get(digest)
         if module is not None:
             return {**part, "module": module}
         copy = self._store / "files" / str(digest)
@@ -232,7 +219,7 @@ class LinkWriter:
         return {**part, "file": str(target.relative_to(self._corpus))}
 
 
-_ALLOWED = Path(__file__).parent / "allowed_link_arguments.json"
+_UNSAFE = re.compile(r"[^\w.+-]+")
 _MACHINE = re.compile(r"-m(?!llvm)[a-z][a-z0-9.-]*")
 _DROPPED = frozenset({"-MD", "-MMD", "-MP", "-MG", "-save-temps", "--save-temps", "--coverage", "-v"})
 _DROPPED_WITH_VALUE = frozenset({"-MF", "-MT", "-MQ", "-MJ", "-x"})
@@ -276,23 +263,30 @@ def relink(
         if answer.returncode != 0:
             raise CorpusError(f"{link.output} cannot be linked; {program} printed:\n{answer.stderr.strip()[-4000:]}")
 
-    def place(each: LinkInput, name: str) -> Path:
-        if each.link is not None:
-            if each.link not in (libraries or {}):
-                raise CorpusError(f"expected the library {each.link} in libraries=, got none; link it first")
-            return _linked((libraries or {})[each.link], scratch, Path(each.link).name)
-        paths = [_path_of(part, corpus, objects) for part in each.parts]
-        if each.kind == "archive":
+    def path_of(part: LinkPart) -> Path:
+        if part.module is None:
+            return (corpus / str(part.file)).absolute()
+        if part.module not in objects:
+            raise CorpusError(f"expected an object for the module {part.module}, got none")
+        return objects[part.module].absolute()
+
+    def place(file: LinkInput, name: str) -> Path:
+        if file.link is not None:
+            if file.link not in (libraries or {}):
+                raise CorpusError(f"expected the library {file.link} in libraries=, got none; link it first")
+            return _linked((libraries or {})[file.link], scratch, Path(file.link).name)
+        paths = list(map(path_of, file.parts))
+        if file.kind == "archive":
             archive = (scratch / name).with_suffix(".a")
             run([*bundled_command("ar"), "qcs", str(archive), *map(str, paths)], scratch, "the archiver")
             return archive
-        if each.kind in ("object", "source") and paths[0].suffix != ".o":
+        if file.kind in ("object", "source") and paths[0].suffix != ".o":
             return _linked(paths[0], scratch, f"{name}.o")
         return paths[0]
 
     with temporary_folder() as scratch:
-        files = [place(each, f"{number}-{Path(each.named).name}") for number, each in enumerate(link.inputs)]
-        words = _without_side_outputs(_with_files(link, map(str, files)))
+        files = [place(file, f"{number}-{Path(file.named).name}") for number, file in enumerate(link.inputs)]
+        words = _with_files(link, map(str, files))
         linker = linker_command(toolchain, link.driver, link.target)
         run([*linker, *words, *linker_overrides(link.target), "-o", str(output.absolute())], scratch, "the linker")
 
@@ -309,63 +303,58 @@ def check_link_arguments(link: Link) -> None:
 
 def refused_link_argument(link: Link) -> str | None:
     """Return the first argument of a link that is not allowed, or None."""
-    words = _without_side_outputs(_with_files(link, ["input.o"] * len(link.inputs)))
-    rest = iter([word for word in words if word != "-Xlinker"])
-    with_value = (*_allowed()["with_value"], *_allowed()["linker_with_value"])
+    return _refused([word for word in _with_files(link, ["input.o"] * len(link.inputs)) if word != "-Xlinker"])
+
+
+def _refused(words: Sequence[str], to_linker: str = "") -> str | None:
+    """Return the first refused driver argument, or argument of the linker if `to_linker` is `-Wl,`."""
+    allowed, kind = _allowed(), "linker_" if to_linker else ""
+    with_value = allowed["linker_with_value"] + (() if to_linker else allowed["with_value"])
+    rest = iter(words)
     for word in rest:
         value = next(rest, "") if word in with_value else None
         if word.startswith("@") or (value or "").startswith("@"):
-            return value or word
+            return f"{to_linker}{value or word}"
         if word.startswith("-Wl,"):
-            refused = _refused_by_linker(word.split(",")[1:])
+            refused = _refused(word.split(",")[1:], "-Wl,")
             if refused is not None:
                 return refused
-        elif value is None and word.startswith("-") and not _shapes_code(word):
-            return word
-    return None
-
-
-def _shapes_code(word: str) -> bool:
-    is_warning = word.startswith("-W") and not word.startswith(("-Wl,", "-Wp,", "-Wa,"))
-    is_known = word in _allowed()["flags"] or word.startswith(_allowed()["joined"])
-    return is_known or is_warning or bool(_MACHINE.fullmatch(word))
-
-
-def _refused_by_linker(parts: list[str]) -> str | None:
-    rest = iter(parts)
-    for part in rest:
-        value = next(rest, "") if part in _allowed()["linker_with_value"] else None
-        if part.startswith("@") or (value or "").startswith("@"):
-            return f"-Wl,{value or part}"
-        is_known = part in _allowed()["linker_flags"] or part.startswith(_allowed()["linker_joined"])
-        if value is None and part.startswith("-") and not is_known:
-            return f"-Wl,{part}"
+        elif value is None and word.startswith("-"):
+            is_warning = word.startswith("-W") and not word.startswith(("-Wp,", "-Wa,"))
+            shapes_code = not to_linker and (is_warning or _MACHINE.fullmatch(word))
+            if not (shapes_code or word in allowed[f"{kind}flags"] or word.startswith(allowed[f"{kind}joined"])):
+                return f"{to_linker}{word}"
     return None
 
 
 @lru_cache(maxsize=1)
 def _allowed() -> dict[str, tuple[str, ...]]:
-    table = json.loads(_ALLOWED.read_bytes())
+    table = json.loads((Path(__file__).parent / "allowed_link_arguments.json").read_bytes())
     return {name: tuple(" ".join(lines).split()) for name, lines in table.items()}
 
 
 def _with_files(link: Link, files: Iterable[str]) -> list[str]:
-    """Return the arguments with other input files, and without the output."""
+    """Return the arguments with other input files, without the output and without side outputs."""
     words = list(link.arguments)
-    for each, file in zip(link.inputs, files, strict=True):
-        words[each.position] = _with_file(words[each.position], each.named, file)
-    if link.output_position is None:
-        return words
-    first = link.output_position - (link.arguments[link.output_position] == link.output_named)
-    return words[:first] + words[link.output_position + 1 :]
-
-
-def _path_of(part: LinkPart, corpus: Path, objects: Mapping[str, Path]) -> Path:
-    if part.module is None:
-        return (corpus / str(part.file)).absolute()
-    if part.module not in objects:
-        raise CorpusError(f"expected an object for the module {part.module}, got none")
-    return objects[part.module].absolute()
+    for file, path in zip(link.inputs, files, strict=True):
+        word = words[file.position]
+        parts = word.split(",") if word != file.named else [word]
+        for position, part in enumerate(parts):
+            if part == file.named or part.endswith(f"={file.named}"):
+                parts[position] = f"{part.removesuffix(file.named)}{path}"
+                break
+        words[file.position] = ",".join(parts)
+    if link.output_position is not None:
+        first = link.output_position - (link.arguments[link.output_position] == link.output_named)
+        words[first : link.output_position + 1] = []
+    arguments: list[str] = []
+    for word in drop_options(words, ("-Wp,", "-save-temps="), _DROPPED_WITH_VALUE):
+        if word.startswith("-Wl,"):
+            parts = [part for part in word.split(",")[1:] if not part.startswith(_DROPPED_TO_LINKER) or "=" not in part]
+            arguments += [",".join(["-Wl", *parts])] if parts else []
+        elif word not in _DROPPED:
+            arguments.append(word)
+    return arguments
 
 
 def _linked(path: Path, scratch: Path, name: str) -> Path:
@@ -376,26 +365,3 @@ def _linked(path: Path, scratch: Path, name: str) -> Path:
     if not link.is_symlink():
         link.symlink_to(path.absolute())
     return link.relative_to(scratch)
-
-
-def _with_file(word: str, named: str, path: str) -> str:
-    """Return an argument with another file."""
-    parts = word.split(",") if word != named else [word]
-    for position, part in enumerate(parts):
-        if part == named or part.endswith(f"={named}"):
-            parts[position] = f"{part.removesuffix(named)}{path}"
-            break
-    return ",".join(parts)
-
-
-def _without_side_outputs(words: list[str]) -> list[str]:
-    """Return arguments without those that write a second file or set the language of sources."""
-    kept: list[str] = []
-    for word in drop_options(words, ("-Wp,", "-save-temps="), _DROPPED_WITH_VALUE):
-        if word.startswith("-Wl,"):
-            parts = [part for part in word.split(",")[1:] if not part.startswith(_DROPPED_TO_LINKER) or "=" not in part]
-            if parts:
-                kept.append(",".join(["-Wl", *parts]))
-        elif word not in _DROPPED:
-            kept.append(word)
-    return kept

@@ -173,13 +173,13 @@ def _terminations_raised() -> Iterator[None]:
     def stop(number: int, _frame: object) -> None:
         raise KeyboardInterrupt(number)
 
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    before = {each: signal.signal(each, stop) for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def build_environment(toolchain: Toolchain, target: str | None = None) -> dict[str, str]:
@@ -227,13 +227,18 @@ def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
     names = {name: mode for mode, group in _NAMES.items() for name in group}
     names |= {f"{triple}-{name}": mode for name, mode in names.items() if name in ("gcc", "g++", "clang", "clang++")}
     folders = [Path(folder) for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
-    for program in (each for folder in folders if folder.is_dir() for each in folder.iterdir()):
+    for program in (path for folder in folders if folder.is_dir() for path in folder.iterdir()):
         match = _COMPILER_NAME.fullmatch(program.name)
         if match:
             names[program.name] = "c++" if "++" in match[1] else "c"
-    scripts = {mode: _shim_script(toolchain, mode, target) for mode in _NAMES}
+    scripts = {"by-path": _script([*_SHIM, "by-path", *["0"] * 4])}
+    before, after = driver_options(toolchain, target)
+    for mode in _NAMES:
+        compiler = [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", *before]
+        groups = (linker_command(toolchain, mode, target), linker_overrides(target), compiler, after)
+        scripts[mode] = _script([*_SHIM, mode, *(word for group in groups for word in (str(len(group)), *group))])
     launchers = {name: scripts[mode] for name, mode in names.items()}
-    launchers[PATH_SHIM] = _python_script("by-path", ([], [], [], []))
+    launchers[PATH_SHIM] = scripts["by-path"]
     launchers[RUSTC_WRAPPER] = _script([*_SHIM, "rust"])
     if rustc := shutil.which("rustc"):
         launchers["rustc"] = _script([*_SHIM, "rust", rustc])
@@ -241,19 +246,6 @@ def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
     return launchers
-
-
-def _shim_script(toolchain: Toolchain, mode: str, target: str | None) -> str:
-    driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
-    before, after = driver_options(toolchain, target)
-    linker = linker_command(toolchain, mode, target)
-    groups = (linker, linker_overrides(target), [*toolchain.command, driver, *before], after)
-    return _python_script(mode, groups)
-
-
-def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:
-    words = [word for group in groups for word in (str(len(group)), *group)]
-    return _script([*_SHIM, mode, *words])
 
 
 def _script(words: Sequence[str]) -> str:

@@ -37,12 +37,10 @@ _RUST_LEVELS = {"Oz": "z", "Os": "s", "O2": "2", "O3": "3"}
 
 @dataclass(frozen=True, slots=True)
 class RecordFailure:
-    """A compiled source that could not be recorded.
+    """A compiled source that could not be recorded; the path of the source is relative to the root if below it.
 
-    Attributes:
-        source: path, relative to the root of the build if below it.
-        message: message of the compiler, or the problem of the record.
-        killed: whether the compiler was killed, most likely for lack of memory.
+    The message is that of the compiler, or the problem of the record. A compiler is most likely killed for lack of
+    memory.
     """
 
     source: str
@@ -118,16 +116,13 @@ class Recorder:
         probes: bool = False,
     ) -> None:
         check_level(optimize)
-        self._optimize = optimize
-        self._toolchain = toolchain
-        self._compiler = f"clang {toolchain.version_text}"
+        self._optimize, self._toolchain, self._target = optimize, toolchain, target
         self._root = root.resolve()
         self._folder = make_process_folder(parent or Path(tempfile.gettempdir()), "mlgo-gym-record-")
         for name in ("records", "known", "files", "seen"):
             (self._folder / name).mkdir()
         before, after = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
-        self._target = target
         folders = [self._root, *([bundled_folder()] if toolchain.bundled else [])]
         maps = () if target == NATIVE else (f"-fmacro-prefix-map={folder}/=" for folder in folders)
         self.settings: dict[str, Any] = {
@@ -170,7 +165,7 @@ class Recorder:
                 f"shims; clean it first, and let it take the compiler from CC, CXX and RUSTC_WRAPPER.{skipped}",
                 0,
             )
-        kept: dict[str, dict[str, Any]] = {}
+        modules: dict[str, dict[str, Any]] = {}
         by_content: dict[tuple[str, tuple[str, ...]], str] = {}
         duplicates = 0
         with complete_folder(output) as staging:
@@ -182,33 +177,33 @@ class Recorder:
                     duplicates += 1
                     links.add(record, by_content[content])
                     continue
-                problem = self._write(staging, name, record, flags, metadata or {})
+                problem = self._write(staging, name, record, flags, {**(metadata or {}), "bitcode_sha256": content[0]})
                 if problem is None:
-                    kept[name] = record
+                    modules[name] = record
                     by_content[content] = name
                     links.add(record, name)
                 else:
                     records.failures.append(RecordFailure(self._relative(record["source"]), problem))
-            write_description(staging, kept)
+            write_description(staging, modules)
             written = links.write(records.links, self._target)
         return Recording(
             corpus=output,
-            modules=tuple(kept),
+            modules=tuple(modules),
             failures=tuple(records.failures),
             replaced=records.replaced,
-            lines=sum({record["source"]: record["lines"] for record in kept.values()}.values()),
-            languages=Counter(_LANGUAGES[record["language"]] for record in kept.values()),
+            lines=sum({record["source"]: record["lines"] for record in modules.values()}.values()),
+            languages=Counter(_LANGUAGES[record["language"]] for record in modules.values()),
             duplicates=duplicates,
             skipped=records.skipped + links.skipped,
             links=written,
-            compiler_paths=Counter(record["compiler_path"] for record in kept.values() if record["compiler_path"]),
+            compiler_paths=Counter(record["compiler_path"] for record in modules.values() if record["compiler_path"]),
         )
 
     def count_unseen(self, start: float) -> int:
         """Return the number of objects below the root, written since a time, that no intercepted compile wrote."""
         seen = {path.name for path in (self._folder / "seen").iterdir()}
-        found = objects_written_since(self._root, start)
-        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in found)
+        objects = objects_written_since(self._root, start)
+        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in objects)
 
     def _read(self) -> _Records:
         records = _Records()
@@ -259,18 +254,17 @@ class Recorder:
         bitcode.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(record["bitcode"], bitcode)
         write_command(folder / f"{name}.cmd", flags)
-        facts_of_module: dict[str, object] = {
+        own: dict[str, object] = {
             "source": self._relative(record["source"]),
             "source_sha256": record["source_sha256"],
-            "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
             "language": _LANGUAGES[record["language"]],
             "lines": record["lines"],
             "optimize": self._optimize,
-            "compiler": self._compiler,
+            "compiler": f"clang {self._toolchain.version_text}",
         }
         if record["language"] == "rust":
-            facts_of_module |= {"project": record["package"], "version": record["version"], "compiler": facts.producer}
-        write_metadata(folder, name, {**metadata, **facts_of_module})
+            own |= {"project": record["package"], "version": record["version"], "compiler": facts.producer}
+        write_metadata(folder, name, {**metadata, **own})
         return None
 
     def _flags(self, record: Mapping[str, Any]) -> tuple[str, ...]:
@@ -287,16 +281,13 @@ class Recorder:
         unique: dict[str, dict[str, Any]] = {}
         for name, record in named:
             candidates = chain([name], (f"{name.removesuffix('.o')}.{number}.o" for number in count(2)))
-            unique[next(each for each in candidates if each not in unique)] = record
+            unique[next(candidate for candidate in candidates if candidate not in unique)] = record
         return unique
 
     def _module_name(self, record: Mapping[str, Any]) -> str:
         if "name" in record:
-            name: str = record["name"]
-            return name
-        path = record["object"]
-        if path is None:
-            path = str(PurePosixPath(record["source"]).with_suffix(".o"))
+            return str(record["name"])
+        path = record["object"] or str(PurePosixPath(record["source"]).with_suffix(".o"))
         relative = self._relative(path)
         if PurePosixPath(relative).is_absolute():
             relative = os.path.relpath(path, record["folder"])

@@ -7,8 +7,8 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
-#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 
 namespace {
@@ -49,28 +49,14 @@ struct Named {
 class DecisionHistory {
 public:
   // Read the file of link facts in the environment variable MLGO_LINK_FACTS; mlgo_clang/link_facts.py has its format.
+  // A file that is not complete has no effect, but for a warning.
   DecisionHistory() {
     const char *Path = std::getenv("MLGO_LINK_FACTS");
     if (!Path || !*Path)
       return;
     auto File = MemoryBuffer::getFile(Path);
-    if (!File)
-      report_fatal_error(Twine("cannot read the link facts ") + Path + ": " + File.getError().message(), false);
-    auto [Header, Lines] = (*File)->getBuffer().split('\n');
-    SmallVector<StringRef, 5> Words;
-    Header.split(Words, ' ');
-    size_t Bytes = 0;
-    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size())
-      report_fatal_error(Twine("expected a complete file of link facts, got ") + Path, false);
-    while (!Lines.empty()) {
-      auto [Line, Rest] = Lines.split('\n');
-      auto [Copies, Tail] = Line.split(' ');
-      auto [Referrers, Name] = Tail.split(' ');
-      Named &Function = Known[Name];
-      if (Copies.getAsInteger(10, Function.Copies) || Referrers.getAsInteger(10, Function.Referrers))
-        report_fatal_error(Twine("expected a complete file of link facts, got ") + Path, false);
-      Lines = Rest;
-    }
+    if (!File || !readFacts((*File)->getBuffer()))
+      errs() << "warning: expected a complete file of link facts, got " << Path << "; run mlgo-gym link-facts\n";
   }
 
   void enterComponent(const LazyCallGraph::SCC &Component) {
@@ -117,6 +103,25 @@ public:
   }
 
 private:
+  bool readFacts(StringRef Text) {
+    auto [Header, Lines] = Text.split('\n');
+    SmallVector<StringRef, 5> Words;
+    Header.split(Words, ' ');
+    size_t Bytes;
+    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size())
+      return false;
+    while (!Lines.empty()) {
+      auto [Line, Rest] = Lines.split('\n');
+      auto [Copies, Tail] = Line.split(' ');
+      auto [Referrers, Name] = Tail.split(' ');
+      Named &Function = Known[Name];
+      if (Copies.getAsInteger(10, Function.Copies) || Referrers.getAsInteger(10, Function.Referrers))
+        return false;
+      Lines = Rest;
+    }
+    return true;
+  }
+
   struct Decisions {
     int Count[2] = {};
   };

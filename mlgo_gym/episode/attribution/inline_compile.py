@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.compiler.connection import CompileResult
-from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.inline_contexts import callee_name, feature_offsets, printed_features
+from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
@@ -100,11 +101,7 @@ class InlineCompile:
     def from_session(
         cls, answered: Iterable[tuple[Decision, int]], remarks: Iterable[bytes], compiled: CompileResult, task: Task
     ) -> InlineCompile:
-        """Return a finished compile, from each inlining decision with its answer, and clang's remarks after each.
-
-        Raises:
-            MlgoError: The object is not an ELF file, or has no symbols.
-        """
+        """Return a finished compile, from each inlining decision with its answer, and clang's remarks after each."""
         header = task.headers[0]
         starts = feature_offsets(header)
         decisions = []
@@ -169,36 +166,31 @@ def run_inline_compile(
     Raises:
         CompilerError: The compile failed.
         ToolchainError: Clang does not print the context of its decisions.
-        MlgoError: The object has no symbols, or the task has no inlining.
+        MlgoError: An action is illegal, the object has no symbols, or the task has no inlining.
     """
-    work = inline_compile_coroutine(compilation, task, choose, blank_callee_features=blank_callee_features)
+    chooses = partial(interruptible, choose)
+    work = inline_compile_coroutine(compilation, task, chooses, blank_callee_features=blank_callee_features)
     return run_blocking(work, timeout)
 
 
 def inline_compile_coroutine(
-    compilation: Compilation,
-    task: Task,
-    choose: Callable[[Decision], int],
-    *,
-    blank_callee_features: bool = False,
+    compilation: Compilation, task: Task, choose: Callable[[Decision], int], *, blank_callee_features: bool = False
 ) -> CompilerCoroutine[InlineCompile]:
     """Return `run_inline_compile()` as a coroutine for an event loop."""
     if task.advisors[:1] != (INLINING,):
-        found = ", ".join(advisor.name for advisor in task.advisors)
-        raise MlgoError(f"expected a task that decides inlining, got one for {found}; use mlgo/Inline-v0")
+        names = ", ".join(advisor.name for advisor in task.advisors)
+        raise MlgoError(f"expected a task that decides inlining, got one for {names}; use mlgo/Inline-v0")
     answered: list[tuple[Decision, int]] = []
     header = task.headers[0]
     callee_features = not blank_callee_features and uses_callee_features(spec.name for spec in header.features)
+
+    def advise(decision: Decision) -> bytes:
+        if blank_callee_features:
+            decision = decision._replace(payload=decision.payload.ljust(header.dtype.itemsize, b"\0"))
+        answered.append((decision, choose(decision)))
+        return task.advice(*answered[-1])
+
     with compilation.session((INLINING,), contexts=True, callee_features=callee_features) as session:
-        while (decision := (yield session)) is not None:
-            if blank_callee_features:
-                decision = decision._replace(payload=decision.payload.ljust(header.dtype.itemsize, b"\0"))
-            answer = choose(decision)
-            advice = task.encode(decision, answer)
-            assert advice is not None, "0 and 1 are legal at every inlining decision"
-            answered.append((decision, answer))
-            session.advise(advice)
-        compiled = session.finish(0.0)
-        assert session.contexts is not None
-        remarks = session.contexts.remarks
+        compiled = yield from drive_coroutine(session, advise)
+        remarks = session.contexts.remarks if session.contexts is not None else ()
     return InlineCompile.from_session(answered, remarks, compiled, task)

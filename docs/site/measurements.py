@@ -1,0 +1,223 @@
+"""The measurements of docs/results, as the tables and figures of the pages need them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from benchmarks.measuring import RESULTS, ROOT, Sizes, facts
+from mlgo_gym.evaluation.statistics import Change, estimates
+
+NETWORKS = ROOT / "mlgo_gym" / "policies" / "networks"
+
+CXX_PROJECTS = {
+    *("box2d-py", "fasttext", "jsonnet", "lightgbm"),
+    *("pyclipper", "pysimdjson", "sentencepiece", "ujson"),
+}
+CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
+"""Projects of the benchmark, and parts of projects, whose modules in the test split are C++; all others are C."""
+
+Facts = dict[str, Any]
+"""Counts of modules and relative changes, as of `benchmarks.measuring.facts`."""
+
+
+@cache
+def read(name: str) -> Any:
+    """Return the content of docs/results/NAME.json."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def percent(change: float, digits: int = 2) -> str:
+    """Return a relative change in per cent with its sign."""
+    return f"{change:+.{digits}%}".replace("%", " %").replace("-", "\N{MINUS SIGN}")
+
+
+def interval(ends: Sequence[float] | None) -> str:
+    """Return both ends of an interval in per cent; an empty text without one."""
+    return f"[{', '.join(percent(end)[:-2] for end in ends)}]" if ends else ""
+
+
+def joined(seeds: Sequence[Mapping[str, Any]]) -> Facts:
+    """Return the facts of a method: means over its seeds; the least and the most of them in place of an interval."""
+
+    def mean(key: str) -> float:
+        return float(sum(seed[key] for seed in seeds) / len(seeds))
+
+    means = [seed["mean"] for seed in seeds]
+    return {
+        **seeds[0],
+        "seeds": len(seeds),
+        "failed": sum(seed.get("failures", 0) for seed in seeds),
+        "interval": seeds[0]["interval"] if len(seeds) == 1 else (min(means), max(means)),
+        **{key: mean(key) for key in ("mean", "total", "better", "worse", "train_cpu_seconds") if key in seeds[0]},
+    }
+
+
+@cache
+def benchmark(level: str) -> dict[tuple[str, int], Facts]:
+    """Return the methods of a level, `Oz` or `Os`: name and compiles of a search (else 0), facts."""
+    seeds: dict[tuple[str, int], list[Facts]] = {}
+    for row in read("benchmark")["rows"]:
+        if row["level"] == level:
+            seeds.setdefault((row["name"], row.get("compiles", 0)), []).append(row)
+    return {key: joined(rows) for key, rows in seeds.items()}
+
+
+def searched(level: str, name: str) -> Facts:
+    """Return the facts of a method that is no search for the modules of the searches."""
+    return joined(
+        [row["searched"] for row in read("benchmark")["rows"] if (row["level"], row["name"]) == (level, name)]
+    )
+
+
+def sizes_of(level: str, name: str) -> Sizes:
+    """Return each module of a method's first seed, with its bytes and those by plain clang."""
+    data = read("benchmark")
+    modules = [module.replace(f"@{level}", "", 1) for module in data["modules"][level]]
+    rows = zip(modules, benchmark(level)[name, 0]["sizes"], data["clang_sizes"][level], strict=True)
+    return {module: (now, before) for module, now, before in rows if now}
+
+
+def project_of(module: str) -> str:
+    """Return the project of a module of the benchmark, by which intervals resample."""
+    return "/".join(module.split("/")[: 1 + module.startswith("builtin/")])
+
+
+def is_cxx(module: str) -> bool:
+    """Return whether a module of the benchmark is C++."""
+    return module.partition("/")[0] in CXX_PROJECTS or module.startswith(CXX_PARTS)
+
+
+@cache
+def by_language(level: str, name: str, *, cxx: bool) -> Facts:
+    """Return the facts of a method's first seed for the modules in C++, or for those in C."""
+    return facts_of({module: pair for module, pair in sizes_of(level, name).items() if is_cxx(module) == cxx})
+
+
+def facts_of(sizes: Sizes) -> Facts:
+    """Return the facts of modules; the interval resamples projects."""
+    return facts(list(sizes.values()), [project_of(module) for module in sizes])
+
+
+def card_facts(card: str) -> Facts:
+    """Return the `test` part of a model card; most have that of held-out crates or modules.
+
+    That of evictions is of the better code of each function, at -O2.
+    """
+    _, _, name = card.partition("-")
+    level, _, target = name.partition("-")
+    if card == "evict":
+        found = read("evictions")["summary"]["O2"][card]["best_of_two"]
+        found = {**found, "mean": found["geometric_mean"]}
+    elif target == "rust":
+        found = read("rust_policies")[level][card]
+    elif target not in ("", "fast"):
+        found = read("targets")["changes"][f"{target} {level.title()} {card}"]["objects"]
+    else:
+        return _card_facts(level.title(), "fast bundled policy" if target else "bundled policy")
+    counts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
+    equal = counts["modules"] - counts["better"] - counts["worse"]
+    return {**counts, "equal": equal, "geometric_mean": found["mean"]}
+
+
+def _card_facts(level: str, method: str) -> Facts:
+    sizes = sizes_of(level, method)
+    whole = facts_of(sizes)
+    projects: dict[str, Sizes] = {}
+    for module in sorted(sizes, key=project_of):
+        projects.setdefault(project_of(module).rpartition("/")[2], {})[module] = sizes[module]
+    parts = {name: facts_of(part) for name, part in projects.items()}
+    return {
+        "modules": whole["modules"],
+        "geometric_mean": whole["mean"],
+        "interval": list(facts(list(sizes.values()))["interval"] or ()),
+        "interval_by_project": list(whole["interval"]),
+        "total": whole["total"],
+        "better": whole["better"],
+        "worse": whole["worse"],
+        "equal": whole["modules"] - whole["better"] - whole["worse"],
+        "projects": {
+            name: {"modules": part["modules"], "geometric_mean": part["mean"], "total": part["total"]}
+            for name, part in parts.items()
+        },
+    }
+
+
+@cache
+def run_time() -> dict[str, Facts]:
+    """Return size and run time of the held-out programs by build.
+
+    Changes are of the geometric mean over programs, against plain clang at -Oz, and `own` against plain clang at the
+    level of the build.
+    """
+    searches = read("speed")["O2"]["programs"]
+    programs = {
+        name: program["builds"] for name, program in read("run_time")["programs"].items() if program["held_out"]
+    }
+    for name, builds in programs.items():
+        if name in searches:
+            before, after = (searches[name]["builds"][build] for build in ("plain", "search"))
+            plain = builds["O2"]
+            builds["O2 search"] = {
+                **{key: plain[key] * after[key] / before[key] for key in ("size", "instructions")},
+                "time_ratio": plain["time_ratio"] * searches[name]["time_ratio"],
+            }
+    names = dict.fromkeys(build for builds in programs.values() for build in builds)
+    return {
+        build: _run_time({name: each for name, each in programs.items() if build in each}, build) for build in names
+    }
+
+
+def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
+    def against(base: str, key: str) -> Change:
+        return Change(tuple((builds[build][key], builds[base][key]) for builds in programs.values()))
+
+    own = against(build.partition(" ")[0], "instructions")
+    # The median ratio of each program, in millionths: `Change` adds 1 to each number.
+    time = Change(tuple((builds[build]["time_ratio"] * 1e6, 1e6) for builds in programs.values()))
+    changes = {"instructions": against("Oz", "instructions"), "time": time, "own": own}
+    worst, name = max((value / base - 1, name) for (value, base), name in zip(own.pairs, programs, strict=True))
+    return {
+        "programs": len(programs),
+        "size": against("Oz", "size").mean,
+        **{key: (change.mean, estimates(change).mean.interval) for key, change in changes.items()},
+        "worst": (name, worst),
+    }
+
+
+def learning() -> dict[str, Facts]:
+    """Return the examples of reinforcement learning and the policies beside them: level and method, facts."""
+    seeds: dict[str, list[Facts]] = {}
+    for run in read("learning")["runs"]:
+        seeds.setdefault(run["title"], []).append(run)
+    return {
+        title: {
+            **joined(runs),
+            "minutes": sum(run.get("cpu_seconds", 0.0) for run in runs) / len(runs) / 60,
+            "most_larger": max(run["worse"] / run["modules"] for run in runs),
+        }
+        for title, runs in seeds.items()
+    }
+
+
+def ten_programs(build: str) -> Facts:
+    """Return a build of the ten programs against plain clang at -Oz: geometric means, totals and CPU time."""
+    rows = [row for row in read("ten_programs").values() if build in row["variants"]]
+
+    def change(key: str, *, trained: bool = True) -> Change:
+        chosen = (row["variants"] for row in rows if trained or not row["trained"])
+        return Change(tuple((builds[build][key], builds["Oz"][key]) for builds in chosen))
+
+    seconds = [sum(min(row["variants"][name]["seconds"]) for row in rows) for name in (build, "Oz")]
+    tests = [row["variants"][build]["tests"] for row in rows]
+    return {
+        "programs": len(rows),
+        **{key: change(key).mean for key in ("text", "file", "instructions")},
+        "total": change("text").total,
+        "never trained": change("text", trained=False).total,
+        "larger": change("text").worse,
+        "ratio": seconds[0] / seconds[1],
+        "tests": [passed for passed in tests if passed is not None],
+    }
