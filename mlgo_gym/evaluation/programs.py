@@ -12,7 +12,7 @@ from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.evaluation.table import Table, change, percent
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.metrics import Counter, link_program, measure_program, program_counter, read_programs
-from mlgo_gym.tasks.metrics.program_run import modules_of
+from mlgo_gym.tasks.metrics.programs import modules_of
 
 
 @dataclass(frozen=True, slots=True)
