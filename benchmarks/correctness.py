@@ -40,9 +40,8 @@ from mlgo_gym.make_env import compiler_environments, make_environment
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
-from mlgo_gym.tasks.metrics.counters import run_program
-from mlgo_gym.tasks.metrics.emulators import find_emulator
-from mlgo_gym.tasks.metrics.program_run import check_output, program_target
+from mlgo_gym.tasks.metrics.counters import find_emulator, run_program
+from mlgo_gym.tasks.metrics.programs import check_output, program_target
 from mlgo_gym.tasks.task import Task
 
 SHARES = (0.02, 0.1, 0.5, 1.0)

@@ -23,7 +23,7 @@ from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.tasks.metrics import Program, find_counter, link_program, measure_program, read_programs
 from mlgo_gym.tasks.metrics.counters import run_program
-from mlgo_gym.tasks.metrics.program_run import modules_of
+from mlgo_gym.tasks.metrics.programs import modules_of
 
 CORPORA = ("programs", "builtin")
 

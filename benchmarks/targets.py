@@ -29,7 +29,7 @@ from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.model_files import bundled_policies
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
-from mlgo_gym.tasks.metrics.program_run import linked_size, modules_of
+from mlgo_gym.tasks.metrics.programs import linked_size, modules_of
 
 POLICIES = {
     level: ("default", "threshold:0", "threshold:5", f"inline-{level.lower()}-fast", f"inline-{level.lower()}")

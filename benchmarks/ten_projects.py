@@ -1,4 +1,4 @@
-"""Ten programs that everybody knows, as benchmarks/sources/programs/projects.toml has them, and the inputs of their runs."""
+"""Ten programs that everybody knows, from benchmarks/sources/programs/projects.toml, and the inputs of their runs."""
 
 from __future__ import annotations
 

@@ -45,28 +45,18 @@ class RemoteEnvironment:
 
     @classmethod
     def of(cls, environment: str, arguments: Mapping[str, Any], env: CompilerEnv) -> RemoteEnvironment:
-        """Return the description of an environment of this machine; corpus and compiler are taken from `env`.
-
-        Raises:
-            CorpusError: The corpus is infinite.
-            MlgoError: The metric depends on other modules, which other machines do not have.
-        """
+        """Return the description of an environment; raise `MlgoError` if other machines cannot have its corpus."""
         if env.setup.project_costs:
             metrics = ", ".join(env.setup.project_costs)
             raise MlgoError(f"expected a metric of single modules for a cluster, got {metrics}; use --jobs, jobs=")
-        kept = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
-        files = tuple(name for name in _FILE_ARGUMENTS if name in kept and Path(kept[name]).is_file())
-        toolchain = env.toolchain
+        sent = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
+        files = tuple(name for name in _FILE_ARGUMENTS if name in sent and Path(sent[name]).is_file())
+        toolchain, outline = env.toolchain, CorpusOutline.of(env.corpus)
         clang = "bundled" if toolchain.bundled else toolchain.command[0]
-        outline = CorpusOutline.of(env.corpus)
-        return cls(environment, kept, files, outline, clang, toolchain.digest(), toolchain.version_text)
+        return cls(environment, sent, files, outline, clang, toolchain.digest(), toolchain.version_text)
 
     def arguments_on(self, store: FileStore) -> dict[str, Any]:
-        """Return the arguments of the environment on this machine, with compiler and corpus.
-
-        Raises:
-            ToolchainError: This machine has another compiler.
-        """
+        """Return the arguments with compiler and corpus; `ToolchainError` if this machine has another compiler."""
         toolchain = find_toolchain(self.clang)
         if toolchain.digest() != self.digest:
             raise ToolchainError(
@@ -78,11 +68,7 @@ class RemoteEnvironment:
         return {**self.arguments, **stored, "clang": self.clang, "corpus": self.corpus.open(store)}
 
     def stored_files(self, policies: Sequence[str] = ()) -> dict[str, StoredFiles]:
-        """Return the files of the environment by argument, and those of policies by specification.
-
-        Raises:
-            PolicyError: The file of a policy cannot be read.
-        """
+        """Return the files of the environment by argument, and those of policies by specification."""
         paths = {name: Path(self.arguments[name]) for name in self.files}
         return {**{name: {path.name: path.read_bytes()} for name, path in paths.items()}, **pack_policies(policies)}
 
@@ -107,12 +93,7 @@ class EnvironmentWork(Generic[Item, Result]):
     needs: Callable[[Item], str] = str
 
     def workers(self, env: CompilerEnv, execution: Execution) -> Workers[Item, Result]:
-        """Return the workers; the corpus of `env`, an environment on this machine, has the modules.
-
-        Raises:
-            MissingExtraError: Ray is not installed.
-            MlgoError: No cluster answers.
-        """
+        """Return the workers; the corpus of `env`, an environment on this machine, has the modules."""
         return execution.workers(self._runner, remote=partial(self._remote_work, env))
 
     def _runner(self, capacity: int) -> SequentialRunner[Item, Result]:

@@ -20,12 +20,7 @@ def compiler_environments() -> list[str]:
 
 
 def make_environment(name: str, arguments: Mapping[str, Any]) -> CompilerEnv:
-    """Return an environment of this package by its id, without wrappers.
-
-    Raises:
-        MlgoError: The id is unknown, of another package or of an environment without a compiler, or an argument is
-            unknown.
-    """
+    """Return an environment of this package that runs a compiler, by its id, without wrappers; else `MlgoError`."""
     if (approximated := mlgo_gym.APPROXIMATIONS.get(name.removeprefix("mlgo_gym:"))) is not None:
         raise MlgoError(f"expected an environment with a compiler, got {name!r}; use {approximated}")
     try:
@@ -62,9 +57,9 @@ def recorded_arguments(
     Raises:
         UntrustedError: Running the arguments could do more than compile.
     """
-    kept = with_compile_options(arguments, trust_flags=trust_flags)
+    checked = with_compile_options(arguments, trust_flags=trust_flags)
     if trust_flags:
-        return kept
+        return checked
     if environment not in compiler_environments():
         raise UntrustedError(f"{origin}: {environment!r} would be imported; if you know its author, pass --trust-flags")
     if corpus is not None and "pypi:" in corpus:
@@ -72,9 +67,9 @@ def recorded_arguments(
             f"{origin}: the corpus {corpus!r} runs the build of a package; fetch it yourself and name it with "
             "--corpus, or pass --trust-flags"
         )
-    entries = kept[COMPILE_OPTIONS]
+    entries = checked[COMPILE_OPTIONS]
     for words in (entries.get("extra_flags") or (), *extra_flags):
         check_arguments(("-cc1", *words), origin)
     if entries.get("flags"):
         check_arguments(tuple(entries["flags"]), origin)
-    return kept
+    return checked

@@ -119,7 +119,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
         numbers = self._masked(chosen)
         self._begin(numbers, seed, chosen)
         self._collect(len(numbers), frozenset(numbers))
-        infos = {number: self._sub_envs[number].step_result().info for number in numbers}
+        infos = {number: self._sub_envs[number].step_result()[3] for number in numbers}
         self._delivered = self._everyone
         return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
 
@@ -312,8 +312,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
         """Return the rendering of each environment, as `render()` of the single environment."""
         return self.call("render")
 
-    def _make_view(self, number: int) -> CompilerEnv:
-        del number
+    def _make_view(self) -> CompilerEnv:
         # copy.copy() would make an environment that probes the compiler again, by EzPickle.
         view = object.__new__(self.env_type)
         spaces = {name: copy.deepcopy(getattr(self._template, name)) for name in ("observation_space", "action_space")}

@@ -57,7 +57,7 @@ def edit_flags(
     replaced = dict(replace or {})
     check_edits(add=add, delete=deleted, replace=replaced)
     edited: list[str] = []
-    found = dict.fromkeys(replaced, 0)
+    counts = dict.fromkeys(replaced, 0)
     for unit in split_flags(flags):
         if any(_is_named(unit, name) for name in deleted):
             continue
@@ -65,9 +65,9 @@ def edit_flags(
         if match is None:
             edited.extend(unit)
         else:
-            found[match] += 1
+            counts[match] += 1
             edited.extend(_with_value(unit, match, replaced[match]))
-    for name, times in found.items():
+    for name, times in counts.items():
         if times != 1:
             remedy = "delete and add it" if times else "add it instead"
             raise CorpusError(f"expected one {name} to replace, got {times} in {' '.join(flags)[:500]!r}; {remedy}")

@@ -36,22 +36,15 @@ def declared_types(options_type: type[Any]) -> Mapping[str, Any]:
 
 
 def check_types(options: object) -> None:
-    """Check the value of every field of a dataclass.
-
-    Raises:
-        MlgoError: a value has another type than its field; of numbers also NaN and infinities.
-    """
+    """Raise `MlgoError` if a value of a dataclass has another type than its field, or is NaN or infinite."""
     for name, form in declared_types(type(options)).items():
         check_type(name, getattr(options, name), form)
 
 
 def check_type(name: str, value: object, form: Any) -> None:
-    """Check a value by a type: a class, a union, `Literal`, or a `Sequence` or `Mapping` of such.
+    """Raise `MlgoError` unless a value has a type: a class, a union, `Literal`, or a `Sequence` or `Mapping` of such.
 
     NumPy's numbers count as Python's. Booleans do not count as numbers, and strings not as sequences.
-
-    Raises:
-        MlgoError: the value has another type.
     """
     if not _matches(value, form):
         hint = f"write {value.split()!r}" if isinstance(value, str) and _has_list(form) else f"correct {name}"
@@ -102,21 +95,13 @@ def _words(form: Any) -> str:
 
 
 def whole_number(name: str, value: Any, minimum: int) -> int:
-    """Return an argument that is an integer from a minimum on.
-
-    Raises:
-        MlgoError: it is something else.
-    """
+    """Return an argument that is an integer from a minimum on; raise `MlgoError` for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise MlgoError(f"expected {name} ≥ {minimum}, got {value!r}; pass a whole number")
     return int(value)
 
 
 def read_options(options: object) -> dict[str, Any]:
-    """Return the options of a reset as a new dict.
-
-    Raises:
-        MlgoError: they are neither a dict nor None.
-    """
+    """Return the options of a reset as a new dict; raise `MlgoError` if they are neither a dict nor None."""
     check_type("options", options, Mapping[str, Any] | None)
     return dict(options) if isinstance(options, Mapping) else {}

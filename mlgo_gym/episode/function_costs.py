@@ -40,10 +40,6 @@ class FunctionCosts:
 
     Executed instructions and linked bytes are also those of functions outside the module, such as `strlen`.
 
-    Args:
-        setup: Setup of the environment.
-        compilation: The compile.
-
     Attributes:
         baseline: Cost of a plain compile.
         counts_calls: Whether the cost of a function depends on how often it is called.
@@ -69,12 +65,7 @@ class FunctionCosts:
         self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
-        """Return the cost of a compile of the module.
-
-        Raises:
-            CompilerError: Its program fails.
-            MlgoError: The cost of a metric is not a sum over functions.
-        """
+        """Return the cost of a compile of the module; raise `MlgoError` if a metric is no sum over functions."""
         by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
         if not self._is_weighted:
             functions = by_metric[self._setup.metric]
@@ -90,12 +81,7 @@ class FunctionCosts:
         return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total_parts))
 
     def changes(self, before: InlineCompile, after: InlineCompile) -> CostChanges:
-        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline.
-
-        Raises:
-            CompilerError: A program fails.
-            MlgoError: A metric has no change of each function.
-        """
+        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline."""
         functions: defaultdict[str, float] = defaultdict(float)
         costs: defaultdict[str, float] = defaultdict(float)
         total = 0.0

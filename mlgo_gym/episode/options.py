@@ -37,13 +37,7 @@ INFOS = ("full", "numeric")
 
 
 class Argument(NamedTuple):
-    """A declared argument.
-
-    Attributes:
-        name: the name; entries of `compile_options` have that prefix and a dot.
-        default: the value where it is not given.
-        meaning: its documentation, one paragraph.
-    """
+    """A declared argument; the name of an entry of `compile_options` has that prefix and a dot."""
 
     name: str
     default: Any
@@ -62,11 +56,7 @@ def _listed(choices: Iterable[object]) -> str:
 
 
 def check_order(order: str | Mapping[str, float]) -> None:
-    """Check an order of modules without the modules.
-
-    Raises:
-        MlgoError: there is no such order, or a weight is negative.
-    """
+    """Raise `MlgoError` if there is no such order of modules, or a weight is negative."""
     check_type("module_order", order, str | Mapping[str, float])
     if isinstance(order, str):
         _check_choice("module_order", order, ORDERS)
@@ -207,29 +197,20 @@ class EnvironmentOptions:
     )
 
     def __post_init__(self) -> None:
-        given = self.compile_options
-        if isinstance(given, Mapping):
-            object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, given)))
-        elif not isinstance(given, CompileOptions):
-            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {given!r}; write it as {{'timeout': 60}}")
+        entries = self.compile_options
+        if isinstance(entries, Mapping):
+            object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, entries)))
+        elif not isinstance(entries, CompileOptions):
+            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {entries!r}; write it as {{'timeout': 60}}")
         check_types(self)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return options with the given arguments.
-
-        Raises:
-            UnknownArgumentError: an argument is not declared.
-            MlgoError: an entry of `compile_options` is not possible.
-        """
+        """Return options with the given arguments; raise `UnknownArgumentError` if one is not declared."""
         return cls(**_known(cls, arguments))
 
     def check(self, task: Task) -> None:
-        """Check every argument against the task.
-
-        Raises:
-            MlgoError: an argument is not possible.
-        """
+        """Raise `MlgoError` if an argument is not possible with a task."""
         _check_choice("observation", self.observation, OBSERVATIONS)
         if self.reward in task.metrics:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
@@ -298,11 +279,7 @@ class EnvironmentOptions:
             self.refuse_ignored_flags(str(self.corpus))
 
     def refuse_ignored_flags(self, corpus: str) -> None:
-        """Refuse arguments for modules without recorded flags, of which a corpus has none.
-
-        Raises:
-            MlgoError: there is such an argument.
-        """
+        """Raise `MlgoError` for an argument for modules without recorded flags, of which a corpus has none."""
         flags = self.compile_options.flags
         if self.target is not None:
             remedy = f"a name such as 'zstd@Oz@{self.target}' has a target"

@@ -19,9 +19,6 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
     """Return, as a coroutine, the compile that starts from the module's optimised bitcode, which is made if need be.
 
     A module with a ThinLTO index is always compiled in full: the optimiser also performs its imports.
-
-    Raises:
-        CompilerError: the compiler fails on the module.
     """
     if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
         return compilation
@@ -47,12 +44,7 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
 
 
 def verify(full: Compilation, optimized: Compilation) -> CompilerCoroutine[None]:
-    """Check, as a coroutine, that a full compile and a compile of optimised bitcode give the same object.
-
-    Raises:
-        ToolchainError: the objects differ.
-        CompilerError: a compile fails.
-    """
+    """Raise `ToolchainError` unless a full compile and one of optimised bitcode give the same object; a coroutine."""
     in_full, from_bitcode = (yield from _object(full)), (yield from _object(optimized))
     if in_full != from_bitcode:
         raise ToolchainError(

@@ -41,10 +41,7 @@ class Probe:
 def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -> Probe:
     """Return the probe of an advisor; made once per compiler and kept on disk.
 
-    Args:
-        toolchain: The compiler.
-        advisor: The advisor.
-        flags: `-cc1` arguments that change its header, for instance a vocabulary of embeddings.
+    The flags are `-cc1` arguments that change its header, for instance a vocabulary of embeddings.
 
     Raises:
         ToolchainError: this clang has no interactive mode for the advisor; the text contains clang's diagnostics.

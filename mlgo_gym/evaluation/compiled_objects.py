@@ -62,8 +62,6 @@ class PolicyObjects:
             advice = None
             if self._policy is not None and (limit is None or decisions < limit):
                 info = decision_info(task, decision, compilation.module.name, decisions)
-                if (mask := task.action_mask(decision)) is not None:
-                    info["action_mask"] = mask
                 action = self._policy.act(task.observe(decision), info)
                 advice = task.encode(decision, read_action(action, task.action_space))
             decisions += 1

@@ -18,6 +18,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import HEADER, load_result
 from mlgo_gym.evaluation.search_result import SearchResult
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.storage.json_text import parse_json
 from mlgo_gym.storage.untrusted_file import MAX_BYTES, open_untrusted, read_untrusted
@@ -58,14 +59,14 @@ def curves_in(folder: Path) -> list[Curve]:
     Raises:
         MlgoError: A file cannot be read.
     """
-    found: list[Curve] = []
+    curves: list[Curve] = []
     for pattern, read in (("events.out.tfevents*", read_events), ("progress.csv", read_csv)):
         for path in sorted(folder.rglob(pattern)):
             try:
-                found += _curves(read(path), path.parent.relative_to(folder.parent).as_posix())
+                curves += _curves(read(path), path.parent.relative_to(folder.parent).as_posix())
             except (OSError, csv.Error, struct.error) as error:  # noqa: PERF203 - the error names the file
                 raise MlgoError(f"{path}: expected the values of a training, got an error: {error}") from error
-    return [curve for curve in found if len(curve.points) > 1]
+    return [curve for curve in curves if len(curve.points) > 1]
 
 
 def _curves(values: Iterable[_Value], origin: str) -> list[Curve]:
@@ -107,16 +108,13 @@ def read_events(path: Path) -> Iterator[_Value]:
 
 
 def _event(data: bytes) -> Iterator[_Value]:
-    fields = list(_fields(data))
-    step = next((float(value) for number, value in fields if number == 2 and isinstance(value, int)), 0.0)
-    for number, summary in fields:
-        if number == 5 and isinstance(summary, bytes):
-            for inner, each in _fields(summary):
-                if inner == 1 and isinstance(each, bytes):
-                    parts = dict(_fields(each))
-                    tag, value = parts.get(1), parts.get(2)
-                    if isinstance(tag, bytes) and isinstance(value, float):
-                        yield tag.decode(errors="replace"), step, value
+    fields = dict(_fields(data))
+    step, summary = fields.get(2, 0), fields.get(5)
+    for _, value in _fields(summary) if isinstance(summary, bytes) else ():
+        parts = dict(_fields(value)) if isinstance(value, bytes) else {}
+        tag, scalar = parts.get(1), parts.get(2)
+        if isinstance(tag, bytes) and isinstance(scalar, float) and isinstance(step, int):
+            yield tag.decode(errors="replace"), float(step), scalar
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
@@ -162,15 +160,14 @@ def is_search(path: Path) -> bool:
 def search_curve(path: Path) -> Curve | None:
     """Return the geometric-mean change of a search over the compiles of each module; None without results."""
     lines = [value for _, value in read_json_lines(path)]
-    results = [each for value in lines[1:] if (each := SearchResult.from_json(value)).error is None]
+    results = [result for value in lines[1:] if (result := SearchResult.from_json(value)).error is None]
     if not results:
         return None
-    steps = sorted({1, *(number for each in results for number, _ in each.improvements)})
-    last = max(each.compiles for each in results)
+    improvements = {number for result in results for number, _ in result.improvements}
     points = []
-    for step in (*steps, *([last] if last > steps[-1] else ())):
-        logarithms = [math.log((1 + each.cost_after(step)) / (1 + each.baseline)) for each in results]
-        points.append((float(step), math.expm1(math.fsum(logarithms) / len(logarithms))))
+    for step in sorted({1, max(result.compiles for result in results), *improvements}):
+        change = Change(tuple((result.cost_after(step), result.baseline) for result in results))
+        points.append((float(step), change.mean))
     name = f"{lines[0]['algorithm']} ({len(results)} modules)"
     return Curve(name, path.stem, tuple(points), "compiles of each module")
 
@@ -198,10 +195,10 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
         if (path / HEADER).exists():
             evaluations[name] = load_result(path)
         files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-        found = [curve for file in files if is_search(file) and (curve := search_curve(file)) is not None]
-        found += curves_in(path) if path.is_dir() else []
-        curves += found
-        if name not in evaluations and not found:
+        own = [curve for file in files if is_search(file) and (curve := search_curve(file)) is not None]
+        own += curves_in(path) if path.is_dir() else []
+        curves += own
+        if name not in evaluations and not own:
             raise MlgoError(f"expected results in {path}, got none; name an output of `evaluate`, `train` or `search`")
     return Inputs(evaluations, tuple(curves))
 

@@ -12,6 +12,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import Table
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.storage.temporary_folders import temporary_folder
@@ -75,12 +76,6 @@ def link_modes(names: Iterable[str]) -> tuple[LinkMode, ...]:
     return tuple(LINK_MODES[name] for name in distinct)
 
 
-def places(mode: LinkMode, links: Sequence[Link], *, has_policy: bool, has_plugin: bool) -> tuple[str, ...]:
-    """Return the places where a policy decides: `COMPILE` alone without link time optimisation or plugin."""
-    with_lto = any(mode.lto_of(link) is not None for link in links)
-    return (COMPILE, LINK, BOTH) if with_lto and has_policy and has_plugin else (COMPILE,)
-
-
 @dataclass(frozen=True, slots=True)
 class LinkedSize:
     """Size of one linked file with the objects of one policy.
@@ -90,7 +85,8 @@ class LinkedSize:
         output: The linked file, relative to the root of the build.
         lto: `thin` or `full` for link time optimisation, else None.
         modules: Number of linked modules.
-        objects: Bytes of the executable sections of their objects, compiled without link time optimisation.
+        objects: Bytes of the executable sections of their objects, compiled without link time optimisation; 0 after an
+            error.
         linked: Bytes of the executable sections of the linked file; 0 after an error.
         error: Message of a failed compile or link.
         mode: Name of the mode of the link (`LINK_MODES`).
@@ -101,8 +97,8 @@ class LinkedSize:
     output: str
     lto: str | None
     modules: int
-    objects: int
-    linked: int
+    objects: int = 0
+    linked: int = 0
     error: str | None = None
     mode: str = RECORDED.name
     place: str = COMPILE
@@ -143,55 +139,46 @@ def linked_sizes(
         for policy in (PLAIN, *evaluated.settings.policies):
             compiled = plain if policy == PLAIN else PolicyObjects(evaluated, policy, scratch / "policy")
             for mode in modes:
-                has_plugin = policy in plugins
-                for place in places(mode, links, has_policy=policy != PLAIN, has_plugin=has_plugin):
+                in_linker = policy in plugins and any(mode.lto_of(link) is not None for link in links)
+                for place in (COMPILE, LINK, BOTH) if in_linker else (COMPILE,):
                     objects = plain if place == LINK else compiled
-                    repeated = _RepeatedLinks(env, build, objects, scratch / "linked", trust_flags=trust_flags)
                     plugin = None if place == COMPILE else plugins[policy]
+                    libraries: dict[str, Path] = {}
                     for link in links:
-                        yield repeated.size(link, mode, plugin, policy, place)
+                        lto, modules = mode.lto_of(link), len(link.modules)
+                        row = LinkedSize(policy, link.output, lto, modules, mode=mode.name, place=place)
+                        try:
+                            if not trust_flags:
+                                check_link_arguments(link)
+                            sizes = _link_again(env, build, link, mode, plugin, objects, scratch / "linked", libraries)
+                        except MlgoError as error:
+                            yield replace(row, error=str(error))
+                        else:
+                            yield replace(row, objects=sizes[0], linked=sizes[1])
             compiled.clear()
 
 
-class _RepeatedLinks:
-    """Repeats the links of a build, in order, with the objects of a policy."""
-
-    def __init__(
-        self, env: CompilerEnv, build: Path, objects: PolicyObjects, folder: Path, *, trust_flags: bool
-    ) -> None:
-        self._env = env
-        self._build = build
-        self._objects = objects
-        self._folder = folder
-        self._trust_flags = trust_flags
-        self._libraries: dict[str, Path] = {}
-
-    def size(self, link: Link, mode: LinkMode, plugin: Path | None, policy: str, place: str) -> LinkedSize:
-        """Return the size of a file that is linked again."""
-        lto, flags = mode.lto_of(link), () if mode is RECORDED else SECTIONS
-        text, linked, error = 0, 0, None
-        output = self._folder / str(len(self._libraries))
-        try:
-            if not self._trust_flags:
-                check_link_arguments(link)
-            text = sum(object_sizes(self._objects.file(name, None, flags).read_bytes()).text for name in link.modules)
-            files = {name: self._objects.file(name, lto, flags) for name in link.modules}
-            output.parent.mkdir(exist_ok=True)
-            relink(
-                mode.apply(link, plugin),
-                self._build,
-                files,
-                output,
-                self._env.toolchain,
-                libraries=self._libraries,
-                trust_flags=True,
-                limits=self._env.setup.options.compile_options.limits,
-            )
-            self._libraries[link.output] = output
-            linked = object_sizes(output.read_bytes()).text
-        except MlgoError as problem:
-            error = str(problem)
-        return LinkedSize(policy, link.output, lto, len(link.modules), text, linked, error, mode.name, place)
+def _link_again(
+    env: CompilerEnv,
+    build: Path,
+    link: Link,
+    mode: LinkMode,
+    plugin: Path | None,
+    objects: PolicyObjects,
+    folder: Path,
+    libraries: dict[str, Path],
+) -> tuple[int, int]:
+    """Repeat a link, add its output to `libraries`, and return the executable bytes of objects and output."""
+    flags = () if mode is RECORDED else SECTIONS
+    size = sum(object_sizes(objects.file(name, None, flags).read_bytes()).text for name in link.modules)
+    files = {name: objects.file(name, mode.lto_of(link), flags) for name in link.modules}
+    folder.mkdir(exist_ok=True)
+    output = folder / str(len(libraries))
+    limits = env.setup.options.compile_options.limits
+    repeated = mode.apply(link, plugin)
+    relink(repeated, build, files, output, env.toolchain, libraries=libraries, trust_flags=True, limits=limits)
+    libraries[link.output] = output
+    return size, object_sizes(output.read_bytes()).text
 
 
 def linked_table(rows: Sequence[LinkedSize]) -> Table:
@@ -218,13 +205,8 @@ def linked_table(rows: Sequence[LinkedSize]) -> Table:
 
 
 def _compared(pairs: Sequence[tuple[LinkedSize, LinkedSize]]) -> tuple[str, ...]:
-    objects, linked = (sum(getattr(row, name) for row, _ in pairs) for name in ("objects", "linked"))
-    objects_before, linked_before = (sum(getattr(row, name) for _, row in pairs) for name in ("objects", "linked"))
-    gained = objects_before - objects
-    return (
-        f"{objects:,}",
-        f"{objects / max(objects_before, 1) - 1:+.2%}",
-        f"{linked:,}",
-        f"{linked / max(linked_before, 1) - 1:+.2%}",
-        f"{(linked_before - linked) / gained:.0%}" if gained else "-",
-    )
+    objects = Change(tuple((row.objects, before.objects) for row, before in pairs))
+    linked = Change(tuple((row.linked, before.linked) for row, before in pairs))
+    gained = objects.baseline - objects.value
+    share = f"{(linked.baseline - linked.value) / gained:.0%}" if gained else "-"
+    return f"{objects.value:,}", f"{objects.total:+.2%}", f"{linked.value:,}", f"{linked.total:+.2%}", share

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
-from mlgo_gym.evaluation.statistics import Change, Estimate, estimates
+from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.evaluation.table import Table, change, percent
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.metrics import Counter, link_program, measure_program, program_counter, read_programs
-from mlgo_gym.tasks.metrics.program_run import modules_of
+from mlgo_gym.tasks.metrics.programs import modules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +65,18 @@ def run_programs(evaluated: EvaluatedPolicies, *, trust: bool = False) -> Iterat
         with temporary_folder() as scratch:
             objects = PolicyObjects(evaluated, policy, scratch)
             for number, program in enumerate(programs):
+                row = ProgramResult(policy, program.name, program.held_out, 0, counter)
                 executable = scratch / f"program-{number}"
-                names: tuple[str, ...] = ()
                 try:
-                    names = modules_of(program, folder)
-                    files = {name: objects.file(name) for name in names}
+                    files = {name: objects.file(name) for name in modules_of(program, folder)}
+                    row = replace(row, modules=len(files))
                     link_program(program, folder, files, executable, env.toolchain)
-                    found = measure_program(program, folder, files, executable, counter)
+                    run = measure_program(program, folder, files, executable, counter)
                 except MlgoError as error:
-                    given = (policy, program.name, program.held_out, len(names), counter)
-                    yield ProgramResult(*given, error=str(error))
-                    continue
-                yield ProgramResult(
-                    policy,
-                    program.name,
-                    program.held_out,
-                    len(names),
-                    counter,
-                    found.size,
-                    found.instructions,
-                    found.seconds,
-                    found.memory,
-                )
-
-
-def paired(rows: Sequence[ProgramResult], policy: str) -> list[tuple[ProgramResult, ProgramResult]]:
-    """Return the complete results of a policy, each with that of plain clang."""
-    plain = {row.program: row for row in rows if row.policy == PLAIN and row.error is None}
-    return [
-        (row, plain[row.program]) for row in rows if row.policy == policy and row.error is None and row.program in plain
-    ]
+                    yield replace(row, error=str(error))
+                else:
+                    size, count, seconds, memory = run.size, run.instructions, run.seconds, run.memory
+                    yield replace(row, size=size, instructions=count, seconds=seconds, memory=memory)
 
 
 def programs_tables(rows: Sequence[ProgramResult]) -> list[Table]:
@@ -104,7 +86,9 @@ def programs_tables(rows: Sequence[ProgramResult]) -> list[Table]:
 
 
 def _table(rows: Sequence[ProgramResult], policy: str) -> Table:
-    pairs = paired(rows, policy)
+    plain = {row.program: row for row in rows if row.policy == PLAIN and row.error is None}
+    own = [row for row in rows if row.policy == policy]
+    pairs = [(row, plain[row.program]) for row in own if row.error is None and row.program in plain]
     cells = [
         (
             row.program,
@@ -117,17 +101,13 @@ def _table(rows: Sequence[ProgramResult], policy: str) -> Table:
         )
         for row, before in pairs
     ]
-    failed = (row.program for row in rows if row.policy == policy and row.error is not None)
-    cells += [(name, "failed", "-", "-", "-", "-", "-") for name in failed]
+    cells += [(row.program, "failed", "-", "-", "-", "-", "-") for row in own if row.error is not None]
     counters = ", ".join(sorted({row.counter for row in rows}))
     title = f"Programs with {policy}, against plain clang; instructions counted by {counters}"
     if len(pairs) > 1 and policy != PLAIN:
-        size, instructions = (mean_change(pairs, name) for name in ("size", "instructions"))
-        title += f"; geometric means in percent with 95 % interval: bytes {change(size)}, instructions "
-        title += change(instructions)
+        size, instructions = (
+            change(estimates(Change(tuple((getattr(row, name), getattr(before, name)) for row, before in pairs))).mean)
+            for name in ("size", "instructions")
+        )
+        title += f"; geometric means in percent with 95 % interval: bytes {size}, instructions {instructions}"
     return Table(title, ("program", "bytes", "change", "million", "change", "ms", "KiB"), tuple(cells))
-
-
-def mean_change(pairs: Sequence[tuple[ProgramResult, ProgramResult]], name: str) -> Estimate:
-    """Return the change of the geometric mean of a field over programs, with its interval."""
-    return estimates(Change(tuple((getattr(row, name), getattr(before, name)) for row, before in pairs))).mean

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Interval = tuple[float, float]
+Profile = tuple[list[float], tuple[list[float], list[float]] | None]
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 """int64 of shape (samples, modules): how often each module was drawn."""
@@ -247,7 +248,7 @@ def trimmed_means(values: Floats, counts: Counts) -> Floats:
     return means
 
 
-def profile(change: Change, thresholds: Sequence[float]) -> tuple[list[float], tuple[list[float], list[float]] | None]:
+def profile(change: Change, thresholds: Floats | Sequence[float]) -> Profile:
     """Return the performance profile of a change of some modules: the share that shrinks by more than each threshold.
 
     It is the run-score distribution of Agarwal et al. 2021; the score is the relative reduction of a module. If one

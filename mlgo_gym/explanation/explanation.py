@@ -121,12 +121,12 @@ class Explanation:
     @property
     def measured(self) -> Sequence[Difference]:
         """The differences that were measured."""
-        return [each for each in self.differences if each.measured is not None]
+        return [difference for difference in self.differences if difference.measured is not None]
 
     @property
     def unmeasured(self) -> Sequence[Difference]:
         """The differences that were not measured."""
-        return [each for each in self.differences if each.measured is None]
+        return [difference for difference in self.differences if difference.measured is None]
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as JSON data, with symbols and readable names."""
@@ -137,11 +137,8 @@ class Explanation:
             "text": {"clang": self.baseline, "first": self.first.text, "second": self.second.text},
             "decisions": {"first": len(self.first.decisions), "second": len(self.second.decisions)},
             "only_first": self.only_first,
-            "differences": [each.to_json() for each in self.differences],
-            "functions": [
-                {"symbol": each.symbol, "name": readable(each.symbol), "first": each.first, "second": each.second}
-                for each in self.functions
-            ],
+            "differences": [difference.to_json() for difference in self.differences],
+            "functions": [{**asdict(change), "name": readable(change.symbol)} for change in self.functions],
         }
 
 
@@ -183,19 +180,24 @@ def explain_module(
         answers = SessionPolicy(env.task, loaded[name], module)
         compiles.append(run_inline_compile(compilation, env.task, answers, timeout))
     first, second = compiles
-    found = differences(first, second)
-    note(2, _STEPS, f"{len(found)} calls differ, {min(measured, len(found))} are measured")
-    exact = _measure(env, module, second, found[:measured])
-    note(3, _STEPS, "features")
+    every = differences(first, second)
+    note(2, _STEPS, f"{len(every)} calls differ, {min(measured, len(every))} are measured")
+    exact = every[:measured]
     if exact:
+        env.reset(options={"module": module})
+        for answer in second.answers:
+            env.step(answer)
+        flipped = env.counterfactual(*(difference.decision.site for difference in exact))
+        note(3, _STEPS, "features")
         effects = feature_effects(env, loaded, second.decisions, [difference.decision for difference in exact])
         exact = [
-            replace(difference, features=features, random_policies=random)
-            for difference, (features, random) in zip(exact, effects, strict=True)
+            replace(difference, measured=round(-flip.saved), features=features, random_policies=random)
+            for difference, flip, (features, random) in zip(exact, flipped, effects, strict=True)
         ]
     baseline = measure_baseline(compilation, timeout).sizes
     assert baseline is not None, "a plain compile makes an object"
     decided = {decision.call_site for decision in second.decisions}
+    alone = [decision for decision in first.decisions if decision.call_site not in decided]
     return Explanation(
         module=module,
         clang=env.toolchain.version_text,
@@ -203,9 +205,9 @@ def explain_module(
         baseline=baseline.text,
         first=first,
         second=second,
-        differences=[*exact, *found[measured:]],
+        differences=[*exact, *every[measured:]],
         functions=_changes(first, second),
-        only_first=sum(each.answer != each.default and each.call_site not in decided for each in first.decisions),
+        only_first=sum(decision.answer != decision.default for decision in alone),
     )
 
 
@@ -214,29 +216,25 @@ def differences(first: InlineCompile, second: InlineCompile) -> list[Difference]
 
     The credits add up to `second.text - first.text`.
     """
-    given = credit(first, second)
+    credited = credit(first, second)
     answers = answers_by_call_site(first.decisions)
-    found = []
-    for index in differing(first.decisions, second.decisions):
-        decision = second.decisions[index]
-        answer = answers.get(decision.call_site)
-        found.append(Difference(index, decision, answer, -float(given.saved[index]), bool(given.exact[index])))
-    return sorted(found, key=lambda each: (-abs(each.credited), each.decision_index))
-
-
-def _measure(env: CompilerEnv, module: str, second: InlineCompile, found: Sequence[Difference]) -> list[Difference]:
-    """Return differences with their measured bytes, by counterfactuals of the second policy's episode."""
-    if not found:
-        return []
-    env.reset(options={"module": module})
-    for answer in second.answers:
-        env.step(answer)
-    flipped = env.counterfactual(*(each.decision.site for each in found))
-    return [replace(each, measured=round(-made.saved)) for each, made in zip(found, flipped, strict=True)]
+    unordered = [
+        Difference(
+            index,
+            second.decisions[index],
+            answers.get(second.decisions[index].call_site),
+            -float(credited.saved[index]),
+            bool(credited.exact[index]),
+        )
+        for index in differing(first.decisions, second.decisions)
+    ]
+    return sorted(unordered, key=lambda difference: (-abs(difference.credited), difference.decision_index))
 
 
 def _changes(first: InlineCompile, second: InlineCompile) -> list[FunctionChange]:
-    names = {name for made in (first, second) for each in made.decisions for name in (*each.functions, each.callee)}
-    before, after = (merge_split_parts(made.functions.functions, names) for made in (first, second))
+    decisions = (*first.decisions, *second.decisions)
+    names = {name for decision in decisions for name in (*decision.functions, decision.callee)}
+    before, after = (merge_split_parts(side.functions.functions, names) for side in (first, second))
     changes = [FunctionChange(name, before.get(name, 0), after.get(name, 0)) for name in before.keys() | after.keys()]
-    return sorted((each for each in changes if each.change), key=lambda each: (-abs(each.change), each.symbol))
+    changes = [change for change in changes if change.change]
+    return sorted(changes, key=lambda change: (-abs(change.change), change.symbol))

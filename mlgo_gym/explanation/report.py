@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 
 from mlgo_gym.explanation.call_graph import call_graph, picture
 from mlgo_gym.explanation.explanation import Difference, Explanation
@@ -25,45 +25,42 @@ def as_text(explanation: Explanation) -> str:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     first, second = explanation.policies
-    yield f"{explanation.module}, clang {explanation.clang}: {second} against {first}"
-    yield ""
+    yield f"{explanation.module}, clang {explanation.clang}: {second} against {first}\n"
     width = max(len("plain clang"), len(first), len(second))
     yield f"  {'plain clang':<{width}} {explanation.baseline:>11,} bytes"
     for name, text in ((first, explanation.first.text), (second, explanation.second.text)):
         yield f"  {name:<{width}} {text:>11,} bytes {text / max(explanation.baseline, 1) - 1:+8.2%}"
     yield ""
     if not explanation.differences:
-        yield from _filled(f"Both policies give the same answers to all {len(explanation.second.decisions)} calls.")
+        yield _filled(f"Both policies give the same answers to all {len(explanation.second.decisions)} calls.")
         return
-    yield from _filled(overview(explanation))
-    yield ""
-    yield f"Calls with different answers, {second} against {first}"
+    yield _filled(overview(explanation))
+    yield f"\nCalls with different answers, {second} against {first}"
     for number, measured in enumerate(explanation.measured, start=1):
         yield ""
         yield from _measured(number, measured, explanation.policies)
     if rest := explanation.unmeasured:
-        total = sum(each.credited for each in rest)
+        total = sum(difference.credited for difference in rest)
         every = len(explanation.differences)
         yield ""
-        yield from _filled(f"{len(rest):,} more calls, with {total:+,.0f} bytes of credit in total: --show {every}")
-    yield ""
-    yield f"{'Functions that changed':<42}{shortened(first, 12):>12}{shortened(second, 12):>13}{'change':>11}"
+        yield _filled(f"{len(rest):,} more calls, with {total:+,.0f} bytes of credit in total: --show {every}")
+    yield f"\n{'Functions that changed':<42}{shortened(first, 12):>12}{shortened(second, 12):>13}{'change':>11}"
     for function in explanation.functions[:_MAX_FUNCTIONS]:
         name = shortened(readable(function.symbol), 40)
         yield f"  {name:<40}{function.first:>12,}{function.second:>13,}{function.change:>+11,}"
     if others := explanation.functions[_MAX_FUNCTIONS:]:
-        yield f"  {f'{len(others):,} more':<65}{sum(each.change for each in others):>+11,}"
+        yield f"  {f'{len(others):,} more':<65}{sum(function.change for function in others):>+11,}"
 
 
 def overview(explanation: Explanation) -> str:
     """Return a summary of the difference in a few sentences."""
     first, second = explanation.policies
-    found, change = explanation.differences, explanation.change
-    inlined = sum(each.decision.answer for each in found)
+    count, change = len(explanation.differences), explanation.change
+    inlined = sum(difference.decision.answer for difference in explanation.differences)
     size = f"{abs(change):,} bytes {'larger' if change > 0 else 'smaller'}" if change else "of equal size"
     sentences = [
         f"{second} decides {len(explanation.second.decisions):,} calls, {first} {len(explanation.first.decisions):,}.",
-        f"{len(found):,} answers differ: {second} inlines {inlined:,} of them and keeps {len(found) - inlined:,}.",
+        f"{count:,} answers differ: {second} inlines {inlined:,} of them and keeps {count - inlined:,}.",
         f"The code of {second} is {size}; {len(explanation.functions):,} functions changed.",
     ]
     if explanation.only_first:
@@ -71,19 +68,23 @@ def overview(explanation: Explanation) -> str:
     return " ".join(sentences)
 
 
-def _measured(number: int, each: Difference, policies: tuple[str, str]) -> Iterator[str]:
-    decision = each.decision
+def _measured(number: int, difference: Difference, policies: tuple[str, str]) -> Iterator[str]:
+    decision = difference.decision
+    first, second = (shortened(name, 20) for name in policies)
+    default = "inlines" if decision.default else "keeps"
+    exact = " (exact)" if difference.exact else ""
     yield f"{number:>3}. {short_context(decision.context, 34)} calls {shortened(readable(decision.callee), 34)}"
-    yield f"     {_answers(each, policies)}"
-    yield f"     credit {each.credited:+,.0f}{' (exact)' if each.exact else ''}, measured {each.measured or 0:+,} bytes"
-    for name in each.random_policies:
+    answers = f"{first} {answer_text(difference.first)}, {second} {answer_text(decision.answer)}"
+    yield f"     {answers} (clang {default} it)"
+    yield f"     credit {difference.credited:+,.0f}{exact}, measured {difference.measured or 0:+,} bytes"
+    for name in difference.random_policies:
         yield f"     {name} is random: it answers this call in two ways"
-    for feature in each.features[:_MAX_FEATURES]:
+    for feature in difference.features[:_MAX_FEATURES]:
         mark = "  !" if feature.decisive_for else ""
         value, median = number_text(feature.value), number_text(feature.median)
         yield f"     {feature.name:<37} {value:>9}  median {median:>8}{mark}"
-    if decisive := [feature for feature in each.features if feature.decisive_for]:
-        yield from _filled(f"! {decisive_text(decisive)}", 5)
+    if decisive := [feature for feature in difference.features if feature.decisive_for]:
+        yield _filled(f"! {decisive_text(decisive)}", 5)
 
 
 def decisive_text(decisive: Sequence[FeatureEffect]) -> str:
@@ -113,19 +114,13 @@ def answer_text(answer: int | None) -> str:
     return "has no such call" if answer is None else "inlines" if answer else "keeps the call"
 
 
-def _answers(each: Difference, policies: tuple[str, str]) -> str:
-    default = "inlines" if each.decision.default else "keeps"
-    first, second = (shortened(name, 20) for name in policies)
-    return f"{first} {answer_text(each.first)}, {second} {answer_text(each.decision.answer)} (clang {default} it)"
-
-
 def number_text(value: float) -> str:
     """Return a number without needless digits."""
     return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
 
 
-def _filled(text: str, indent: int = 0) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)
+def _filled(text: str, indent: int = 0) -> str:
+    return fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)
 
 
 def as_page(explanation: Explanation, command: str) -> str:

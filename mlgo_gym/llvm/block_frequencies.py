@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import ElfFile, Place, Relocation, read_elf
-from mlgo_gym.llvm.wasm_file import MAGIC
 
 FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq")
 """The `-cc1` arguments with which clang writes block frequencies and entry counts."""
@@ -66,7 +66,7 @@ def has_block_frequencies(data: bytes) -> bool:
     Raises:
         MlgoError: `data` is not a whole object file.
     """
-    if data[:4] == MAGIC:
+    if data[:4] == WASM_MAGIC:
         return False
     elf = read_elf(data)
     # The features follow the version; their low byte is the first in every version.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from dataclasses import dataclass
 from operator import attrgetter
@@ -11,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_clang.object_size import SHF_EXECINSTR, WASM_MAGIC, section_table
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.wasm_file import MAGIC, read_wasm
+from mlgo_gym.llvm.wasm_file import read_wasm
 
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 4, 8, 18
-SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
+SHF_WRITE, SHF_ALLOC = 1, 2
 
 _SECTION = (
     *(("name", 4), ("type", 4), ("flags", 8), ("address", 8), ("offset", 8)),
@@ -80,23 +80,9 @@ def read_elf(data: bytes) -> ElfFile:
     Raises:
         MlgoError: `data` is not a whole ELF file.
     """
-    if len(data) < 16 or data[:4] != b"\x7fELF":
-        raise MlgoError(f"expected an ELF object, got {len(data)} bytes that begin with {data[:4]!r}")
-    wide, order = data[4] == 2, "<" if data[5] == 1 else ">"
-    try:
-        (table,) = struct.unpack_from(order + ("Q" if wide else "I"), data, 40 if wide else 32)
-        stride, count = struct.unpack_from(order + "HH", data, 58 if wide else 46)
-        if table and not count:
-            # More than 65,279 sections: the number stands in the size of section 0.
-            (count,) = struct.unpack_from(order + ("Q" if wide else "I"), data, table + (32 if wide else 20))
-    except (struct.error, OverflowError) as error:
-        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: {error}") from None
-    if not table:
-        count = 0
+    wide, order, table, stride, count = section_table(data)
     fields = [(name, f"{order}u{size if wide else 4}") for name, size in _SECTION]
     least = sum(size if wide else 4 for _, size in _SECTION)
-    if count and (stride < least or table + count * stride > len(data)):
-        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: its section table ends behind its end")
     dtype = np.dtype([*fields, ("rest", f"V{max(stride, least) - least}")])
     sections = np.frombuffer(data, dtype, count, table if count else 0)
     held = sections[sections["type"] != SHT_NOBITS]
@@ -133,7 +119,7 @@ def object_sizes(data: bytes) -> ObjectSizes:
     Raises:
         MlgoError: `data` is not a whole object file.
     """
-    if data[:4] == MAGIC:
+    if data[:4] == WASM_MAGIC:
         wasm = read_wasm(data)
         return ObjectSizes(wasm.code, wasm.code, wasm.size)
     elf = read_elf(data)

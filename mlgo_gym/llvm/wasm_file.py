@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mlgo_clang.object_size import WASM_CODE, WASM_MAGIC, check_end, read_leb128, wasm_sections
 from mlgo_gym.errors import MlgoError
 
-MAGIC = b"\0asm"
-"""First bytes of a WebAssembly file."""
-
-_CUSTOM, _IMPORT, _CODE = 0, 2, 10
+_CUSTOM, _IMPORT = 0, 2
 _SYMBOL_TABLE, _FUNCTION_NAMES = 8, 1
 _SYMBOL_FUNCTION, _SYMBOL_DATA, _SYMBOL_SECTION = 0, 1, 3
 _UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40
@@ -48,13 +46,8 @@ class _Reader:
 
     def number(self) -> int:
         """Return an unsigned number of at most 32 bits in LEB128."""
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MlgoError(f"a WebAssembly file has a number of more than 5 bytes at {self.at}: it is damaged")
+        value, self.at = read_leb128(self._data, self.at, self.end)
+        return value
 
     def text(self) -> str:
         length = self.number()
@@ -63,16 +56,12 @@ class _Reader:
 
     def skip(self, size: int) -> None:
         self.at += size
-        if self.at > self.end:
-            raise MlgoError(f"a WebAssembly file of {len(self._data)} bytes is cut off: a part ends at {self.end}")
+        check_end(self._data, self.at, self.end)
 
     def parts(self) -> Iterator[tuple[int, _Reader]]:
         """Yield the number and the contents of each section, or of each subsection."""
-        while self.at < self.end:
-            kind, size = self.byte(), self.number()
-            start = self.at
-            self.skip(size)
-            yield kind, _Reader(self._data, start, self.at)
+        for kind, start, end in wasm_sections(self._data, self.at, self.end):
+            yield kind, _Reader(self._data, start, end)
 
 
 def read_wasm(data: bytes) -> WasmFile:
@@ -81,14 +70,14 @@ def read_wasm(data: bytes) -> WasmFile:
     Raises:
         MlgoError: `data` is not a whole WebAssembly file.
     """
-    if len(data) < 8 or data[:4] != MAGIC:
+    if len(data) < 8 or data[:4] != WASM_MAGIC:
         raise MlgoError(f"expected a WebAssembly file, got {len(data)} bytes that begin with {data[:4]!r}")
     imported, code, sizes = 0, 0, list[int]()
     symbols, names = list[tuple[int, str]](), list[tuple[int, str]]()
     for kind, section in _Reader(data, 8, len(data)).parts():
         if kind == _IMPORT:
             imported = sum(_is_function_import(section) for _ in range(section.number()))
-        elif kind == _CODE:
+        elif kind == WASM_CODE:
             code = section.end - section.at
             sizes = [_body_size(section) for _ in range(section.number())]
         elif kind == _CUSTOM:

@@ -15,8 +15,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mlgo_gym.compiler.decision import Decision, DecisionSite, functions_of
-from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, causes_of_changes
-from mlgo_gym.episode.attribution.flips import group_causes, independent
+from mlgo_gym.episode.attribution.affected_functions import (
+    AffectedFunctions,
+    causes_of_changes,
+    group_causes,
+    independent,
+)
 from mlgo_gym.episode.attribution.inline_compile import (
     CallSite,
     InlineCompile,

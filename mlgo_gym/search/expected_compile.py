@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlgo_gym.compiler.decision import Decision, DecisionSite, functions_of
-from mlgo_gym.episode.attribution.affected_functions import causes_of_changes
-from mlgo_gym.episode.attribution.flips import group_causes
+from mlgo_gym.episode.attribution.affected_functions import causes_of_changes, group_causes
 from mlgo_gym.episode.attribution.inline_compile import (
     InlineCompile,
     InlineDecision,

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -67,6 +67,14 @@ class JsonCache:
         except (OSError, ValueError):
             return None
         return record if isinstance(record, dict) else None
+
+    def remembered(self, key: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the record of a key; compute and store it first if it is missing."""
+        record = self.get(key)
+        if record is None:
+            record = dict(compute())
+            self.put(key, record)
+        return record
 
     def put(self, key: str, record: dict[str, Any]) -> None:
         """Store a record; the last of several concurrent writers wins. A cache that cannot be written only warns."""

@@ -8,10 +8,9 @@ environment keeps the rules of Gymnasium, Stable-Baselines3 and this package.
 """
 
 from mlgo_gym.testing.checks import check_environment, check_vector_environment
+from mlgo_gym.testing.compiles import FinishedCompile, RunningCompile, finished_compiles, running_compile
 from mlgo_gym.testing.fake_clang import fake_clang
 from mlgo_gym.testing.faulty_clang import FaultyClang
-from mlgo_gym.testing.finished_compiles import FinishedCompile, finished_compiles
-from mlgo_gym.testing.running_compile import RunningCompile, running_compile
 
 __all__ = [
     "FaultyClang",

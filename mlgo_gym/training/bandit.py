@@ -260,8 +260,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         """Return None for each environment: there is nothing to show."""
         return (None,) * self.num_envs
 
-    def _make_view(self, number: int) -> InlineBanditEnv:
-        del number
+    def _make_view(self) -> InlineBanditEnv:
         view = object.__new__(InlineBanditEnv)
         EzPickle.__init__(view, **self._ezpickle_kwargs)
         view._show(self._table)

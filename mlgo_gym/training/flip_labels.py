@@ -12,8 +12,7 @@ import numpy as np
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, MODULE_SHARE
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions
-from mlgo_gym.episode.attribution.flips import flip_effects, independent
+from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, flip_effects, independent
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError

@@ -1,15 +1,30 @@
-"""Adding, deleting and replacing flags."""
+"""Flags: edits, and the untrusted ones, of which only arguments that shape code are run, and cannot write."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
-from mlgo_gym.corpus.flags import arity, edit_flags
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.flags import arity, edit_flags, refused_argument
+from mlgo_gym.corpus.folder import write_description
+from mlgo_gym.corpus.inspection import verify
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.extract import extract_corpus
+from mlgo_gym.corpus.recording.object_list import from_directory
+from mlgo_gym.errors import CorpusError, UntrustedError
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.conftest import MakeBitcode
+from tests.corpus.conftest import write_files
+from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_corpus
 
 LINE = "-cc1 -triple x86_64-linux -Oz -emit-obj -mllvm -inline-threshold=5 -fvisibility=hidden"
 
@@ -61,3 +76,155 @@ def test_clang_agrees_with_the_table_of_values(any_toolchain: Toolchain) -> None
     for flag in ("-Oz", "-emit-obj", "-disable-free", "-vectorize-slp", "-mconstructor-aliases", "-fvisibility=hidden"):
         assert arity(flag) == 0
         assert "is missing" not in any_toolchain.run(["-cc1", flag, "-version"]).stderr
+
+
+confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
+
+
+def test_arguments_that_may_write_a_file_or_load_a_program_are_refused(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    for arguments in hostile_arguments(str(tmp_path / "target")).values():
+        corpus = open_corpus(make_untrusted_corpus(tmp_path / "corpus", calls, arguments), toolchain=toolchain)
+        (problem,) = verify(corpus, toolchain)
+        assert "expected arguments that only shape code" in problem.text
+        assert any(word in problem.text for word in arguments)
+        with pytest.raises(UntrustedError, match=r"--trust-flags, trust_flags=True"):
+            plan(corpus[0], toolchain)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"], arguments
+        assert len(list((tmp_path / "corpus").iterdir())) == 3
+
+
+NAMING_FILES = (
+    "-dependency-file TARGET -MT x -MP -sys-header-deps",
+    "-working-directory FOLDER -dependency-file target -MT x",
+    "-include TARGET",
+    "-include-pch TARGET",
+    "-isysroot TARGET",
+    "-main-file-name TARGET",
+    "-fprofile-instrument-path=TARGET",
+)
+
+
+def test_allowed_arguments_that_name_files_do_not_touch_them_for_bitcode(
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    bitcode = make_bitcode("calls.c", compiler=any_toolchain)
+    for line in NAMING_FILES:
+        words = line.replace("TARGET", str(tmp_path / "target")).replace("FOLDER", str(tmp_path)).split()
+        assert refused_argument((*BENIGN, *words)) is None
+        with Session((*any_toolchain.command, *BENIGN, *words, "-x", "ir", str(bitcode))) as session:
+            assert session.finish(30).object_bytes
+        assert list(tmp_path.iterdir()) == [], line
+
+
+def test_an_episode_refuses_them_and_of_a_trusted_corpus_runs_them(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    folder = make_untrusted_corpus(tmp_path / "corpus", calls, (f"-stats-file={tmp_path / 'target'}",))
+    with gym.make("mlgo/Inline-v0", corpus=str(folder)) as env, pytest.raises(UntrustedError, match="-stats-file="):
+        env.reset(seed=0)
+    assert not (tmp_path / "target").exists()
+    with gym.make("mlgo/Inline-v0", corpus=str(folder), compile_options={"trust_flags": True}) as env:
+        env.reset(seed=0)
+    trusted = open_corpus(folder, toolchain=toolchain, trust_flags=True)
+    assert verify(trusted, toolchain) == []
+    assert not plan(trusted[0], toolchain).confined
+
+
+def test_the_override_of_a_description_is_checked_too(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    make_untrusted_corpus(tmp_path, calls, ())
+    for override in (["-cc1", "-load", "x.so"], ["-O2", "-fpass-plugin=x.so"], ["-O2", "-save-stats"], ["--config=x"]):
+        write_description(tmp_path, ["m"], global_command_override=override)
+        with pytest.raises(UntrustedError):
+            plan(open_corpus(tmp_path, toolchain=toolchain)[0], toolchain)
+
+
+def test_a_module_whose_name_is_an_option_is_a_file_all_the_same(
+    calls: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("-ftime-trace=here", "@arguments"):
+        make_untrusted_corpus(tmp_path / "corpus", calls, (), name)
+        monkeypatch.chdir(tmp_path / "corpus")
+        assert verify(open_corpus(".", toolchain=toolchain), toolchain) == []
+    assert not [path for path in (tmp_path / "corpus").iterdir() if path.name.startswith("here")]
+
+
+def test_extraction_skips_an_object_with_such_flags(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = write_files(tmp_path / "build", {"f.c": "int f(int x) { return x + 1; }\n"})
+    monkeypatch.chdir(build)
+    words = "--target=x86_64-linux-musl -c -Xclang -fembed-bitcode=all f.c -o".split()  # noqa: SIM905
+    for more in (["good.o"], ["usage.o", "-fstack-usage"]):
+        assert toolchain.run([*words, *more]).returncode == 0
+    report = extract_corpus(from_directory(build), tmp_path / "corpus")
+    ((skipped, reason),) = report.skipped
+    assert (report.modules, skipped, "-stack-usage-file" in reason) == (["good.o"], "usage.o", True)
+    assert extract_corpus(from_directory(build), tmp_path / "all", trust_flags=True).modules == ["good.o", "usage.o"]
+
+
+def test_usual_flags_of_builds_are_allowed() -> None:
+    for words in (
+        "",
+        "-D X=1 -I /usr/include -dependency-file x.d -MT x.o -sys-header-deps",
+        "-mllvm -inline-threshold=5 -mllvm --enable-gvn-hoist -mllvm -vectorize-loops=false",
+        "-mllvm -inline-threshold -mllvm 5 -fembed-bitcode=all -flto=thin -fsplit-lto-unit",
+        "-target-feature +avx2 -target-cpu x86-64-v3 -fsanitize=address -debug-info-kind=limited",
+    ):
+        assert refused_argument((*BENIGN, *words.split())) is None
+    driver = "-O2 -march=x86-64-v3 -fPIC -ffunction-sections --target=aarch64-linux-gnu -m64"
+    assert refused_argument(tuple(driver.split())) is None
+
+
+@confined
+def test_a_confined_clang_cannot_write_other_files(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("precious")
+    for target in (old, new):
+        command = (*toolchain.command, *BENIGN, "-stack-usage-file", str(target), "-x", "ir", str(calls))
+        with (
+            Session(command, confined=True) as session,
+            pytest.raises(Exception, match="Permission denied"),
+        ):
+            session.finish(30)
+    assert (old.read_text(), new.exists()) == ("precious", False)
+
+
+@confined
+def test_a_confined_clang_gives_the_same_object_and_can_be_copied(calls: Path, toolchain: Toolchain) -> None:
+    command = plan(Module("calls", calls, BENIGN), toolchain).command
+    objects = []
+    for is_confined in (False, True):
+        with Session(command, [INLINING], optimization_record=True, confined=is_confined) as session:
+            assert session.wait(30) is not None
+            with session.fork() as copied:
+                for one in (copied, session):
+                    one.advise(bytes(8))
+                    while one.wait(30) is not None:
+                        one.advise(bytes(8))
+                    objects.append(one.finish(30).object_bytes)
+    assert len(set(objects)) == 1
+
+
+def test_only_compiles_with_allowed_flags_are_confined(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    module = Module("calls", calls, BENIGN)
+    assert plan(module, toolchain, ["-mllvm", "-inline-threshold=5"]).confined
+    unconfined = plan(module, toolchain, ["-stack-usage-file", str(tmp_path / "usage")])
+    assert not unconfined.confined
+    with unconfined.session() as session:
+        session.finish(30)
+    assert (tmp_path / "usage").exists()
+
+
+def test_a_profile_is_only_read_from_the_corpus(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    option = "-fbasic-block-sections=list="
+    folder = write_files(tmp_path / "corpus", {"inputs/list.txt": "!f\n", "../outside": ""})
+    (folder / "inputs/link").symlink_to(tmp_path / "outside")
+    make_untrusted_corpus(folder, calls, (f"{option}inputs/list.txt",))
+    flags = plan(open_corpus(folder, toolchain=toolchain)[0], toolchain).flags
+    assert f"{option}{folder / 'inputs/list.txt'}" in flags
+    for name in ("inputs/none", "../outside", "inputs/../../outside", "/etc/passwd", "inputs/link"):
+        make_untrusted_corpus(folder, calls, (f"{option}{name}",))
+        with pytest.raises(UntrustedError, match="only shape code"):
+            plan(open_corpus(folder, toolchain=toolchain)[0], toolchain)

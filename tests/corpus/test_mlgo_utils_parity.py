@@ -1,6 +1,7 @@
-"""The 22 tests of LLVM's mlgo-utils, one by one, for `extract`, `make` and `combine` of this package.
+"""What LLVM's own tests of mlgo-utils check of `extract`, `make` and `combine`, by their numbers.
 
-Deliberate differences are listed in docs/reference/corpora.md and stated in the tests.
+Compile commands and ThinLTO (1 to 3, 8 to 10 and 12) are in `recording`. Deliberate differences are listed in
+docs/reference/corpora.md.
 """
 
 from __future__ import annotations
@@ -14,13 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.importing import combine_corpora
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import (
-    BuildObject,
-    from_compile_commands,
     from_linker_parameters,
-    from_local_thinlto,
 )
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -78,15 +75,6 @@ def test_13_14_15_and_21_bitcode_is_copied_nested_as_it_is_and_described(tmp_pat
     assert files_below(tmp_path / "to") == [f"{name}.bc" for name in modules]
 
 
-def test_1_2_and_3_compile_commands_in_either_form_are_objects_below_their_folder_in_order() -> None:
-    forms: list[dict[str, Any]] = [
-        {"command": "-cc1 -c one.cc -o lib/one.o"},
-        {"arguments": ["-cc1", "-c", "two.cc", "-o", "lib/two.o"]},
-    ]
-    found = from_compile_commands([{"directory": str(BUILD), "file": "/source/one.cc", **words} for words in forms])
-    assert found.objects == [BuildObject(name, BUILD / name, BUILD) for name in ("lib/one.o", "lib/two.o")]
-
-
 @pytest.mark.parametrize("based", [True, False])
 def test_4_and_5_flags_and_bitcode_are_those_of_the_object_below_its_base_or_here(
     objects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, based: bool
@@ -106,18 +94,6 @@ def test_6_linker_parameters_are_the_objects_among_them_without_the_output() -> 
     ]
 
 
-def test_8_9_and_10_what_lld_saved_is_found_and_extracted_nested_as_it_is(tmp_path: Path) -> None:
-    names = [f"{nest}{number}" for nest in ("", "nest/") for number in (1, 2, 3)]
-    saved = {f"{name}{suffix}": name for name in names for suffix in (".3.import.bc", ".thinlto.bc")}
-    folder = write_files(tmp_path / "lto", saved)
-    found = from_local_thinlto(folder)
-    assert sorted((item.name, item.base) for item in found.objects) == [(name, folder) for name in names]
-    assert sorted(extract_corpus(found, tmp_path / "corpus", thinlto_build="local").modules) == names
-    assert files_below(tmp_path / "corpus") == sorted(
-        f"{name}{suffix}" for name in names for suffix in (".bc", ".thinlto.bc")
-    )
-
-
 def test_11_a_filter_takes_modules_with_an_argument_that_it_matches(objects: Path, tmp_path: Path) -> None:
     found = from_linker_parameters(["test1.o"], objects)
     for expression in (None, ".*", "^-Oz$"):
@@ -125,20 +101,6 @@ def test_11_a_filter_takes_modules_with_an_argument_that_it_matches(objects: Pat
     # Theirs writes an empty corpus; this package raises.
     with pytest.raises(CorpusError, match="excluded by the filter"):
         extract_corpus(found, tmp_path / "corpus", cmd_filter="^-O3$")
-
-
-def test_12_the_thinlto_index_is_that_of_the_flags_below_the_base(
-    tmp_path: Path, calls: Path, toolchain: Toolchain
-) -> None:
-    # Clang would read an index that is named while it compiles.
-    sections = {".llvmcmd": tmp_path / "flags", ".llvmbc": calls}
-    text = "".join(f'.section {name},"e",@progbits\n.incbin "{path}"\n' for name, path in sections.items())
-    flags = "-cc1\0-Oz\0-fthinlto-index=foo/bar.thinlto.bc\0"
-    write_files(tmp_path, {"f.s": text, "flags": flags, "foo/bar.thinlto.bc": "index"})
-    words = ["--target=x86_64-unknown-linux-musl", "-c", str(tmp_path / "f.s"), "-o", str(tmp_path / "f.o")]
-    assert toolchain.run(words).returncode == 0
-    extract_corpus(from_linker_parameters(["f.o"], tmp_path), tmp_path / "corpus", thinlto_build="distributed")
-    assert (tmp_path / "corpus/f.o.thinlto.bc").read_bytes() == b"index"
 
 
 def test_7_and_20_a_folder_is_all_objects_below_it_each_with_its_flags(objects: Path, tmp_path: Path) -> None:
@@ -156,6 +118,3 @@ def test_16_17_18_19_and_22_combined_modules_are_called_after_their_folders(tmp_
     run("combine", f"--root_dir={tmp_path}")
     modules = ["one/test1.o", "one/test2.o", "two/test3.o"]
     assert description(tmp_path) == {"has_thinlto": False, "modules": modules}
-    describe(tmp_path / "two", has_thinlto=True, modules=["test3.o"])
-    with pytest.raises(CorpusError, match="differ in has_thinlto"):
-        combine_corpora(tmp_path)

@@ -100,7 +100,7 @@ def test_only_modules_of_programs_have_episodes() -> None:
     assert set(env.corpus.names) == programs.modules < set(everything.names)
     (other,) = set(everything.names) - programs.modules
     with pytest.raises(MlgoError, match=f"expected a module of a program in .*, got '{other}'; choose another metric"):
-        programs.count(other)
+        programs.cost(other)
     env.close()
     part = InlineEnv(corpus="builtin@O2:test", metric=METRIC)
     assert 0 < len(part.corpus) < len(env.corpus)

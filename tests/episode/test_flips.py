@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from mlgo_gym.compiler.decision import DecisionSite
-from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, Reach
-from mlgo_gym.episode.attribution.flips import flip_effects, group_causes, independent
+from mlgo_gym.episode.attribution.affected_functions import (
+    AffectedFunctions,
+    Reach,
+    flip_effects,
+    group_causes,
+    independent,
+)
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 
 

@@ -20,11 +20,11 @@ from mlgo_gym.tasks.metrics.counters import (
     Count,
     count_program,
     find_counter,
+    find_emulator,
     has_hardware_counter,
     read_cachegrind,
     run_program,
 )
-from mlgo_gym.tasks.metrics.emulators import find_emulator
 
 SHELL = shutil.which("sh") or "/bin/sh"
 SOURCE = """

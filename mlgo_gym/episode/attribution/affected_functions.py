@@ -1,9 +1,11 @@
-"""Which functions an inlining decision can change, and which decisions can have changed a function."""
+"""Which functions an inlining decision can change, which decisions can have changed one, and the effects of flips."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeVar
 
 from mlgo_gym.compiler.decision import functions_of
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision, answers_by_call_site
@@ -14,15 +16,16 @@ Causes = dict[str, dict[int, int]]
 The distance is the number of inlining steps from the function of the call; 0 in that function itself.
 """
 
+_UNEXPLAINED_BYTES = 64
+_UNEXPLAINED_SHARE = 0.25
+
+Candidate = TypeVar("Candidate")
+
 _Calls = Mapping[str, Counter[str]]
 
 
 class Reach:
-    """The functions that contain the code of a function, by the decisions of some compiles of one module.
-
-    Args:
-        compiles: The decisions of each compile.
-    """
+    """The functions that contain the code of a function, by the decisions of some compiles of one module."""
 
     def __init__(self, compiles: Iterable[Iterable[InlineDecision]]) -> None:
         self._into: dict[str, set[str]] = defaultdict(set)
@@ -34,26 +37,23 @@ class Reach:
 
     def of(self, function: str) -> Mapping[str, int]:
         """Return the functions that contain a function's code, each with its distance; the function itself has 0."""
-        found = self._memory.get(function)
-        if found is None:
-            found = {function: 0}
-            frontier = [function]
-            distance = 0
+        distances = self._memory.get(function)
+        if distances is None:
+            self._memory[function] = distances = {function: 0}
+            frontier, distance = [function], 0
             while frontier:
                 distance += 1
-                frontier = [into for name in frontier for into in self._into.get(name, ()) if into not in found]
-                found.update(dict.fromkeys(frontier, distance))
-            self._memory[function] = found
-        return found
+                frontier = [into for name in frontier for into in self._into.get(name, ()) if into not in distances]
+                distances.update(dict.fromkeys(frontier, distance))
+        return distances
 
     def of_context(self, context: str) -> dict[str, int]:
         """Return the union of `of()` over the functions of a context, with the smallest distances."""
-        first, *others = functions_of(context)
-        found = dict(self.of(first))
-        for function in others:
+        smallest: dict[str, int] = {}
+        for function in functions_of(context):
             for name, distance in self.of(function).items():
-                found[name] = min(distance, found.get(name, distance))
-        return found
+                smallest[name] = min(distance, smallest.get(name, distance))
+        return smallest
 
 
 class AffectedFunctions:
@@ -78,17 +78,17 @@ class AffectedFunctions:
 
         These are the callers, the functions that the callers are inlined into, and the callees that appear or vanish.
         """
-        found: set[str] = set()
+        affected: set[str] = set()
         for context in {decision.context for decision in flips}:
-            found.update(self._reach.of_context(context))
+            affected.update(self._reach.of_context(context))
         for decision in flips:
             callee = decision.callee
             kept = self._kept.get(callee)
             appears = decision.answer and callee not in self._sizes
             vanishes = not decision.answer and callee in self._sizes and kept is not None and kept.total() <= len(flips)
             if appears or vanishes or self._counts_calls:
-                found.add(callee)
-        return found
+                affected.add(callee)
+        return affected
 
 
 def causes_of_changes(
@@ -121,10 +121,10 @@ def causes_of_changes(
         The causes of each function that changed; functions without a cause are absent.
     """
     reach = Reach((before, after))
-    found: Causes = {}
+    reached: Causes = {}
 
     def note(function: str, cause: int, distance: int) -> bool:
-        distances = found.setdefault(function, {})
+        distances = reached.setdefault(function, {})
         if cause in distances and distances[cause] <= distance:
             return False
         distances[cause] = distance
@@ -140,7 +140,7 @@ def causes_of_changes(
             by_callee[decision.callee].add(index)
         for context in {decision.context for decision in cause}:
             spread(context, index, 0)
-    _follow_decisions(before, after, causes, by_callee, found, spread)
+    _follow_decisions(before, after, causes, by_callee, reached, spread)
     kept = _kept_calls(before), _kept_calls(after)
     unstable = {name for name, change in changes.items() if name not in sizes or change == -sizes.get(name, 0)}
     for index, cause in enumerate(causes):
@@ -148,12 +148,15 @@ def causes_of_changes(
             if decision.callee in unstable or (counts_calls and decision.callee in changes):
                 note(decision.callee, index, 1)
     # A function that appears or vanishes lets others appear or vanish.
-    while sum(_follow_calls(name, kept, unstable, found, note) for name in unstable):
+    while sum(_follow_calls(name, kept, unstable, reached, note) for name in unstable):
         pass
-    explained = {name: found[name] for name in changes if name in found}
+    explained, callers = (
+        {name: reached[name] for name in changes if name in reached},
+        _callers(kept),
+    )
     if counts_calls:
-        explained |= _through_callers(changes.keys() - explained.keys(), kept, found)
-    return explained | _through_callees(changes.keys() - explained.keys(), kept, found)
+        explained |= _through_callers(changes.keys() - explained.keys(), callers, reached)
+    return explained | _through_callees(changes.keys() - explained.keys(), callers, reached)
 
 
 def _kept_calls(decisions: Iterable[InlineDecision]) -> dict[str, Counter[str]]:
@@ -170,7 +173,7 @@ def _follow_decisions(
     after: Sequence[InlineDecision],
     causes: Sequence[Sequence[InlineDecision]],
     by_callee: Mapping[str, set[int]],
-    found: Causes,
+    reached: Causes,
     spread: Callable[[str, int, int], None],
 ) -> None:
     """Spread causes to the decisions that changed as their effect."""
@@ -180,7 +183,7 @@ def _follow_decisions(
         old = answers.get(decision.call_site)
         if old is None or old == decision.answer or decision.site in own:
             continue
-        reaching = dict.fromkeys(by_callee.get(decision.callee, ()), 0) | dict(found.get(decision.callee, {}))
+        reaching = dict.fromkeys(by_callee.get(decision.callee, ()), 0) | dict(reached.get(decision.callee, {}))
         for cause, distance in reaching.items():
             spread(decision.context, cause, distance + 1)
 
@@ -189,7 +192,7 @@ def _follow_calls(
     name: str,
     kept: tuple[_Calls, _Calls],
     unstable: Set[str],
-    found: Causes,
+    reached: Causes,
     note: Callable[[str, int, int], bool],
 ) -> bool:
     """Attribute an appearing or vanishing function to the causes in its calling contexts; return if any is new."""
@@ -200,38 +203,126 @@ def _follow_calls(
         if before[context] == after[context] and unstable.isdisjoint(functions):
             continue
         for function in functions:
-            for cause, distance in list(found.get(function, {}).items()):
+            for cause, distance in list(reached.get(function, {}).items()):
                 is_new |= function != name and note(name, cause, distance + 1)
     return is_new
 
 
-def _through_callees(
-    functions: Set[str], kept: tuple[_Calls, _Calls], found: Mapping[str, Mapping[int, int]]
-) -> Causes:
+def _callers(kept: tuple[_Calls, _Calls]) -> dict[str, set[str]]:
+    """Return the functions that keep calls of each callee in either compile."""
+    callers: dict[str, set[str]] = defaultdict(set)
+    for calls in kept:
+        for callee, contexts in calls.items():
+            callers[callee].update(name for context in contexts for name in functions_of(context))
+    return callers
+
+
+def _through_callees(functions: Set[str], callers: Mapping[str, set[str]], causes: Causes) -> Causes:
     """Return the causes that reach a callee of each function."""
     explained: Causes = {}
-    for callee, contexts in (each for calls in kept for each in calls.items()):
-        reaching = {cause: distance + 1 for cause, distance in found.get(callee, {}).items()}
-        for function in (name for context in contexts for name in functions_of(context)):
-            if reaching and function in functions:
-                explained.setdefault(function, {}).update(reaching)
+    for callee, names in callers.items():
+        reaching = {cause: distance + 1 for cause, distance in causes.get(callee, {}).items()}
+        for function in functions & names if reaching else ():
+            explained.setdefault(function, {}).update(reaching)
     return explained
 
 
-def _through_callers(
-    functions: Set[str], kept: tuple[_Calls, _Calls], found: Mapping[str, Mapping[int, int]]
-) -> Causes:
+def _through_callers(functions: Set[str], callers: Mapping[str, set[str]], causes: Causes) -> Causes:
     """Return the causes that reach a caller of each function, directly or through further callers."""
     explained: Causes = {}
-    callers: dict[str, set[str]] = defaultdict(set)
-    for callee, contexts in (each for calls in kept for each in calls.items()):
-        callers[callee].update(name for context in contexts for name in functions_of(context))
     for function in functions:
         seen, frontier, distance = {function}, [function], 0
         while frontier and function not in explained:
             distance += 1
-            frontier = sorted({name for each in frontier for name in callers.get(each, ())} - seen)
+            frontier = sorted({caller for name in frontier for caller in callers.get(name, ())} - seen)
             seen.update(frontier)
-            for cause in sorted({cause for name in frontier for cause in found.get(name, ())}):
+            for cause in sorted({cause for name in frontier for cause in causes.get(name, ())}):
                 explained.setdefault(function, {})[cause] = distance
     return explained
+
+
+def independent(
+    candidates: Iterable[Candidate], affected: Callable[[Candidate], Collection[str]], limit: int
+) -> list[Candidate]:
+    """Return at most `limit` candidates, by preference, whose `affected` functions do not overlap."""
+    apart: list[Candidate] = []
+    taken: set[str] = set()
+    for candidate in candidates:
+        functions = affected(candidate)
+        if taken.isdisjoint(functions):
+            taken.update(functions)
+            apart.append(candidate)
+            if len(apart) == limit:
+                break
+    return apart
+
+
+def group_causes(count: int, causes: Mapping[str, Mapping[int, int]]) -> list[tuple[list[int], list[str]]]:
+    """Return the groups of `count` causes that share a changed function, each with its changed functions.
+
+    A cause that changed nothing is a group of its own. `causes` are those of `causes_of_changes()`.
+    """
+    leader = list(range(count))
+
+    def find(cause: int) -> int:
+        while leader[cause] != cause:
+            leader[cause] = leader[leader[cause]]
+            cause = leader[cause]
+        return cause
+
+    for reaching in causes.values():
+        first, *others = reaching
+        for other in others:
+            leader[find(other)] = find(first)
+    members: dict[int, tuple[list[int], list[str]]] = {}
+    for cause in range(count):
+        members.setdefault(find(cause), ([], []))[0].append(cause)
+    for function, reaching in causes.items():
+        members[find(next(iter(reaching)))][1].append(function)
+    return list(members.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FlipEffects:
+    """The effects of several flips in one compile.
+
+    Attributes:
+        bytes: Growth of the module in bytes for each flip by index; flips that share a changed function are absent.
+        unexplained: Absolute change in bytes of the functions that no flip can have changed.
+        changed: Absolute change in bytes of all functions.
+    """
+
+    bytes: Mapping[int, int]
+    unexplained: int
+    changed: int
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the unexplained change is small enough to trust `bytes`."""
+        return self.unexplained <= max(_UNEXPLAINED_BYTES, _UNEXPLAINED_SHARE * self.changed)
+
+
+def flip_effects(
+    before: Sequence[InlineDecision],
+    after: Sequence[InlineDecision],
+    changes: Mapping[str, int],
+    flips: Sequence[InlineDecision],
+    sizes: Mapping[str, int],
+    *,
+    counts_calls: bool = False,
+) -> FlipEffects:
+    """Return the effect of each flip of a compile.
+
+    Args:
+        before: The decisions of the compile without the flips.
+        after: The decisions of the compile with the flips.
+        changes: Growth of each function in bytes; unchanged functions are absent.
+        flips: The flipped decisions, as in `before`.
+        sizes: Bytes of each function of the compile without the flips.
+        counts_calls: Whether a function also changes when it is called more or less often.
+    """
+    causes = causes_of_changes(before, after, changes, [[flip] for flip in flips], sizes, counts_calls=counts_calls)
+    groups = group_causes(len(flips), causes)
+    growth = {group[0]: sum(changes[name] for name in functions) for group, functions in groups if len(group) == 1}
+    unexplained = sum(abs(change) for function, change in changes.items() if function not in causes)
+    return FlipEffects(growth, unexplained, sum(map(abs, changes.values())))

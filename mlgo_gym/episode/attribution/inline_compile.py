@@ -101,11 +101,7 @@ class InlineCompile:
     def from_session(
         cls, answered: Iterable[tuple[Decision, int]], remarks: Iterable[bytes], compiled: CompileResult, task: Task
     ) -> InlineCompile:
-        """Return a finished compile, from each inlining decision with its answer, and clang's remarks after each.
-
-        Raises:
-            MlgoError: The object is not an ELF file, or has no symbols.
-        """
+        """Return a finished compile, from each inlining decision with its answer, and clang's remarks after each."""
         header = task.headers[0]
         starts = feature_offsets(header)
         decisions = []

@@ -49,12 +49,12 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self._shared: frozenset[str] = frozenset()
 
     @abstractmethod
-    def _make_view(self, number: int) -> gym.Env[Any, Any]:
-        """Return a single environment that shows the episode of one of these."""
+    def _make_view(self) -> gym.Env[Any, Any]:
+        """Return a single environment for `_update_view()`."""
 
     @abstractmethod
     def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
-        """Let a single environment show the current episode."""
+        """Let a single environment show the current episode of one of these."""
 
     @abstractmethod
     def _set_random(self, number: int, generator: np.random.Generator) -> None:
@@ -62,7 +62,7 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def _view(self, number: int) -> gym.Env[Any, Any]:
         if number not in self._views:
-            self._views[number] = view = self._make_view(number)
+            self._views[number] = view = self._make_view()
             self._shared = self._shared or frozenset({*dir(type(view)), *vars(view)})
         view = self._views[number]
         self._update_view(number, view)
@@ -103,10 +103,10 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         Raises:
             MlgoError: all environments share the attribute, or the number of values differs.
         """
-        each = values if isinstance(values, (list, tuple)) else [values] * self.num_envs
-        if len(each) != self.num_envs:
-            raise MlgoError(f"expected {self.num_envs} values of {name!r}, one per environment, got {len(each)}")
-        self.set_some(range(self.num_envs), name, each)
+        values = values if isinstance(values, (list, tuple)) else [values] * self.num_envs
+        if len(values) != self.num_envs:
+            raise MlgoError(f"expected {self.num_envs} values of {name!r}, one per environment, got {len(values)}")
+        self.set_some(range(self.num_envs), name, values)
 
     def set_some(self, env_ids: Iterable[int], name: str, values: Sequence[Any]) -> None:
         """Set an attribute of some environments to a value each; `set_attr()` does it for all."""
@@ -150,11 +150,7 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
 
 def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
-    """Return one seed per environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list.
-
-    Raises:
-        MlgoError: The list has another length, or a seed is not an integer ≥ 0.
-    """
+    """Return one seed per environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list."""
     if seed is None:
         return [None] * count
     if isinstance(seed, (int, np.integer)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.utils import seeding
@@ -25,15 +25,7 @@ from mlgo_gym.errors import ActionError, MlgoError
 class PendingEpisode(CoroutineDriver[Episode]):
     """An episode before its first decision, with its own random generator and cursor: it can start ahead of time.
 
-    Args:
-        maker: Starts episodes.
-        np_random: Random generator for sampling; copied.
-        cursor: Position in the order of modules; copied.
-        module: Module; None samples one.
-        function: Function with `scope="function"`; None samples one.
-
-    Attributes:
-        np_random, cursor: States from which the next pending episode starts, once this one has started.
+    Once it has started, the next pending episode starts from the states of `np_random` and `cursor`.
     """
 
     def __init__(
@@ -57,15 +49,6 @@ class PendingEpisode(CoroutineDriver[Episode]):
         super().close()
         for episode in self._result:
             episode.close()
-
-
-class StepResult(NamedTuple):
-    """Result of a step without the observation."""
-
-    reward: float
-    terminated: bool
-    truncated: bool
-    info: dict[str, Any]
 
 
 class SubEnvironment:
@@ -156,11 +139,7 @@ class SubEnvironment:
             self.poll()
 
     def encode(self, action: Any) -> Answer | None:
-        """Return an action as the answer to the pending decision; None where any action begins the next episode.
-
-        Raises:
-            ActionError: No decision is pending; or, with `strict`, the action is illegal.
-        """
+        """Return an action as the answer to the pending decision; None where any action begins the next episode."""
         if self.episode is None or self.episode.decision is None:
             if self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP:
                 return None
@@ -253,17 +232,16 @@ class SubEnvironment:
         error, self._error = self._error, None
         return error
 
-    def step_result(self) -> StepResult:
-        """Return the result of a step; with SAME_STEP the end of an episode is returned once."""
-        outcome = self.outcome
-        info = {} if self.episode is None else self.episode.info()
+    def step_result(self) -> tuple[float, bool, bool, dict[str, Any]]:
+        """Return reward, terminated, truncated and info; with SAME_STEP the end of an episode is returned once."""
+        outcome, episode = self.outcome, self.episode
         if outcome is None:
-            return StepResult(0.0, False, False, info)
-        if self.episode is None:
-            return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, outcome.info)
-        self.outcome = None
-        info["final_obs"], info["final_info"] = self._maker.setup.task.final_observation(), outcome.info
-        return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, info)
+            return 0.0, False, False, {} if episode is None else episode.info()
+        info = outcome.info
+        if episode is not None:
+            final = {"final_obs": self._maker.setup.task.final_observation(), "final_info": info}
+            self.outcome, info = None, episode.info() | final
+        return outcome.reward, not outcome.truncated, outcome.truncated, info
 
     def close(self) -> None:
         """End all episodes. Idempotent."""

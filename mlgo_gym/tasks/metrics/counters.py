@@ -1,12 +1,14 @@
 """Counters of executed instructions: the hardware's where the kernel allows it, else valgrind's cachegrind.
 
-Programs of another machine run in an emulator, which counts too.
+Programs of another machine run in an emulator, which counts too: qemu's user mode runs ELF files, wasmtime WebAssembly.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,10 +19,13 @@ from typing import Literal
 
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import Limits
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.corpus.driver import bundled_target
+from mlgo_gym.corpus.targets import Target
+from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.extras import library
+from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.metrics.built_program import built_program
-from mlgo_gym.tasks.metrics.emulators import Emulator
 
 Counter = Literal["hardware", "cachegrind", "qemu", "wasmtime"]
 """Counter of instructions. Counts of the first two differ a little; results name theirs."""
@@ -36,6 +41,32 @@ CACHEGRIND_FACTOR = 50
 
 _SOURCE = Path(__file__).with_name("counter.c")
 _MEMORY = 4.0
+EMULATION_FACTOR = 20
+"""Largest slowdown by an emulator."""
+
+_PLUGIN = Path(__file__).with_name("instruction_counter.c")
+_ARCHITECTURES = {"thumbv7em": "arm", "thumbv6m": "arm"}
+"""Architecture in the name of qemu, where the triple has another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """A program that runs those of another machine and counts their instructions.
+
+    Attributes:
+        counter: name of the counter: `qemu`, executed instructions of the machine; or `wasmtime`, its fuel: executed
+            operators without those of blocks.
+        program: path of the emulator.
+    """
+
+    counter: Literal["qemu", "wasmtime"]
+    program: str
+
+    def command(self, words: Sequence[str], report: Path) -> list[str]:
+        """Return the command that runs a program and writes its instructions to a file."""
+        if self.counter == "wasmtime":
+            return [self.program, "-m", "mlgo_gym.tasks.metrics.webassembly", str(report), *words]
+        return [self.program, "-plugin", f"{_plugin(self.program)},out={report}", *words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +193,57 @@ def _run(command: Sequence[str], folder: Path, timeout: float, memory: float | N
 def _launcher() -> Path:
     """Return the program that starts others; compiled once and cached."""
     freestanding = ["-static", "-nostdlib", "-ffreestanding"]
-    return built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-O1", *freestanding])
+    return _built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-O1", *freestanding])
+
+
+def find_emulator(target: Target) -> Emulator | None:
+    """Return the emulator of a target; None where this machine runs its programs itself.
+
+    Raises:
+        MlgoError: it is not installed.
+    """
+    if target.is_native:
+        return None
+    if target.is_webassembly:
+        library("wasmtime", "Running WebAssembly programs", "run-time")
+        return Emulator("wasmtime", sys.executable)
+    architecture = target.triple.partition("-")[0]
+    name = f"qemu-{_ARCHITECTURES.get(architecture, architecture)}"
+    program = shutil.which(name)
+    if program is None:
+        raise MlgoError(
+            f"expected {name} on PATH for programs of {target.name}, got none; install the package qemu-user"
+        )
+    return Emulator("qemu", program)
+
+
+@lru_cache(maxsize=8)
+def _plugin(qemu: str) -> Path:
+    """Return the plugin that counts instructions; compiled once for the interface of a version of qemu."""
+    printed = run_bounded([qemu, "--version"], writable=None, timeout=60, name="qemu").stdout
+    version = re.search(r"version (\d+)", printed)
+    interface = 1 if version is not None and int(version[1]) < 9 else 2
+    # qemu has the functions that the plugin calls.
+    options = ["-shared", "-fPIC", "-O2", "-Wl,-z,undefs", f"-DPLUGIN_VERSION={interface}"]
+    return _built_program(_PLUGIN, f"qemu-{interface}", ["-target", bundled_target(), *options], ".so")
+
+
+def _built_program(source: Path, name: str, options: Sequence[str], suffix: str = "") -> Path:
+    """Return the executable that the bundled compiler makes of a source; its name in the cache has the source's digest.
+
+    Raises:
+        ToolchainError: the source cannot be compiled.
+    """
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    path = cache_directory() / "programs" / f"{name}-{digest}{suffix}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder() as folder:
+            built = folder / "built"
+            command = [*bundled_command("cc"), *options, str(source), "-o", str(built)]
+            answer = run_bounded(command, writable=None, name="the bundled compiler")
+            if answer.returncode != 0:
+                raise ToolchainError(f"{source.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
+            write_atomically(path, built.read_bytes())
+            path.chmod(0o755)
+    return path

@@ -1,15 +1,16 @@
-"""Datasets: fetched sources become corpora in the cache; incomplete ones are completed."""
+"""Datasets: entries of the catalogue, and fetched sources, which become corpora in the cache."""
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.catalogue import find_dataset
+from mlgo_gym.corpus.datasets.catalogue import dataset_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.datasets.pins import corpus_digest, missing_files, write_pins, wrong_digest
+from mlgo_gym.corpus.datasets.pins import catalogue_page, corpus_digest, missing_files, write_pins, wrong_digest
 from mlgo_gym.corpus.folder import read_description, write_description
 from mlgo_gym.corpus.inspection import describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
@@ -210,3 +211,22 @@ def test_a_digest_is_of_names_bitcode_and_flags(tmp_path: Path) -> None:
     (tmp_path / "b.cmd").unlink()
     with pytest.raises(CorpusError, match="the module b is incomplete"):
         corpus_digest(tmp_path, ["a", "b"])
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "datasets.md"
+
+
+def test_entries_are_pinned_and_explained() -> None:
+    for name in dataset_names():
+        dataset = find_dataset(name)
+        for archive in (dataset.archive, *dataset.needs.values()):
+            assert re.fullmatch(r"[0-9a-f]{64}", archive.sha256)
+        assert all((dataset.licence, dataset.summary, dataset.parts, *dataset.exclude.values()))
+        assert all(path == path.strip("/") and ".." not in path for path in [*dataset.files, *dataset.needs])
+    crates = [crate for name in rust_names() for crate in find_dataset(name).crates]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ [0-9a-f]{64}", f"{crate.version} {crate.sha256}") for crate in crates)
+    assert len({crate.package for crate in crates}) == len(crates)
+
+
+def test_the_committed_page_is_that_of_the_catalogue() -> None:
+    assert PAGE.read_text() == catalogue_page(), "run `mlgo-gym corpus catalogue`"

@@ -1,16 +1,20 @@
-"""The compile behind an environment's current episode, for tests that inspect it or inject a fault."""
+"""The running and the finished compiles of environments, for tests that inspect them or inject a fault."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.baseline import watchers
 from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv
@@ -71,3 +75,39 @@ def running_compile(
     if episode is None:
         raise ActionError("expected a started episode, got none; call reset()")
     return RunningCompile(episode.session, episode.decision, tuple(episode.answers), episode.fork_method, episode)
+
+
+class FinishedCompile(NamedTuple):
+    """A finished compile of an episode.
+
+    Attributes:
+        object_bytes: The object file.
+        optimization_record: The optimisation record; empty for tasks without one.
+        plain: Whether plain clang decided, for the baseline, instead of an agent.
+    """
+
+    object_bytes: bytes
+    optimization_record: bytes
+    plain: bool
+
+
+@contextmanager
+def finished_compiles() -> Iterator[list[FinishedCompile]]:
+    """Collect the compiles of episodes that finish in this process, in order.
+
+    Only whole compiles count: an episode with `scope="function"` and an allocation metric ends with its function. A
+    baseline is compiled once and then read from the cache.
+
+    Returns:
+        A list that grows with each compile.
+    """
+    compiles: list[FinishedCompile] = []
+
+    def watch(compiled: CompileResult, plain: bool) -> None:
+        compiles.append(FinishedCompile(compiled.object_bytes, compiled.optimization_record, plain))
+
+    watchers.append(watch)
+    try:
+        yield compiles
+    finally:
+        watchers.remove(watch)
