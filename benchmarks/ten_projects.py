@@ -53,10 +53,10 @@ class Project:
         """Return the content of the file `input` of the runs; empty without one."""
         if self.input_file:
             return (source / self.input_file).read_text(encoding="utf-8", errors="replace")[:LONGEST_INPUT]
-        return {"yaml-cpp": _yaml, "curl": _curl}.get(self.name, lambda _: "")(source)
+        return _yaml() if self.name == "yaml-cpp" else _curl(source) if self.name == "curl" else ""
 
 
-def _yaml(_: Path) -> str:
+def _yaml() -> str:
     """Return a document of YAML with scalars, flows, blocks, anchors and quoted text."""
     parts = []
     for i in range(400):
@@ -81,7 +81,8 @@ def _curl(source: Path) -> str:
 def read_projects() -> list[Project]:
     """Return the projects; needs Python 3.11."""
     tables = importlib.import_module("tomllib").loads((SOURCES / "programs" / "projects.toml").read_text())
-    rows: list[dict[str, Any]] = [{"name": name, **table} for name, table in tables.items()]
-    return [
-        Project(**{key: tuple(item) if isinstance(item, list) else item for key, item in row.items()}) for row in rows
-    ]
+    projects = []
+    for name, table in tables.items():
+        fields: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in table.items()}
+        projects.append(Project(name=name, **fields))
+    return projects
