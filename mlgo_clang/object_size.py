@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 WASM_MAGIC = b"\0asm"
 """First bytes of a WebAssembly file."""
 
+WASM_FILE = "a WebAssembly file"
+
 WASM_CODE = 10
 """Number of the code section (WebAssembly core specification, section 5.5)."""
 
@@ -77,20 +79,20 @@ def wasm_sections(data: bytes, start: int = 8, end: int | None = None) -> Iterat
         yield kind, start - size, start
 
 
-def read_leb128(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return an unsigned number of at most 32 bits in LEB128, and the position after it; or raise an MlgoError."""
+def read_leb128(data: bytes, position: int, end: int, bits: int = 32, name: str = WASM_FILE) -> tuple[int, int]:
+    """Return an unsigned number of some bits in LEB128, and the position after it; or raise an MlgoError."""
     value = 0
-    for shift in range(0, 35, 7):
-        check_end(data, position + 1, end)
+    for shift in range(0, bits, 7):
+        check_end(data, position + 1, end, name)
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise MlgoError(f"a WebAssembly file has a number of more than 5 bytes at {position}: it is damaged")
+    raise MlgoError(f"expected numbers of at most {bits} bits in {name}, got more at byte {position}; it is damaged")
 
 
-def check_end(data: bytes, position: int, end: int) -> None:
-    """Raise an MlgoError if a position is behind the end of a part."""
+def check_end(data: bytes, position: int, end: int, name: str = WASM_FILE) -> None:
+    """Raise an MlgoError if a position in a file of this name is behind the end of a part."""
     if position > end:
-        raise MlgoError(f"a WebAssembly file of {len(data)} bytes is cut off: a part ends at {end}")
+        raise MlgoError(f"expected {name}, got one that is cut off after {len(data)} bytes; it is damaged")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlgo_clang.object_size import WASM_CODE, WASM_MAGIC, check_end, read_leb128, wasm_sections
+from mlgo_clang.object_size import WASM_CODE, WASM_FILE, WASM_MAGIC, check_end, read_leb128, wasm_sections
 from mlgo_gym.errors import MlgoError
 
 _CUSTOM, _IMPORT = 0, 2
@@ -34,34 +34,47 @@ class WasmFile:
     functions: tuple[tuple[tuple[str, ...], int], ...]
 
 
-class _Reader:
-    """Reads the numbers and strings of a part of a file."""
+class ByteReader:
+    """Reads the numbers and strings of a part of a file.
 
-    def __init__(self, data: bytes, start: int, end: int) -> None:
-        self._data, self.at, self.end = data, start, end
+    Args:
+        data: The file.
+        start, end: Offsets of the part.
+        name: Name of the file in errors, with its article.
+        bits: Maximum size of a number in LEB128.
 
-    def byte(self) -> int:
-        self.skip(1)
-        return self._data[self.at - 1]
+    Attributes:
+        at: Offset of the next byte.
+    """
+
+    def __init__(self, data: bytes, start: int, end: int, name: str = WASM_FILE, bits: int = 32) -> None:
+        self._data, self.at, self.end, self._name, self._bits = data, start, end, name, bits
+
+    def skip(self, size: int) -> None:
+        """Skip bytes; raise `MlgoError` if there are fewer, as all methods do."""
+        self.at += size
+        check_end(self._data, self.at, self.end, self._name)
+
+    def fixed(self, size: int) -> int:
+        """Return an unsigned number of some bytes, little-endian."""
+        self.skip(size)
+        return int.from_bytes(self._data[self.at - size : self.at], "little")
 
     def number(self) -> int:
-        """Return an unsigned number of at most 32 bits in LEB128."""
-        value, self.at = read_leb128(self._data, self.at, self.end)
+        """Return an unsigned number in LEB128."""
+        value, self.at = read_leb128(self._data, self.at, self.end, self._bits, self._name)
         return value
 
     def text(self) -> str:
+        """Return a string after its length."""
         length = self.number()
         self.skip(length)
         return self._data[self.at - length : self.at].decode(errors="surrogateescape")
 
-    def skip(self, size: int) -> None:
-        self.at += size
-        check_end(self._data, self.at, self.end)
-
-    def parts(self) -> Iterator[tuple[int, _Reader]]:
+    def parts(self) -> Iterator[tuple[int, ByteReader]]:
         """Yield the number and the contents of each section, or of each subsection."""
         for kind, start, end in wasm_sections(self._data, self.at, self.end):
-            yield kind, _Reader(self._data, start, end)
+            yield kind, ByteReader(self._data, start, end)
 
 
 def read_wasm(data: bytes) -> WasmFile:
@@ -74,7 +87,7 @@ def read_wasm(data: bytes) -> WasmFile:
         raise MlgoError(f"expected a WebAssembly file, got {len(data)} bytes that begin with {data[:4]!r}")
     imported, code, sizes = 0, 0, list[int]()
     symbols, names = list[tuple[int, str]](), list[tuple[int, str]]()
-    for kind, section in _Reader(data, 8, len(data)).parts():
+    for kind, section in ByteReader(data, 8, len(data)).parts():
         if kind == _IMPORT:
             imported = sum(_is_function_import(section) for _ in range(section.number()))
         elif kind == WASM_CODE:
@@ -99,22 +112,13 @@ def read_wasm(data: bytes) -> WasmFile:
     return WasmFile(len(data), code, functions)
 
 
-def without_custom_sections(data: bytes) -> bytes:
-    """Return a WebAssembly file without its custom sections, such as names and debugging information."""
-    kept, start = data[:8], 8
-    for kind, section in _Reader(data, start, len(data)).parts():
-        kept += data[start : section.end] if kind != _CUSTOM else b""
-        start = section.end
-    return kept
-
-
-def _is_function_import(section: _Reader) -> bool:
+def _is_function_import(section: ByteReader) -> bool:
     section.text()  # module
     section.text()  # name
-    kind = section.byte()
+    kind = section.fixed(1)
     if kind in (1, 2):  # table, memory
         section.skip(kind == 1)
-        has_maximum = section.byte() & 1
+        has_maximum = section.fixed(1) & 1
         for _ in range(1 + has_maximum):
             section.number()
     elif kind == 3:  # global
@@ -125,16 +129,16 @@ def _is_function_import(section: _Reader) -> bool:
     return kind == 0
 
 
-def _body_size(section: _Reader) -> int:
+def _body_size(section: ByteReader) -> int:
     start = section.at
     section.skip(section.number())
     return section.at - start
 
 
-def _symbols(table: _Reader) -> Iterator[tuple[int, str]]:
+def _symbols(table: ByteReader) -> Iterator[tuple[int, str]]:
     """Yield the index and the name of each defined function in a symbol table."""
     for _ in range(table.number()):
-        kind, flags = table.byte(), table.number()
+        kind, flags = table.fixed(1), table.number()
         if kind == _SYMBOL_DATA:
             table.text()
             for _ in range(0 if flags & _UNDEFINED else 3):  # segment, offset, size
