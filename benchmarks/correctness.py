@@ -38,11 +38,10 @@ from mlgo_gym.evaluation.compiled_objects import PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.counters import find_emulator, run_program
 from mlgo_gym.tasks.metrics.programs import check_output, program_target
-from mlgo_gym.tasks.task import Task
+from mlgo_gym.tasks.task import Task, read_action
 
 SHARES = (0.02, 0.1, 0.5, 1.0)
 """Probabilities with which a policy does not take clang's own choice."""
