@@ -19,8 +19,17 @@ from mlgo_gym.evaluation.figures import Figure, inline_svg
 from mlgo_gym.evaluation.report import by_language, by_project, notes, present
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change, estimates
-from mlgo_gym.evaluation.table import change, count, percent
-from mlgo_gym.evaluation.tables import between_policies, certainty, describe, levels, overview, wins_and_losses
+from mlgo_gym.evaluation.table import (
+    between_policies,
+    certainty,
+    change,
+    count,
+    describe,
+    levels,
+    overview,
+    percent,
+    wins_and_losses,
+)
 from mlgo_gym.extras import library
 
 _PURPOSE = "a report as a page"

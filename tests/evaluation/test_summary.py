@@ -14,7 +14,7 @@ from mlgo_gym.evaluation.evaluation import Schedule
 from mlgo_gym.evaluation.report import as_data, notes
 from mlgo_gym.evaluation.result import EvaluationResult, with_smallest
 from mlgo_gym.evaluation.statistics import Change
-from mlgo_gym.evaluation.tables import between_policies, overview, wins_and_losses
+from mlgo_gym.evaluation.table import between_policies, overview, wins_and_losses
 from tests.evaluation.runs import CONFIGURATION, record
 
 MIXED = Change(((90, 100), (220, 200), (50, 50), (0, 0)))
