@@ -28,11 +28,12 @@ import numpy as np
 
 from benchmarks.measuring import RESULTS, CheckedModules, command_line
 from benchmarks.unwind_calls import forbid_in_bitcode
+from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
-from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv
@@ -100,7 +101,7 @@ def explained(compilation: Compilation, env: CompilerEnv) -> str:
     if env.task.after_optimization:
         infinite = with_infinite_weights(compilation, env.task)
         return f"infinite weights at {infinite} decisions" if infinite else "no"
-    plain, replay, decisions = replayed(compilation, env.task, WITHOUT_SIZE_LIMIT)
+    plain, replay, decisions = replayed(compilation, env.task, ("-mllvm", WITHOUT_SIZE_LIMIT))
     if plain == replay:
         return CAUSES[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +109,7 @@ def explained(compilation: Compilation, env: CompilerEnv) -> str:
         changed = forbid_in_bitcode(Path(module), Path(folder), str(env.toolchain.version[0]))
         if changed is not None:
             inputs = tuple(str(changed[0]) if word == module else word for word in compilation.inputs)
-            plain, replay, _ = replayed(replace(compilation, inputs=inputs), env.task, WITHOUT_SIZE_LIMIT)
+            plain, replay, _ = replayed(replace(compilation, inputs=inputs), env.task, ("-mllvm", WITHOUT_SIZE_LIMIT))
             if plain == replay:
                 return f"{CAUSES[1]}, {changed[1]} in all"
     return f"no: {decisions} decisions without the cut-off"

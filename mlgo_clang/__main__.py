@@ -1,10 +1,103 @@
-"""Entry points: `python -m mlgo_clang` is `mlgo-clang`."""
+"""One call of `mlgo-clang` or `mlgo-clang++`: it becomes clang, or compiles with a policy."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
-from mlgo_clang.driver import run
+from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, run_alone, say
+from mlgo_clang.counters import count
+from mlgo_clang.errors import PolicyError, UsageError
+from mlgo_clang.invocation import read_invocation
+from mlgo_clang.settings import BY_LEVEL, split_arguments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+    from mlgo_clang.settings import Settings
+
+
+def run(mode: str, arguments: Sequence[str]) -> int:
+    """Run a command line and return the exit status; most often this process becomes clang.
+
+    The mode is `gcc` or `g++`, the language that the driver assumes.
+    """
+    try:
+        settings, rest = split_arguments(arguments)
+        compiler = compiler_command(settings.clang, mode)
+    except UsageError as error:
+        say(f"error: {error}")
+        return FAILED
+    words = compiler
+    if settings.clang == "bundled" and any("-target" in word for word in rest):
+        words = _for_other_machine(compiler, mode, rest)
+    command = [*words, *rest]
+    if settings.uses_clang_alone:
+        _leave_to_clang(command)
+    if "--version" in rest:
+        return _show_version(settings, command)
+    invocation = read_invocation(rest)
+    if invocation.reason or invocation.level not in settings.levels:
+        count("left to clang")
+        _leave_to_clang(command)
+    from mlgo_clang.advised import Job, compile_advised
+
+    return compile_advised(Job(settings, invocation, words, rest, clang=compiler))
+
+
+def _for_other_machine(compiler: list[str], mode: str, rest: Sequence[str]) -> list[str]:
+    """Return the words that start clang for the target of its arguments; a link with the wheel's C library runs."""
+    from mlgo_clang.other_machines import header_words, library_target, link_command, linker_option
+
+    target, links = library_target(rest), read_invocation(rest).links
+    if target and links:
+        count("left to clang")
+        become(link_command(compiler[0], mode, target, rest))
+    if target:
+        return [*compiler, *header_words(compiler[0], target)]
+    return [*compiler, *(linker_option(compiler[0], rest) if links else ())]
+
+
+def _leave_to_clang(command: Sequence[str]) -> NoReturn:
+    linker = missing_linker(command)
+    if linker:
+        say(f"error: expected the linker {linker} on PATH, got none; install it, for instance with binutils or lld")
+        sys.exit(FAILED)
+    become(command)
+
+
+def _show_version(settings: Settings, command: Sequence[str]) -> int:
+    """Print clang's version and a line for each policy, by which tools that cache objects tell policies apart."""
+    # A reader such as `head` may end first, which ends a program without a traceback.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    status = run_alone(command)
+    policies = [("inlining", policy) for policy in settings.policies]
+    if settings.eviction_policy != "default":
+        policies.append(("eviction", settings.eviction_policy))
+    for kind, policy in policies:
+        for description in _describe(policy, settings.levels):
+            sys.stdout.write(f"mlgo-clang {kind} policy: {description}\n")
+    return status
+
+
+def _describe(policy: str, levels: Sequence[str]) -> list[str]:
+    """Return the policy's name, or the names and digests of its network files."""
+    import hashlib
+
+    from mlgo_clang.policies import network_file
+
+    descriptions = []
+    for level in levels if policy == BY_LEVEL else levels[:1]:
+        try:
+            path = network_file(policy, level)
+            with open(path, "rb") as file:
+                descriptions.append(f"{os.path.basename(path)} sha256:{hashlib.sha256(file.read()).hexdigest()}")
+        except (PolicyError, OSError):
+            descriptions.append(policy)
+    return list(dict.fromkeys(descriptions))
 
 
 def c() -> int:

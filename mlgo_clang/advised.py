@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import signal
 
-from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, say
+from mlgo_clang.advisors import EVICTION, INLINING
+from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
 from mlgo_clang.errors import MlgoError, PolicyError
-from mlgo_clang.interactive import EVICTION, INLINING, InteractiveCompile, Interrupted, die_by
+from mlgo_clang.files import remove_file
+from mlgo_clang.interactive import InteractiveCompile, Interrupted
 from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
+from mlgo_clang.recipes import digest_of, replay, stored_decisions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from mlgo_clang.interactive import Advisor, Bind
+    from mlgo_clang.channel import Bind
+    from mlgo_clang.interactive import Advisor
     from mlgo_clang.invocation import Invocation
     from mlgo_clang.native import NativeNetwork
     from mlgo_clang.settings import Settings
@@ -89,59 +93,59 @@ def compile_advised(job: Job) -> int:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited from the parent; the kernel would discard the compiler's exit status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    settings = job.settings
-    if settings.recipes and (status := _compile_by_recipe(job)) is not None:
-        return status
-    if settings.decides_nothing:
-        become(job.command)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        problem = _compile_by_policies(job)
-    except (MlgoError, OSError) as error:
-        problem = str(error)
-    except Interrupted as interrupted:
-        return die_by(interrupted.number)
-    if not problem:
-        return 0
-    return _compile_alone(job, problem)
-
-
-def _compile_by_recipe(job: Job) -> int | None:
-    """Compile with the decisions of the module's recipe; return None if there is none that fits."""
-    from mlgo_clang.programs import run_program
-    from mlgo_clang.recipes import ADVISORS, digest_of, replay, stored_decisions
-
-    settings = job.settings
-    try:
-        bitcode = job.bitcode()
-        digest = digest_of(bitcode)
-        recipe = stored_decisions(settings.recipes, digest)
-        if recipe is None and settings.search:
-            count("searched")
-            words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-            words += [*_start_of_search(job), *job.command]
-            # One compile more for the baseline, and one for the start.
-            run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
-            recipe = stored_decisions(settings.recipes, digest)
-        if recipe is None:
-            count("without a recipe")
-            return None
-        advisor, decisions = recipe
-        if not decisions:
-            count("compiled by a recipe")
+        problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
+        if problem:
+            count("recipe failed", _because(problem))
+        if problem == "":
+            return 0
+        if job.settings.decides_nothing:
             become(job.command)
-        switches = INLINING if advisor == ADVISORS[0] else EVICTION
-        problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
-    except (MlgoError, OSError) as error:
-        problem = str(error)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
         return die_by(interrupted.number)
+    return _compile_alone(job, problem) if problem else 0
+
+
+def _attempt(compile_job: Callable[[Job], str | None], job: Job) -> str | None:
+    try:
+        return compile_job(job)
+    except (MlgoError, OSError) as error:
+        return str(error)
+
+
+def _because(problem: str) -> str:
+    return f"because {problem.splitlines()[0][:200]}"
+
+
+def _compile_by_recipe(job: Job) -> str | None:
+    """Compile with the decisions of the module's recipe, and return the problem; None without a recipe."""
+    from mlgo_clang.programs import run_program
+
+    settings = job.settings
+    bitcode = job.bitcode()
+    digest = digest_of(bitcode)
+    recipe = stored_decisions(settings.recipes, digest)
+    if recipe is None and settings.search:
+        count("searched")
+        words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
+        words += [*_start_of_search(job), *job.command]
+        # One compile more for the baseline, and one for the start.
+        run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
+        recipe = stored_decisions(settings.recipes, digest)
+    if recipe is None:
+        count("without a recipe")
+        return None
+    switches, decisions = recipe
+    if not decisions:
+        count("compiled by a recipe")
+        become(job.command)
+    problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
     if not problem:
         count("compiled by a recipe")
-        return 0
-    count("recipe failed", f"because {problem.splitlines()[0][:200]}")
-    return None
+    return problem
 
 
 def _start_of_search(job: Job) -> tuple[str, str]:
@@ -195,8 +199,6 @@ def _candidate(job: Job, policy: str) -> Candidate:
 
 def _decisions_in_advance(steps: TwoSteps, network: NativeNetwork) -> tuple[Bind, int]:
     """Return a function that repeats the decisions of another compile in two steps, and their number."""
-    from mlgo_clang.recipes import replay
-
     run, _ = steps.compile(network, [(steps.switches, network.bind)], os.devnull)
     if run.status != 0:
         raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
@@ -212,8 +214,6 @@ def _decisions_of(run: InteractiveCompile) -> list[int]:
 
 def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
     """Compile with each candidate, keep the object with the fewest bytes of instructions, and return the problem."""
-    from mlgo_clang.object_size import text_size
-
     if not job.output:
         sizes = [_size_by_clang(job, advisors) for advisors, _, _ in candidates]
         return _run(job, candidates[sizes.index(min(sizes))])
@@ -222,7 +222,7 @@ def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
         warnings = bytearray()
         if problem := _run(job, candidate, warnings):
             return problem
-        sizes.append(text_size(job.output))
+        sizes.append(_text_size(job.output))
     best = min(reversed(range(len(sizes))), key=sizes.__getitem__)
     if best != len(sizes) - 1:
         # One more compile and no copy: a compile can write more files than the object.
@@ -233,18 +233,27 @@ def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
     return ""
 
 
+def _text_size(path: str) -> int:
+    from mlgo_clang.object_size import text_size
+
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return text_size(data)
+    except MlgoError as error:
+        raise PolicyError(f"{path} cannot be measured: {error}; use one policy") from None
+
+
 def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
     """Return the bytes of instructions of a crate's bitcode as clang compiles it, which are those of rustc or close."""
     import tempfile
-
-    from mlgo_clang.object_size import text_size
 
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "crate.o")
         run, _ = job.two_steps().compile(None, advisors, output)
         if run.status != 0:
             raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
-        return text_size(output)
+        return _text_size(output)
 
 
 def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:
@@ -262,8 +271,6 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
             _pass_on(steps.warnings, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
-        from mlgo_clang.recipes import replay
-
         repeated = _decisions_of(run)
         decisions = len(repeated) if len(advisors) == 1 else None
         return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
@@ -308,24 +315,16 @@ def _write_all(descriptor: int, data: bytes | bytearray) -> None:
 
 
 def _compile_alone(job: Job, problem: str) -> int:
-    command = job.command
-    pid = os.posix_spawn(command[0], command, os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status < 0:
-        return die_by(-status)
-    if status != 0:
+    if status := run_alone(job.command):
         # The compiler has reported the error, which is the source's or the machine's.
         return status
     problem = job.explain(problem)
     name = job.dialect.name
     if job.settings.strict:
-        try:
-            if job.output:
-                os.unlink(job.output)
-        except OSError as error:
-            say(f"the object cannot be removed: {error}", job.dialect)
+        if job.output:
+            remove_file(job.output)
         say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
     say(f"warning: {job.invocation.source} is compiled by {name} alone: {problem}", job.dialect)
-    count(f"compiled by {name} alone", f"because {problem.splitlines()[0][:200]}")
+    count(f"compiled by {name} alone", _because(problem))
     return 0

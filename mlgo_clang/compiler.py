@@ -1,4 +1,4 @@
-"""The underlying clang: the words that start it, and the end of this process as that clang."""
+"""The underlying compiler: the words that start it, its messages, and this process as that compiler."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 FAILED = 1
 """Exit status of a compile that failed."""
+
+MULTIARCH: str = getattr(sys.implementation, "_multiarch", "")
+"""Triple of this machine with its libc, as in the names of Debian's folders; empty if it is not known."""
+
+_NO_LINK = frozenset(("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-v"))
 
 
 class Dialect:
@@ -51,20 +56,18 @@ def compiler_command(clang: str, mode: str) -> list[str]:
     Raises:
         UsageError: there is no such program.
     """
+    words = [] if mode == "gcc" else [f"--driver-mode={mode}"]
     if clang != "bundled":
-        found = which(clang)
-        if found is None:
+        program = which(clang)
+        if program is None:
             raise UsageError(f"expected a clang 17 or newer, got {clang!r}, which is no program; name another")
-        return [found] if mode == "gcc" else [found, f"--driver-mode={mode}"]
+        return [program, *words]
     library = next(filter(os.path.isdir, (os.path.join(folder, "ziglang", "lib") for folder in sys.path)), None)
     if library is None:
         raise UsageError("the bundled compiler is missing: pip install ziglang, or name another clang")
-    words = [os.path.join(os.path.dirname(library), "zig"), "clang"]
-    if mode != "gcc":
-        words.append(f"--driver-mode={mode}")
-    if target := getattr(sys.implementation, "_multiarch", ""):
-        words.append(f"--target={target}")
-    return [*words, f"-resource-dir={library}"]
+    if MULTIARCH:
+        words.append(f"--target={MULTIARCH}")
+    return [os.path.join(os.path.dirname(library), "zig"), "clang", *words, f"-resource-dir={library}"]
 
 
 def which(program: str) -> str | None:
@@ -79,16 +82,12 @@ def which(program: str) -> str | None:
     return None
 
 
-_NO_LINK = frozenset(("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-v"))
-
-
 def missing_linker(command: Sequence[str]) -> str:
     """Return the linker that a command of clang needs and cannot find; empty if it needs none or finds it.
 
     Clang itself reports only that a program could not be started.
     """
-    multiarch = getattr(sys.implementation, "_multiarch", "")
-    if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{multiarch}-ld"):
+    if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{MULTIARCH}-ld"):
         return ""
     from mlgo_clang.driver_commands import shown_commands
 
@@ -98,8 +97,8 @@ def missing_linker(command: Sequence[str]) -> str:
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Replace this process by clang, so that the caller deals with clang itself."""
-    # Python ignores these signals, and clang would inherit that.
+    """Replace this process by the compiler, so that the caller deals with the compiler itself."""
+    # Python ignores these signals, and the compiler would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -107,6 +106,21 @@ def become(command: Sequence[str]) -> NoReturn:
     except OSError as error:
         say(f"error: {command[0]} cannot be started: {error}")
         sys.exit(FAILED)
+
+
+def run_alone(command: Sequence[str]) -> int:
+    """Run the compiler and return its exit status; a signal that ends it ends this process, too."""
+    pid = os.posix_spawn(command[0], list(command), os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return die_by(-status) if status < 0 else status
+
+
+def die_by(number: int) -> int:
+    """End this process by a signal, so that its parent sees the signal."""
+    signal.signal(number, signal.SIG_DFL)
+    sys.stdout.flush()
+    os.kill(os.getpid(), number)
+    return 128 + number
 
 
 def say(message: str, dialect: Dialect = CLANG) -> None:

@@ -5,41 +5,25 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 
+from mlgo_clang.advisors import PRINTING_FILES, WITHOUT_SIZE_LIMIT, at_base
+from mlgo_clang.channel import Channel, silence
 from mlgo_clang.compiler import CLANG
-from mlgo_clang.errors import ProtocolError
-from mlgo_clang.files import make_scratch, remove_folder
-from mlgo_clang.header import read_header
+from mlgo_clang.files import make_scratch
 from mlgo_clang.invocation import expand_response_files
 from mlgo_clang.other_machines import target_of
-from mlgo_clang.servers import RuleServer, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from types import FrameType
 
-    from mlgo_clang.header import Header
-    from mlgo_clang.servers import ChannelServer, Decide
+    from mlgo_clang.channel import Bind, ChannelServer
 
-    Bind = Callable[[Header], Decide | ChannelServer]
-    """Takes the header of a channel and returns the function that decides, or who serves the whole channel."""
     Advisor = tuple[Sequence[str], Bind]
-    """The `-mllvm` options of an advisor, of which those that end in `=` take the channel's base; and who decides."""
-
-INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")
-PRINTING = ("-print-before=inline",)
-"""Options that print the code that the inliner visits, to standard error."""
-PRINTING_FILES = (*PRINTING, "-ir-dump-directory=")
-"""The same, to files in a folder named as the base of the channel; clang has the option since version 18."""
-WITHOUT_SIZE_LIMIT = "-ml-advisor-size-increase-threshold=1000"
-"""Option of every compile for WebAssembly with an advisor, which otherwise stops when its estimate of the module has
-doubled; `mlgo_gym.corpus.compilation` has the same. A later option of the user wins."""
-EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
+    """The options of an advisor (`mlgo_clang.advisors`), and the maker of its server."""
 
 _STOP_SECONDS = 10.0
-_LONGEST_HEADER = 1 << 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -89,68 +73,6 @@ class _Signals:
         os.close(self._wake_write)
 
 
-class _Channel:
-    def __init__(self, base: str, bind: Bind, *, prints: bool) -> None:
-        self.base = base
-        self.bind = bind
-        self.advice = self.log = self.folder = -1
-        self.data = b""
-        self.prints = prints
-        self.server: ChannelServer | None = None
-
-    def open(self) -> None:
-        os.mkfifo(f"{self.base}.in", 0o600)
-        os.mkfifo(f"{self.base}.out", 0o600)
-        # With O_RDWR there is a reader from the start: a blocking open would wait for clang.
-        self.advice = os.open(f"{self.base}.in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.log = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if self.prints:
-            os.mkdir(self.base, 0o700)
-            self.folder = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def serve(self, others: Sequence[int], milliseconds: int, messages: int) -> bool:
-        """Answer what clang has written; return whether it can still write."""
-        if self.server is not None:
-            return self.server.serve(others, milliseconds)
-        try:
-            self.data += os.read(self.log, 1 << 16)
-        except BlockingIOError:
-            return True
-        line, newline, rest = self.data.partition(b"\n")
-        if newline:
-            header = read_header(line)
-            decide = self.bind(header)
-            self.server = RuleServer(header.size, decide) if callable(decide) else decide
-            self.remove_names()
-            self.server.start(self.log, self.advice, rest, messages, self.folder)
-            return self.server.serve(others, milliseconds)
-        if len(self.data) > _LONGEST_HEADER:
-            raise ProtocolError(f"expected a header of at most {_LONGEST_HEADER} bytes, got a longer line")
-        return True
-
-    def remove_names(self) -> None:
-        """Remove the files of the channel once both ends are open, and the folder after the last channel."""
-        for name in (f"{self.base}.in", f"{self.base}.out"):
-            try:
-                os.unlink(name)
-            except OSError:
-                continue
-        try:
-            os.rmdir(os.path.dirname(self.base))
-        except OSError:  # another channel is not open yet
-            return
-
-    def close(self) -> None:
-        for descriptor in (self.advice, self.log, self.folder):
-            if descriptor >= 0:
-                os.close(descriptor)
-        if self.folder >= 0:
-            # Code that clang printed after the last decision.
-            remove_folder(self.base)
-        self.advice = self.log = self.folder = -1
-        self.remove_names()
-
-
 class InteractiveCompile:
     """A finished compile in which policies decided for clang's advisors.
 
@@ -170,7 +92,7 @@ class InteractiveCompile:
 
     Attributes:
         status: clang's exit status, negative for the number of a signal.
-        servers: who decided, for each advisor that requested decisions.
+        servers: servers of the advisors that requested decisions.
     """
 
     def __init__(
@@ -185,7 +107,7 @@ class InteractiveCompile:
     ) -> None:
         self.status = -1
         self.servers: list[ChannelServer] = []
-        channels: list[_Channel] = []
+        channels: list[Channel] = []
         guard: list[int] = []
         withheld: list[int] = []
         scratch = ""
@@ -195,13 +117,13 @@ class InteractiveCompile:
             scratch = make_scratch()
             options: list[str] = []
             for number, (switches, bind) in enumerate(advisors):
-                channel = _Channel(f"{scratch}/{number}", bind, prints=PRINTING_FILES[-1] in switches)
+                channel = Channel(f"{scratch}/{number}", bind, prints=PRINTING_FILES[-1] in switches)
                 channels.append(channel)
                 channel.open()
-                for option in switches:
-                    options += (llvm_option[0], llvm_option[1] + option + channel.base * option.endswith("="))
+                options += at_base(switches, channel.base)
             if options and target_of(expand_response_files(rest)).startswith("wasm"):
-                options += (llvm_option[0], llvm_option[1] + WITHOUT_SIZE_LIMIT)
+                options.append(WITHOUT_SIZE_LIMIT)
+            options = [word for option in options for word in (llvm_option[0], llvm_option[1] + option)]
             guard += os.pipe()
             withheld += os.pipe()
             os.set_inheritable(guard[0], True)
@@ -254,7 +176,7 @@ class InteractiveCompile:
         return sum(server.decisions for server in self.servers)
 
 
-def _serve_until_exit(pid: int, channels: Sequence[_Channel], timeout: float, wake: int, messages: int) -> None:
+def _serve_until_exit(pid: int, channels: Sequence[Channel], timeout: float, wake: int, messages: int) -> None:
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -316,11 +238,3 @@ def _stop(pid: int) -> None:
         os.waitpid(pid, 0)
     except (ProcessLookupError, ChildProcessError):
         return
-
-
-def die_by(number: int) -> int:
-    """End this process by a signal, so that its parent sees the signal."""
-    signal.signal(number, signal.SIG_DFL)
-    sys.stdout.flush()
-    os.kill(os.getpid(), number)
-    return 128 + number

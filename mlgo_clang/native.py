@@ -5,19 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 
+from mlgo_clang.channel import Tensor, silence
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import cache_folder, lock, write_program
-from mlgo_clang.header import Tensor
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import read_lines
 from mlgo_clang.programs import run_program
-from mlgo_clang.servers import silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mlgo_clang.header import Header
+    from mlgo_clang.channel import Header
 
 _LOCK_SECONDS = 120.0
 """Longest wait for another compile that builds the same code; it takes two seconds, on a busy machine a minute."""

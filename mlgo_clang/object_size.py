@@ -1,64 +1,98 @@
-"""Bytes of instructions in an object; the smallest of several objects is chosen by them.
-
-`mlgo_gym.llvm.object_file` measures the same.
-"""
+"""Sizes of objects: ELF of 32 or 64 bits in either byte order, and WebAssembly. `mlgo_gym.llvm` reads more of them."""
 
 from __future__ import annotations
 
 import struct
 
-from mlgo_clang.errors import PolicyError
+from mlgo_clang.errors import MlgoError
 
-_EXECUTABLE = 4  # SHF_EXECINSTR of elf(5)
-_CODE = 10  # the code section of the WebAssembly core specification, section 5.5
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WASM_MAGIC = b"\0asm"
+"""First bytes of a WebAssembly file."""
+
+WASM_FILE = "a WebAssembly file"
+
+WASM_CODE = 10
+"""Number of the code section (WebAssembly core specification, section 5.5)."""
+
+SHF_EXECINSTR = 4
+"""Flag of an ELF section with instructions (elf(5))."""
 
 
-def text_size(path: str) -> int:
+def text_size(data: bytes) -> int:
     """Return the bytes of an ELF object's executable sections, or of a WebAssembly object's code section.
 
-    Args:
-        path: the object; an ELF object is 32-bit or 64-bit, of either byte order.
+    Raises:
+        MlgoError: the data are no complete object.
+    """
+    if data.startswith(WASM_MAGIC):
+        return sum(end - start for kind, start, end in wasm_sections(data) if kind == WASM_CODE)
+    wide, order, table, entry, count = section_table(data)
+    # Flags and size of a section: the address and the offset are between them.
+    section = struct.Struct(f"{order}8xQ16xQ" if wide else f"{order}8xI8xI")
+    sections = (section.unpack_from(data, table + number * entry) for number in range(count))
+    return sum(size for flags, size in sections if flags & SHF_EXECINSTR)
+
+
+def section_table(data: bytes) -> tuple[bool, str, int, int, int]:
+    """Return facts of an ELF object: whether it is of 64 bits, its byte order, and the section table.
+
+    The table has three numbers: its offset, the bytes of an entry, and the number of entries.
 
     Raises:
-        PolicyError: the file is no such object.
+        MlgoError: the data are no ELF object, or end before the end of the table.
     """
-    with open(path, "rb") as file:
-        data = file.read()
-    if data[:4] == b"\0asm":
-        return _code_size(path, data)
-    if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in (1, 2) or data[5] not in (1, 2):
-        found = f"{path} that starts with {data[:8]!r}"
-        raise PolicyError(f"expected an ELF or WebAssembly object, got {found}; use one policy")
-    order = "<" if data[5] == 1 else ">"
-    is_64_bit = data[4] == 2
-    # Flags and size of a section: the address and the offset are between them.
-    section = struct.Struct(f"{order}8xQ16xQ" if is_64_bit else f"{order}8xI8xI")
+    if len(data) < 16 or data[:4] != b"\x7fELF":
+        raise MlgoError(f"expected an ELF object, got {len(data)} bytes that begin with {data[:4]!r}")
+    wide, order = data[4] == 2, "<" if data[5] == 1 else ">"
+    word = order + ("Q" if wide else "I")
     try:
-        (table,) = struct.unpack_from(f"{order}Q", data, 40) if is_64_bit else struct.unpack_from(f"{order}I", data, 32)
-        entry, number = struct.unpack_from(f"{order}HH", data, 58 if is_64_bit else 46)
-        if not number and table:  # more sections than the field can count: the first one has their number
-            number = section.unpack_from(data, table)[1]
-        sections = [section.unpack_from(data, table + index * entry) for index in range(number)]
-    except struct.error:
-        raise PolicyError(f"{path} ends before its table of sections; use one policy") from None
-    return sum(size for flags, size in sections if flags & _EXECUTABLE)
+        (table,) = struct.unpack_from(word, data, 40 if wide else 32)
+        entry, count = struct.unpack_from(order + "HH", data, 58 if wide else 46)
+        if table and not count:
+            # More than 65,279 sections: the number stands in the size of section 0.
+            (count,) = struct.unpack_from(word, data, table + (32 if wide else 20))
+    except (struct.error, OverflowError) as error:
+        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: {error}") from None
+    if not table:
+        count = 0
+    if count and (entry < (64 if wide else 40) or table + count * entry > len(data)):
+        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: its section table ends behind its end")
+    return wide, order, table, entry, count
 
 
-def _code_size(path: str, data: bytes) -> int:
-    code, position = 0, 8
-    try:
-        while position < len(data):
-            kind, shift, size = data[position], 0, 0
-            while True:  # the size of a section is a number in LEB128
-                position += 1
-                size |= (data[position] & 0x7F) << shift
-                shift += 7
-                if data[position] < 0x80:
-                    break
-            position += 1 + size
-            code += size if kind == _CODE else 0
-    except IndexError:
-        position = -1
-    if position != len(data):
-        raise PolicyError(f"{path} ends within a section; use one policy")
-    return code
+def wasm_sections(data: bytes, start: int = 8, end: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """Yield number, start and end of each section of a WebAssembly file, or of each subsection in a part of it.
+
+    Raises:
+        MlgoError: the file ends within a section.
+    """
+    end = len(data) if end is None else end
+    while start < end:
+        kind = data[start]
+        size, start = read_leb128(data, start + 1, end)
+        start += size
+        check_end(data, start, end)
+        yield kind, start - size, start
+
+
+def read_leb128(data: bytes, position: int, end: int, bits: int = 32, name: str = WASM_FILE) -> tuple[int, int]:
+    """Return an unsigned number of some bits in LEB128, and the position after it; or raise an MlgoError."""
+    value = 0
+    for shift in range(0, bits, 7):
+        check_end(data, position + 1, end, name)
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise MlgoError(f"expected numbers of at most {bits} bits in {name}, got more at byte {position}; it is damaged")
+
+
+def check_end(data: bytes, position: int, end: int, name: str = WASM_FILE) -> None:
+    """Raise an MlgoError if a position in a file of this name is behind the end of a part."""
+    if position > end:
+        raise MlgoError(f"expected {name}, got one that is cut off after {len(data)} bytes; it is damaged")

@@ -7,8 +7,8 @@ with musl. LLD of the wheel links for a machine without an operating system.
 from __future__ import annotations
 
 import os
-import sys
 
+from mlgo_clang.compiler import MULTIARCH
 from mlgo_clang.files import cache_folder, write_program
 
 TYPE_CHECKING = False
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _OWN_LIBRARY = ("--sysroot", "-isysroot", "-nostdinc", "-nostdlibinc", "--gcc-toolchain", "--gcc-install-dir")
 """Options by which a command line names its own C library."""
 
-_LIBRARY_DEFINITIONS = ("_LIBCPP", "_LIBCXX")
+_CXX = ("-cxx-isystem",)
+_CXX_FOLDERS = (f"{os.sep}libcxx", f"{os.sep}libunwind")
+_LIBRARY_DEFINITIONS = ("_LIBCPP", "_LIBCXX", "__GLIBC")
 
 _MACHINE = ("-march=", "-mabi=", "-mcpu=", "-mtune=", "--target=")
 """Options that `zig cc` has in another form, or that its target implies."""
@@ -36,7 +38,7 @@ def target_of(arguments: Sequence[str]) -> str:
         elif before in ("-target", "-triple", "--target"):
             target = word
         before = word
-    return "" if target == getattr(sys.implementation, "_multiarch", "") else target
+    return "" if target == MULTIARCH else target
 
 
 def library_target(arguments: Sequence[str]) -> str:
@@ -61,28 +63,29 @@ def header_words(zig: str, target: str) -> list[str]:
     except OSError:
         known, words = "", []
     if known != compiler:
-        words = _asked_header_words(zig, target)
-        if any("-isystem" in word for word in words):
+        words = library_headers(zig, [target])
+        if words:
             write_program(path, "\n".join((compiler, *words)).encode())
-    return words
+    return ["-nostdinc", *words]
 
 
-def _asked_header_words(zig: str, target: str) -> list[str]:
+def library_headers(zig: str, target: Sequence[str]) -> list[str]:
+    """Return the driver's options for the headers that `zig c++ -target TARGET` uses; none if zig does not know it."""
     import itertools
 
     from mlgo_clang.driver_commands import shown_commands
 
     # zig reads no source here, but its name has to be one of C++.
-    commands = shown_commands([zig, "c++", "-target", target, "-c", "-x", "c++", os.devnull])
+    commands = shown_commands([zig, "c++", "-target", *target, "-c", "-x", "c++", os.devnull])
     line = next((words for words in commands if "-cc1" in words), [])
     words = []
     for option, value in itertools.pairwise(line):
         if option == "-isystem":
-            languages = ("-cxx-isystem",) if f"{os.sep}libcxx" in value else ("-c-isystem", "-cxx-isystem")
+            languages = _CXX if any(map(value.__contains__, _CXX_FOLDERS)) else ("-c-isystem", *_CXX)
             words += [word for language in languages for word in (language, os.path.abspath(value))]
         elif option == "-D" and value.startswith(_LIBRARY_DEFINITIONS):
             words += [option, value]
-    return ["-nostdinc", *(word for each in words for word in ("-Xclang", each))]
+    return [word for option in words for word in ("-Xclang", option)]
 
 
 def link_command(zig: str, mode: str, target: str, arguments: Sequence[str]) -> list[str]:

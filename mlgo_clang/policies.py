@@ -12,9 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mlgo_clang.header import Header
-    from mlgo_clang.interactive import Bind
-    from mlgo_clang.servers import Decide
+    from mlgo_clang.channel import Bind, Decide, Header
 
 
 EVICTION_RULES = ("first_legal", "never_evict")

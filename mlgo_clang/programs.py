@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from mlgo_clang.driver_commands import drop_options
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.settings import DEFAULT_TIMEOUT
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
-_SIDE_OUTPUTS_WITH_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
+_WITH_A_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
 _SIDE_OUTPUTS_JOINED = ("-o", "-MF", "-MT", "-MQ", "-fsave-optimization", "-foptimization-record", "-gsplit-dwarf")
 
 
@@ -47,17 +48,11 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: flo
     Raises:
         PolicyError: the front end refuses the source, and the compile itself will say why; or it does not end in time.
     """
-    kept = []
-    words = iter(rest)
-    for word in words:
-        if word in _SIDE_OUTPUTS_WITH_VALUE:
-            next(words, None)
-        elif word not in _SIDE_OUTPUTS and not word.startswith(_SIDE_OUTPUTS_JOINED):
-            kept.append(word)
+    words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
     flags = ["-c", "-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists"]
     # The flags go before a `--`, and after any -g.
-    end = kept.index("--") if "--" in kept else len(kept)
-    command = [*compiler, *kept[:end], *flags, "-o", "-", *kept[end:]]
+    end = words.index("--") if "--" in words else len(words)
+    command = [*compiler, *words[:end], *flags, "-o", "-", *words[end:]]
     # With the current date in __DATE__ a source would become another module every day.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
     result = run_to_end(command, seconds, environment=environment)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import os
 
+from mlgo_clang.advisors import EVICTION, INLINING
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import read_untrusted
 
@@ -41,9 +42,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mlgo_clang.header import Header
-    from mlgo_clang.interactive import Bind
-    from mlgo_clang.servers import Decide
+    from mlgo_clang.channel import Bind, Decide, Header
 
     Visit = tuple[int, list[int], str, str]
     """Number of the visit, decisions, digest of the function (of evictions alone), and context."""
@@ -51,15 +50,15 @@ if TYPE_CHECKING:
 SUFFIX = ".recipe"
 """Suffix of every recipe's name; the rest of the name is the module's digest."""
 
-ADVISORS = ("inlining", "eviction")
-"""Names of the advisors; the first is the default."""
+ADVISORS = {"inlining": INLINING, "eviction": EVICTION}
+"""Options of the advisors by name."""
 
 _FIRST_LINE = "mlgo-gym recipe 1"
 
 
 def format_recipe(fields: Mapping[str, str], visits: Iterable[Visit]) -> str:
     """Return the text of a recipe with some lines in its header."""
-    evicts = fields.get("advisor") == ADVISORS[1]
+    evicts = fields.get("advisor") == "eviction"
     lines = [_FIRST_LINE]
     lines += [f"{name} {_escape(value) if name == 'module' else value}" for name, value in fields.items()]
     lines.append("")
@@ -82,10 +81,10 @@ def parse_recipe(text: str) -> tuple[dict[str, str], list[Visit]]:
     fields = {name: value for name, _, value in (line.partition(" ") for line in lines)}
     if "module" in fields:
         fields["module"] = _unescape(fields["module"])
-    advisor = fields.setdefault("advisor", ADVISORS[0])
+    advisor = fields.setdefault("advisor", "inlining")
     if advisor not in ADVISORS:
         raise PolicyError(f"expected the advisor {' or '.join(ADVISORS)} in a recipe, got {advisor[:80]!r}")
-    return fields, [_parse_visit(line, evicts=advisor == ADVISORS[1]) for line in body.split("\n")[:-1]]
+    return fields, [_parse_visit(line, evicts=advisor == "eviction") for line in body.split("\n")[:-1]]
 
 
 def _parse_visit(line: str, *, evicts: bool) -> Visit:
@@ -122,8 +121,8 @@ def digest_of(bitcode: bytes) -> str:
     return hashlib.sha256(bitcode).hexdigest()
 
 
-def stored_decisions(folder: str, digest: str) -> tuple[str, list[int]] | None:
-    """Return the advisor and all decisions in the recipe of a module; None without one. It counts as used.
+def stored_decisions(folder: str, digest: str) -> tuple[Sequence[str], list[int]] | None:
+    """Return the advisor's options and all decisions in the recipe of a module; None without one. It counts as used.
 
     Raises:
         PolicyError: the recipe cannot be read, or belongs to another module.
@@ -140,7 +139,7 @@ def stored_decisions(folder: str, digest: str) -> tuple[str, list[int]] | None:
     if owner != digest:
         raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {owner[:12]}; remove {path}")
     _mark_used(path)
-    return fields["advisor"], [decision for _, decisions, _, _ in visits for decision in decisions]
+    return ADVISORS[fields["advisor"]], [decision for _, decisions, _, _ in visits for decision in decisions]
 
 
 def _mark_used(path: str) -> None:

@@ -6,13 +6,11 @@ cargo starts it as its `RUSTC_WRAPPER`, with rustc as the first argument. It als
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
-from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, say, which
+from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, run_alone, say, which
 from mlgo_clang.counters import count
 from mlgo_clang.errors import PolicyError, UsageError
-from mlgo_clang.interactive import die_by
 from mlgo_clang.invocation import Invocation
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
 from mlgo_clang.settings import VARIABLES, split_arguments
@@ -175,10 +173,7 @@ def _run_alone(command: list[str], crate: Crate, values: dict[str, str]) -> int:
     """Run rustc without a policy, and have cargo and sccache learn on which settings the crate depends."""
     if _dependencies_path(crate, values) is None:
         become(command)
-    pid = os.posix_spawn(command[0], command, os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status < 0:
-        return die_by(-status)
+    status = run_alone(command)
     if status == 0:
         _note_settings(crate, values)
     return status

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.driver_commands import read_commands
+from mlgo_clang.advisors import INLINING, PRINTING, PRINTING_FILES, REMARKS
+from mlgo_clang.driver_commands import drop_options, read_commands
 from mlgo_clang.errors import PolicyError
-from mlgo_clang.interactive import INLINING, PRINTING, PRINTING_FILES, InteractiveCompile
+from mlgo_clang.interactive import InteractiveCompile
 from mlgo_clang.native import NativeServer
 
 TYPE_CHECKING = False
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from mlgo_clang.native import NativeNetwork
 
 _BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes", "-o", "-")
-_REMARKS = ("-Rpass=inline-ml", "-Rpass-missed=inline-ml", "-fno-caret-diagnostics")
-_FROM_BITCODE = ("-x", "ir", "/dev/stdin")
+_FROM_BITCODE = (*REMARKS, "-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
 _FRONT_END = (
     "-dependency-file", "-MT", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
     "-fdiagnostics-show-category",
@@ -72,28 +72,26 @@ class TwoSteps:
         colour = ["-fcolor-diagnostics"] if os.isatty(2) else []
         printed = _message_file()
         try:
-            asked = InteractiveCompile([*compiler, "-###", *colour], rest, [], printed, timeout)
+            shown = InteractiveCompile([*compiler, "-###", *colour], rest, [], printed, timeout)
             text = _contents(printed).decode(errors="surrogateescape")
         finally:
             os.close(printed)
         commands = read_commands(text)
         words = commands[0] if len(commands) == 1 else []
-        if asked.status != 0 or words[1:2] != ["-cc1"] or "-emit-obj" not in words:
+        if shown.status != 0 or words[1:2] != ["-cc1"] or "-emit-obj" not in words:
             raise PolicyError("expected one compile from clang's driver, got another number or an error")
         if any(word.startswith(_PRINTS) for word in words):
             raise PolicyError(
                 "options that print code hide what callee features need; remove them, or use another policy"
             )
         # Warnings about the command line itself.
-        found = "".join(
-            f"{line}\n" for line in text.splitlines() if ": warning: " in line and not line.startswith(' "')
-        )
-        os.write(self._warnings, found.encode(errors="surrogateescape"))
+        warnings = (line for line in text.splitlines() if ": warning: " in line and not line.startswith(' "'))
+        os.write(self._warnings, "".join(f"{line}\n" for line in warnings).encode(errors="surrogateescape"))
         self._program, self._line = words[:2], words[2:]
         self.exact = not any(word.startswith(_OTHER_RESULTS) for word in self._line)
         version = text.partition("clang version ")[2].partition(".")[0]
         self.switches = (*INLINING, *(PRINTING_FILES if version.isdigit() and int(version) >= 18 else PRINTING))
-        front = [word for word in _without(self._line, ("-o",)) if word != "-emit-obj"]
+        front = [word for word in drop_options(self._line, (), ("-o",)) if word != "-emit-obj"]
         streams = (-1, self._bitcode)
         if InteractiveCompile([*self._program, *_BITCODE], front, [], self._warnings, timeout, streams).status != 0:
             raise PolicyError("the front end does not compile the source")
@@ -108,11 +106,11 @@ class TwoSteps:
             advisors: the advisors that request decisions.
             output: the object; empty for that of the command line.
         """
-        kept = _without(self._line[:-1], _FRONT_END if not output else (*_FRONT_END, "-o"))
-        back = [word for word in kept if word not in _FRONT_END_ALONE and not word.startswith(_FORMAT)]
+        words = drop_options(self._line[:-1], _FORMAT, (*_FRONT_END, "-o") if output else _FRONT_END)
+        back = [word for word in words if word not in _FRONT_END_ALONE]
         messages = _message_file()
         try:
-            rest = [*back, *(("-o", output) if output else ()), *_REMARKS, *_FROM_BITCODE]
+            rest = [*back, *(("-o", output) if output else ()), *_FROM_BITCODE]
             run = InteractiveCompile(self._program, rest, advisors, messages, self._timeout, (self._bitcode, -1))
             server = run.servers[0] if run.servers else None
             if network is None:
@@ -142,15 +140,3 @@ def _message_file() -> int:
 
 def _contents(descriptor: int) -> bytes:
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-
-
-def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return the words without some options and their values."""
-    remaining = iter(words)
-    kept = []
-    for word in remaining:
-        if word in options:
-            next(remaining, None)
-        else:
-            kept.append(word)
-    return kept

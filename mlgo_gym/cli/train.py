@@ -72,23 +72,23 @@ def imitation(
     from mlgo_gym.llvm.advisors import INLINING_DEFAULT
     from mlgo_gym.make_env import make_environment
     from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-    from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, read_labels
+    from mlgo_gym.training import Classification, MarginChoice, Pipeline, read_labels
     from mlgo_gym.training.checkpoint_choice import MARGINS, MarginFit
     from mlgo_gym.training.label_collector import drawn_modules
     from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, rates_columns
 
     if margin is not None and validation is not None:
         raise MlgoError("expected --margin or --validation, got both; use one of them")
-    stored = StoredLabels(read_labels(labels))
+    stored = read_labels(labels)
     folder, options = output.with_suffix(".margins"), execution.execution()
     with training_monitor(output) as monitor:
-        evicts = rates_columns(stored.labels)
-        if not evicts and INLINING_DEFAULT not in stored.labels.features:
+        evicts = rates_columns(stored)
+        if not evicts and INLINING_DEFAULT not in stored.features:
             if margin is not None or validation is not None:
                 raise MlgoError("expected labels of inlining with --margin or --validation, got others; omit it")
             settings = trees.fit(1).network
-            Pipeline(stored, Classification(settings, seed=trees.seed)).run(output, monitor)
-            show(as_json, {"output": output, "labels": len(stored.labels)}, f"wrote {output}")
+            Pipeline(lambda *_: stored, Classification(settings, seed=trees.seed)).run(output, monitor)
+            show(as_json, {"output": output, "labels": len(stored)}, f"wrote {output}")
             return
         shape = trees.fit(options.jobs, None if validation is None else folder)
         fit: MarginFit = shape
@@ -103,14 +103,14 @@ def imitation(
             corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
             valid = corpus.filter(names=drawn_modules(corpus, trees.seed, largest, validation_modules))
             choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
-        Pipeline(stored, fit, choice).run(output, monitor)
+        Pipeline(lambda *_: stored, fit, choice).run(output, monitor)
     facts, chosen = monitor.results["network"][0], monitor.results["margin"][0]
     lines = [*margin_lines(chosen), f"{facts['labels']} labels of {facts['modules']} modules"]
     if "estimates" in facts:
         lines[-1] += "; change by the labels:"
         lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
     lines.append(f"wrote {output}, margin {chosen['margin']:g}")
-    if stored.labels.trained_on is None:
+    if stored.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")
     show(as_json, {"output": output, **facts, **chosen}, "\n".join(lines))
 

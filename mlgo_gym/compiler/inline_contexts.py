@@ -13,15 +13,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlgo_clang.advisors import PRINTING, REMARKS
 from mlgo_gym.compiler.callee_features import clang_features
 from mlgo_gym.compiler.decision import DecisionSite, context_of, functions_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.training_log import LogHeader
 
-CONTEXT_FLAGS = ("-mllvm", "-print-before=inline")
+CONTEXT_FLAGS = ("-mllvm", *PRINTING)
 """The `-cc1` arguments that print the functions that the inliner visits; they do not change the object."""
 
-CALLEE_FLAGS = (*CONTEXT_FLAGS, "-Rpass=inline-ml", "-Rpass-missed=inline-ml")
+CALLEE_FLAGS = (*CONTEXT_FLAGS, *REMARKS)
 """The same, with the callee of each decision."""
 
 _FILTERS = ("filter-print-funcs", "ir-dump-directory")

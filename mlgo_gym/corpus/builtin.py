@@ -43,7 +43,8 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, targe
 def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TARGET) -> Path:
     """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level or target."""
     check_level(optimize, BUILTIN_LEVELS)
-    digests = [(_name(source), _digest(source)) for source in (*_sources(), *_program_files())]
+    files = (*_sources().values(), *_program_files())
+    digests = [(f"{file.parent.name}/{file.stem}", _digest(file)) for file in files]
     flags = portable_flags(find_target(target))
     key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_BY_LANGUAGE.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
@@ -59,8 +60,9 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
     }
     flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}
 
-    def compile_one(source: Path) -> None:
-        name, language = _name(source), _LANGUAGES[source.suffix]
+    def compile_one(name: str) -> None:
+        source = sources[name]
+        language = _LANGUAGES[source.suffix]
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(exist_ok=True)
         relative = source.relative_to(PROGRAMS).as_posix()
@@ -82,10 +84,10 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         # The largest sources first, so that no core waits long for the last one.
-        list(pool.map(compile_one, sorted(sources, key=lambda source: -source.stat().st_size)))
+        list(pool.map(compile_one, sorted(sources, key=lambda name: -sources[name].stat().st_size)))
     for file in _program_files():
         shutil.copyfile(file, folder / file.name)
-    write_description(folder, [_name(source) for source in sources])
+    write_description(folder, sources)
 
 
 def _check_level(bitcode: Path, name: str, optimize: str) -> None:
@@ -97,8 +99,10 @@ def _check_level(bitcode: Path, name: str, optimize: str) -> None:
         )
 
 
-def _sources() -> list[Path]:
-    return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
+def _sources() -> dict[str, Path]:
+    """Return the sources by module name."""
+    paths = sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
+    return {f"{path.parent.name}/{path.stem}": path for path in paths}
 
 
 def _program_files() -> list[Path]:
@@ -108,7 +112,3 @@ def _program_files() -> list[Path]:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _name(source: Path) -> str:
-    return f"{source.parent.name}/{source.stem}"

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_clang import interactive
+from mlgo_clang.advisors import SIZE_LIMIT, WITHOUT_SIZE_LIMIT
 from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import cc1_line
@@ -35,13 +35,6 @@ _LOCAL_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
 _UNSPECIFIED = "<UNSPECIFIED>"
-
-_SIZE_LIMIT = interactive.WITHOUT_SIZE_LIMIT.partition("=")[0]
-WITHOUT_SIZE_LIMIT = ("-mllvm", interactive.WITHOUT_SIZE_LIMIT)
-"""Flags of every compile for WebAssembly that names no limit itself.
-
-The ML advisor inlines nothing more when its estimate of the module has doubled. Plain clang has no such limit.
-"""
 
 _expansions = JsonCache("driver-flags")
 
@@ -141,8 +134,8 @@ def plan(
     if module.thinlto_index is not None:
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     flags = (*recorded, "-w", *extra_flags)
-    if triple_of(flags).startswith("wasm") and not any(_SIZE_LIMIT in flag for flag in flags):
-        flags += WITHOUT_SIZE_LIMIT
+    if triple_of(flags).startswith("wasm") and not any(SIZE_LIMIT in flag for flag in flags):
+        flags += ("-mllvm", WITHOUT_SIZE_LIMIT)
     confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
     return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
 

@@ -15,7 +15,7 @@ from typing import Literal, overload
 
 from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.module import INFINITE, Module, Modules, edit_module, missing_bitcode
-from mlgo_gym.corpus.splits import PARTS, Part, draw, draw_stratified, first_of_groups, is_part, read_facts
+from mlgo_gym.corpus.splits import PARTS, Facts, Part, draw, draw_stratified, first_of_groups, is_part, read_facts
 from mlgo_gym.errors import CorpusError, did_you_mean
 
 
@@ -137,22 +137,22 @@ class Corpus:
         Raises:
             CorpusError: the regular expression is invalid.
         """
-        chosen: Iterable[str] = self.finite_names()
+        selected: Iterable[str] = self.finite_names()
         if names is not None:
             patterns = [names] if isinstance(names, str) else list(names)
             matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)").match
-            chosen = filter(matches, chosen)
+            selected = filter(matches, selected)
         if regex is not None:
             try:
-                chosen = filter(re.compile(regex).search, chosen)
+                selected = filter(re.compile(regex).search, selected)
             except re.error as error:
                 raise CorpusError(f"expected a regular expression, got {regex!r}: {error}") from error
         if bytes is not None:
             minimum, maximum = bytes[0], math.inf if bytes[1] is None else bytes[1]
-            chosen = [name for name in chosen if minimum <= self.size(name) <= maximum]
+            selected = [name for name in selected if minimum <= self.size(name) <= maximum]
         if where is not None:
-            chosen = [name for name in chosen if where(self._load(name))]
-        return self._select(list(chosen))
+            selected = [name for name in selected if where(self._load(name))]
+        return self._select(list(selected))
 
     def split(
         self,
@@ -178,7 +178,7 @@ class Corpus:
             CorpusError: an argument has another value.
         """
         fractions = (test_fraction, valid_fraction)
-        if part not in PARTS or by not in ("module", "project") or not all(0 <= each <= 1 for each in fractions):
+        if part not in PARTS or by not in ("module", "project") or not all(0 <= size <= 1 for size in fractions):
             raise CorpusError(
                 f"expected a part of {', '.join(PARTS)} by 'module' or 'project' with fractions of 0 to 1, got "
                 f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}{did_you_mean(str(part), PARTS)}"
@@ -189,16 +189,13 @@ class Corpus:
 
     def _split_keys(self, names: Sequence[str]) -> dict[str, str]:
         """Return the name that decides the part of each module: the first of its group, in its own corpus."""
-        by_corpus: dict[str, dict[str, str]] = {}
+        facts = read_facts(names, self._modules, f"{self.name} {self.path}")
+        by_corpus: dict[str, dict[str, Facts]] = {}
         for name in names:
             local = self.origin(name)[1]
-            by_corpus.setdefault(name.removesuffix(local), {})[local] = name
-        facts = read_facts(names, self._modules, f"{self.name} {self.path}")
-        keys: dict[str, str] = {}
-        for members in by_corpus.values():
-            groups = first_of_groups((local, facts[name]) for local, name in members.items())
-            keys |= {members[local]: first for local, first in groups.items()}
-        return keys
+            by_corpus.setdefault(name.removesuffix(local), {})[local] = facts[name]
+        groups = {prefix: first_of_groups(modules.items()) for prefix, modules in by_corpus.items()}
+        return {f"{prefix}{local}": first for prefix, group in groups.items() for local, first in group.items()}
 
     def whole(self) -> Corpus:
         """Return all modules of the corpus that this one is a part of."""
@@ -292,8 +289,8 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusError(f"expected corpora with different names, got {names}; rename a folder")
     joined = _JoinedModules(by_name)
-    chosen = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.finite_names()]
-    return Corpus(",".join(corpus.name for corpus in corpora), joined, names=chosen, origin=joined.origin)
+    members = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.finite_names()]
+    return Corpus(",".join(corpus.name for corpus in corpora), joined, names=members, origin=joined.origin)
 
 
 class _JoinedModules:

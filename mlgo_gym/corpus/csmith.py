@@ -134,8 +134,8 @@ class _Programs:
 
 
 def _headers(program: Path) -> Path:
-    chosen = os.environ.get("CSMITH_HOME")
-    roots = [Path(chosen)] if chosen else [program.resolve().parent.parent, Path("/usr"), Path("/usr/local")]
+    home = os.environ.get("CSMITH_HOME")
+    roots = [Path(home)] if home else [program.resolve().parent.parent, Path("/usr"), Path("/usr/local")]
     for root in roots:
         for folder in (root / "include", *sorted(root.glob("include/csmith*")), root / "runtime"):
             if (folder / "csmith.h").exists():

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 
+from mlgo_clang.compiler import compiler_command
 from mlgo_clang.driver_commands import cc1_commands
+from mlgo_clang.other_machines import library_headers
 from mlgo_clang.rustc_arguments import flags_of_level
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.flags import arity
@@ -73,15 +71,15 @@ def code_generation_flags(line: Sequence[str]) -> tuple[str, ...]:
     Target, CPU, relocation model, frame pointers, sections, level and every `-mllvm` stay. Flags of the front end, of
     the preprocessor and of side outputs are dropped: they name source folders or are unknown to other versions.
     """
-    kept: list[str] = []
+    flags: list[str] = []
     position, end = 0, len(line) - 1
     while position < end:
         flag = line[position]
         following = position + 1 + arity(flag)
         if flag not in _DROPPED and not flag.startswith(_DROPPED_JOINED):
-            kept += line[position:following]
+            flags += line[position:following]
         position = following
-    return tuple(kept)
+    return tuple(flags)
 
 
 def portable_flags(target: Target) -> tuple[str, ...]:
@@ -145,39 +143,27 @@ def bundled_target() -> str:
 def driver_options(toolchain: Toolchain, target: str | None = None) -> tuple[list[str], list[str]]:
     """Return the options for a clang, before and after those of a command line; none for an installed one.
 
-    The driver is `zig clang`, which takes every flag of upstream's clang. Only `zig cc` and `zig c++` know the bundled
-    headers of libc and libc++, so their command lines are read for them. The target of the bundled compiler is
+    The driver is `zig clang`, which takes every flag of upstream's clang. Only `zig c++` knows the bundled headers of
+    libc and libc++, so its command line is read for them. The target of the bundled compiler is
     `bundled_target()` by default: a name of `TARGETS`, a triple that zig knows, or `NATIVE`, with which it uses the
     machine's headers.
     """
     if not toolchain.bundled:
         return list(TARGETS[target].flags) if target in TARGETS else [], []
     if target == NATIVE:
-        return _native_options(), []
+        return compiler_command("bundled", "gcc")[2:], []
     after = ["-nostdinc", *([] if target else _multiarch_headers())]
     target = target or bundled_target()
-    for_c, for_cxx = (_zig_options(toolchain, zig_target(target), mode) for mode in ("cc", "c++"))
-    headers: list[str] = []
-    for language, options in (("-c-isystem", for_c), ("-cxx-isystem", for_cxx)):
-        for option, value in options:
-            headers += [language, str(Path(value).absolute())] if option == "-isystem" else []
-    for option, value in for_cxx:
-        if option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
-            headers += [option, value]
-    words = [word for header in headers for word in ("-Xclang", header)]
+    headers = library_headers(toolchain.command[0], zig_target(target))
+    if not headers:
+        raise ToolchainError(f"expected a target with a C library of the bundled compiler, got {target!r}")
     flags = TARGETS[target].flags if target in TARGETS else (f"--target={target.partition('.')[0]}",)
-    return ["--no-default-config", *flags], [*after, *words]
+    return ["--no-default-config", *flags], [*after, *headers]
 
 
 def zig_target(target: str) -> list[str]:
     """Return the words after `zig cc -target` for a name of `TARGETS` or a triple."""
     return list(TARGETS[target].zig) if target in TARGETS else [target]
-
-
-def _native_options() -> list[str]:
-    """Return the options with which `mlgo-clang` starts the bundled clang."""
-    target: str = getattr(sys.implementation, "_multiarch", "")
-    return [*([f"--target={target}"] if target else []), f"-resource-dir={bundled_folder() / 'lib'}"]
 
 
 def linker_command(toolchain: Toolchain, mode: str, target: str | None = None) -> list[str]:
@@ -190,7 +176,7 @@ def linker_command(toolchain: Toolchain, mode: str, target: str | None = None) -
         options = driver_options(toolchain, target)[0]
         return [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", *options]
     if target == NATIVE:
-        return [*toolchain.command, *(["--driver-mode=g++"] if mode == "c++" else []), *_native_options()]
+        return compiler_command("bundled", "g++" if mode == "c++" else "gcc")
     zig = bundled_command("c++" if mode == "c++" else "cc")
     words = zig_target(target or bundled_target())
     return [*zig, "-target", *words, "-fno-sanitize=undefined"]  # which zig adds without -O
@@ -214,11 +200,3 @@ def _multiarch_headers() -> list[str]:
     with suppress(FileExistsError):
         (folder / machine).symlink_to(SYSTEM_HEADERS / machine)
     return ["-idirafter", str(folder)]
-
-
-def _zig_options(toolchain: Toolchain, target: Sequence[str], mode: str) -> list[tuple[str, str]]:
-    """Return each word of the `-cc1` line of `zig cc` or `zig c++`, paired with the next word."""
-    zig, command = bundled_command(mode)
-    with tempfile.NamedTemporaryFile(suffix=".c" if mode == "cc" else ".cpp") as source:
-        line = cc1_line(replace(toolchain, command=(zig,)), [command, "-target", *target, "-c", source.name])
-    return list(pairwise(line))

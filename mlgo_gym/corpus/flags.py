@@ -12,8 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -57,7 +56,7 @@ def edit_flags(
     replaced = dict(replace or {})
     check_edits(add=add, delete=deleted, replace=replaced)
     edited: list[str] = []
-    found = dict.fromkeys(replaced, 0)
+    counts = dict.fromkeys(replaced, 0)
     for unit in split_flags(flags):
         if any(_is_named(unit, name) for name in deleted):
             continue
@@ -65,9 +64,9 @@ def edit_flags(
         if match is None:
             edited.extend(unit)
         else:
-            found[match] += 1
+            counts[match] += 1
             edited.extend(_with_value(unit, match, replaced[match]))
-    for name, times in found.items():
+    for name, times in counts.items():
         if times != 1:
             remedy = "delete and add it" if times else "add it instead"
             raise CorpusError(f"expected one {name} to replace, got {times} in {' '.join(flags)[:500]!r}; {remedy}")
@@ -134,27 +133,9 @@ def _with_value(unit: list[str], name: str, value: str) -> list[str]:
     raise CorpusError(f"expected a flag with a value, got {name} to replace by {value!r}; delete and add it instead")
 
 
-_TABLE = Path(__file__).parent / "allowed_arguments.json"
 _SECTIONS_LIST = "-fbasic-block-sections=list="
 _DRIVER_JOINED = ("--target=", "-march=", "-mtune=", "-mcpu=")
-_DRIVER_FLAGS = frozenset({"-m32", "-m64", "-pthread", "-c", "-w", "-pipe", "--no-default-config"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Forms:
-    flag: frozenset[str]
-    joined: tuple[str, ...]
-    separate: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Allowed:
-    cc1: _Forms
-    driver: _Forms
-    refused: tuple[str, ...]
-    read: tuple[str, ...]
-    llvm_flags: frozenset[str]
-    llvm_values: frozenset[str]
+_DRIVER_FLAGS = ("-m32", "-m64", "-pthread", "-c", "-w", "-pipe", "--no-default-config")
 
 
 def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = ()) -> None:
@@ -174,68 +155,64 @@ def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = (
 @lru_cache(maxsize=4096)
 def refused_argument(flags: tuple[str, ...], inputs: tuple[str, ...] = ()) -> str | None:
     """Return the first argument of a command line that is not allowed, or None."""
-    allowed = _allowed()
+    names, prefixes = _allowed()
     is_cc1 = flags[:1] == ("-cc1",)
-    forms = allowed.cc1 if is_cc1 else allowed.driver
+    tool = "cc1" if is_cc1 else "driver"
     words = iter(flags[is_cc1:])
     llvm: list[str] = []
     for word in words:
-        value = next(words, "") if word == "-mllvm" or word in forms.separate else None
+        value = next(words, "") if word == "-mllvm" or word in names[f"{tool} separate"] else None
         if value is not None:
             if value.startswith("@"):  # clang expands @FILE wherever it stands
                 return f"{word} {value}"
             if word == "-mllvm" and value:
                 llvm.append(value)
-        elif word.startswith((*allowed.read, _SECTIONS_LIST)):
+        elif word.startswith(prefixes["read"]):
             if word.removeprefix(_SECTIONS_LIST) not in inputs and word.partition("=")[2] not in inputs:
                 return word
-        elif word not in forms.flag and (not word.startswith(forms.joined) or word.startswith(allowed.refused)):
+        elif word not in names[f"{tool} flag"] and (
+            not word.startswith(prefixes[f"{tool} joined"]) or word.startswith(prefixes["refused"])
+        ):
             return word
-    return next(_refused_by_llvm(llvm, allowed), None)
+    return _refused_by_llvm(llvm)
 
 
 @lru_cache(maxsize=65536)
 def file_arguments(flags: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return each argument that names a file which shapes the code, such as a profile, as (prefix, file)."""
-    prefixes = (*_allowed().read, _SECTIONS_LIST)
+    prefixes = _allowed()[1]["read"]
     return tuple(
         (prefix, word.removeprefix(prefix)) for word in flags for prefix in prefixes if word.startswith(prefix)
     )
 
 
-def _refused_by_llvm(words: Sequence[str], allowed: _Allowed) -> Iterator[str]:
-    """Yield the refused words after `-mllvm`, parsed as LLVM's command line library does."""
-    position = 0
-    while position < len(words):
-        word = words[position]
-        position += 1
+def _refused_by_llvm(words: Sequence[str]) -> str | None:
+    """Return the first refused word after `-mllvm`, parsed as LLVM's command line library does."""
+    allowed = _allowed()[0]
+    rest = iter(words)
+    for word in rest:
         name, equals, _ = word.lstrip("-").partition("=")
-        if not word.startswith("-") or not (name in allowed.llvm_values or name in allowed.llvm_flags):
-            yield f"-mllvm {word}"
-        elif not equals and name not in allowed.llvm_flags:
-            position += 1  # its value is the next word
+        is_flag = name in allowed["llvm flag"]
+        if not word.startswith("-") or not (is_flag or name in allowed["llvm value"]):
+            return f"-mllvm {word}"
+        if not equals and not is_flag:
+            next(rest, None)  # its value is the next word
+    return None
 
 
 @lru_cache(maxsize=1)
-def _allowed() -> _Allowed:
-    table: dict[str, Any] = json.loads(_TABLE.read_bytes())
-    driver = _forms(table["driver"])
-    return _Allowed(
-        cc1=_forms(table["cc1"]),
-        driver=_Forms(driver.flag | _DRIVER_FLAGS, driver.joined + _DRIVER_JOINED, driver.separate | {"-target"}),
-        refused=_names(table["refused"]),
-        read=_names(table["read"]),
-        llvm_flags=frozenset(_names(table["llvm"]["flag"])),
-        llvm_values=frozenset(_names(table["llvm"]["value"])),
-    )
-
-
-def _forms(table: dict[str, list[str]]) -> _Forms:
-    return _Forms(frozenset(_names(table["flag"])), _names(table["joined"]), frozenset(_names(table["separate"])))
-
-
-def _names(lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(" ".join(lines).split())
+def _allowed() -> tuple[dict[str, frozenset[str]], dict[str, tuple[str, ...]]]:
+    """Return the names by kind (`cc1 flag`, `driver separate`, `llvm value`), and prefixes (`cc1 joined`, `read`)."""
+    table: dict[str, Any] = json.loads((Path(__file__).parent / "allowed_arguments.json").read_bytes())
+    lines = {"refused": table["refused"], "read": table["read"]}
+    for section in ("cc1", "driver", "llvm"):
+        lines |= {f"{section} {kind}": names for kind, names in table[section].items()}
+    words = {kind: tuple(" ".join(names).split()) for kind, names in lines.items()}
+    words["driver flag"] += _DRIVER_FLAGS
+    words["driver joined"] += _DRIVER_JOINED
+    words["driver separate"] += ("-target",)
+    words["read"] += (_SECTIONS_LIST,)
+    return {kind: frozenset(names) for kind, names in words.items()}, words
 
 
 INPUTS_FOLDER = "inputs"

@@ -129,7 +129,7 @@ def import_parquet(
         CorpusError: a file is not a Parquet file or has no bitcode, or no module was imported.
         MissingExtraError: pyarrow is not installed.
     """
-    chosen = {language.lower() for language in languages}
+    wanted = {language.lower() for language in languages}
     result = CorpusReport()
     seen: set[str] = set()
     for label, row in _rows(files):
@@ -140,7 +140,7 @@ def import_parquet(
             result.skipped.append((label, f"its values cannot be read: {row}"))
             continue
         language = str(row.get("language") or "")
-        if chosen and language.lower() not in chosen:
+        if wanted and language.lower() not in wanted:
             continue
         content = row[CONTENT]
         data = content if isinstance(content, bytes) else b""

@@ -113,11 +113,11 @@ def describe(
             progress()
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        for found in pool.map(read, corpus.names):
-            if isinstance(found, str):
-                information.problems.append(found)
+        for result in pool.map(read, corpus.names):
+            if isinstance(result, str):
+                information.problems.append(result)
                 continue
-            module, facts, counts = found
+            module, facts, counts = result
             sized = module.bitcode.stat().st_size, module
             information.add(module, facts, sized[0])
             smallest[facts.producer] = min(smallest.get(facts.producer, sized), sized, key=itemgetter(0))

@@ -118,16 +118,16 @@ def read_facts(names: Iterable[str], modules: Modules, corpus: str) -> Mapping[s
     key = key_of(corpus, len(ordered), ordered[0], ordered[-1])
     cached = _cache.get(key) or {}
     current: dict[str, Facts] = {}
-    found: dict[str, Facts] = {}
+    all_facts: dict[str, Facts] = {}
     for name in ordered:
         stamp = _stamp_of(*modules.files(name))
         known = cached.get(stamp) if stamp is not None else None
-        found[name] = tuple(known) if known else _facts(modules, name)
-        if stamp is not None and found[name]:
-            current[stamp] = found[name]
+        all_facts[name] = tuple(known) if known else _facts(modules, name)
+        if stamp is not None and all_facts[name]:
+            current[stamp] = all_facts[name]
     if current.keys() != cached.keys():
         _cache.put(key, dict(current))
-    return found
+    return all_facts
 
 
 def _stamp_of(bitcode: Path, *others: Path) -> str | None:

@@ -56,23 +56,23 @@ def record_back_ends(
         CorpusError: there is no such link, the thin link fails, or `output` contains files.
     """
     check_output(output)
-    chosen = _choose(corpus, links)
+    selected = _choose(corpus, links)
     opened = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
     with complete_folder(output) as staging:
         with temporary_folder() as scratch:
-            found = ObjectList()
+            listed = ObjectList()
             modules: dict[str, str] = {}
-            for number, link in enumerate(chosen):
+            for number, link in enumerate(selected):
                 if not trust_flags:
                     check_link_arguments(link)
                 folder = Path(scratch, str(number))
-                prefix = f"{link.output}/" if len(chosen) > 1 else ""
+                prefix = f"{link.output}/" if len(selected) > 1 else ""
                 built, missing = _build(link, corpus, opened, folder, toolchain, jobs)
-                found.objects += [BuildObject(f"{prefix}{name}", path, folder) for name, path in built]
-                found.skipped += [(f"{prefix}{name}", why) for name, why in missing]
+                listed.objects += [BuildObject(f"{prefix}{name}", path, folder) for name, path in built]
+                listed.skipped += [(f"{prefix}{name}", why) for name, why in missing]
                 modules |= {f"{prefix}{name}": name for name, _ in built}
-                progress(number + 1, len(chosen))
-            report = extract_corpus(found, staging, thinlto_build="distributed", jobs=jobs, trust_flags=trust_flags)
+                progress(number + 1, len(selected))
+            report = extract_corpus(listed, staging, thinlto_build="distributed", jobs=jobs, trust_flags=trust_flags)
         for name in report.modules:
             metadata = dict(opened.module(modules[name]).metadata)
             metadata.pop("bitcode_sha256", None)
@@ -86,13 +86,13 @@ def _choose(corpus: Path, names: Sequence[str]) -> list[Link]:
     for name in names:
         if name not in outputs:
             raise CorpusError(f"{corpus}: expected a link of {', '.join(outputs) or 'none'}, got {name!r}")
-    chosen = [link for link in links if (link.output in names if names else link.lto == "thin")]
-    if not chosen:
+    selected = [link for link in links if (link.output in names if names else link.lto == "thin")]
+    if not selected:
         raise CorpusError(
             f"{corpus}: expected ThinLTO links, got none in {len(links)} links; record a build with -flto=thin, or "
             f"name links: {', '.join(outputs) or 'there are none'}"
         )
-    return chosen
+    return selected
 
 
 def _build(
@@ -140,25 +140,21 @@ def _thin_link(link: Link, corpus: Path, folder: Path) -> None:
     """Write the ThinLTO index of each module with lld, without the machine's libraries."""
     words = ["-shared"] if "-shared" in link.arguments else ["--entry=main", "--undefined=main"]
     words += ["--unresolved-symbols=ignore-all", "--allow-shlib-undefined"]
-    named = {
-        each.named: str((corpus / each.parts[0].file).absolute())
-        for each in link.inputs
-        if each.kind == "file" and each.parts[0].file is not None
-    }
+    files = {file.named: file.parts[0].file for file in link.inputs if file.kind == "file"}
+    named = {name: str((corpus / path).absolute()) for name, path in files.items() if path is not None}
     for word in link.arguments:
         if word.startswith("-Wl,"):
             for part in word.split(",")[1:]:
                 option, _, value = part.partition("=")
                 if option in _TO_LINKER and (not value or value in named):
                     words.append(f"{option}={named[value]}" if value else option)
-    for each in link.inputs:
+    for file in link.inputs:
         paths = [
-            f"early/{part.module}" if part.module is not None else str((corpus / str(part.file)).absolute())
-            for part in each.parts
+            f"early/{part.module}" if part.module else str((corpus / str(part.file)).absolute()) for part in file.parts
         ]
-        if each.kind == "archive":
+        if file.kind == "archive":
             words += ["--start-lib", *paths, "--end-lib"]
-        elif each.kind in ("object", "source"):
+        elif file.kind in ("object", "source"):
             words += paths
     command = [*bundled_command("ld.lld"), "--thinlto-index-only", *words, "-o", "linked"]
     answer = run_bounded(command, writable=(folder,), folder=folder)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlgo_clang import advisors
+from mlgo_clang.advisors import at_base
 from mlgo_gym.llvm.training_log import LogHeader
 
 Answer = Callable[[LogHeader, bytes], bytes]
@@ -40,9 +42,8 @@ class Advisor:
 
     Attributes:
         name: `inlining`, `eviction` or `priority`.
-        switch: the `-mllvm` options that replace clang's own advisor.
-        channel: the `-mllvm` option that takes the base path of the two files.
-        extras: further `-mllvm` options that are always given.
+        options: the `-mllvm` options that replace clang's own advisor; those that end in `=` take the base path of the
+            two files.
         scalar_type: the type of the answer, as the header must state it.
         answer: any legal answer to a question, for the trial of a clang: it takes the header of the channel and the
             bytes of the observation, and returns those of an advice tensor.
@@ -50,42 +51,23 @@ class Advisor:
     """
 
     name: str
-    switch: str
-    channel: str
-    extras: tuple[str, ...] = ()
+    options: tuple[str, ...]
     scalar_type: str = "int64_t"
     answer: Answer = _zero
     trial: str = ""
 
     def flags(self, base: str) -> list[str]:
         """Return the `-cc1` arguments for a channel at `base`."""
-        options = [self.switch, f"{self.channel}={base}", *self.extras]
-        return [word for option in options for word in ("-mllvm", option)]
+        return [word for option in at_base(self.options, base) for word in ("-mllvm", option)]
 
 
-INLINING = Advisor(
-    "inlining",
-    "-enable-ml-inliner=release",
-    "-inliner-interactive-channel-base",
-    ("-inliner-interactive-include-default",),
-)
+INLINING = Advisor("inlining", advisors.INLINING)
 """llvm/lib/Analysis/MLInlineAdvisor.cpp; one question per call site."""
 
-EVICTION = Advisor(
-    "eviction",
-    "-regalloc-enable-advisor=release",
-    "-regalloc-evict-interactive-channel-base",
-    answer=_last_legal,
-)
+EVICTION = Advisor("eviction", advisors.EVICTION, answer=_last_legal)
 """llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp; which live range to evict for a candidate."""
 
-PRIORITY = Advisor(
-    "priority",
-    "-regalloc-enable-priority-advisor=release",
-    "-regalloc-priority-interactive-channel-base",
-    scalar_type="float",
-    answer=_one,
-)
+PRIORITY = Advisor("priority", advisors.PRIORITY, scalar_type="float", answer=_one)
 """llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp; the place of a live range in the allocation queue."""
 
 ADVISORS = (INLINING, EVICTION, PRIORITY)

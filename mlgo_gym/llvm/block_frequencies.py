@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import ElfFile, Place, Relocation, read_elf
-from mlgo_gym.llvm.wasm_file import MAGIC
+from mlgo_gym.llvm.wasm_file import ByteReader
 
 FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq")
 """The `-cc1` arguments with which clang writes block frequencies and entry counts."""
@@ -66,7 +67,7 @@ def has_block_frequencies(data: bytes) -> bool:
     Raises:
         MlgoError: `data` is not a whole object file.
     """
-    if data[:4] == MAGIC:
+    if data[:4] == WASM_MAGIC:
         return False
     elf = read_elf(data)
     # The features follow the version; their low byte is the first in every version.
@@ -90,92 +91,49 @@ def read_block_frequencies(elf: ElfFile, relocations: Mapping[int, Sequence[Relo
         MlgoError: a map is damaged, or has a version or a feature that is not supported.
     """
     for section in map_sections(elf):
-        starts = {each.offset: each.target for each in relocations.get(section, ())}
-        reader = _MapReader(bytes(elf.contents(section)))
-        while not reader.at_end:
-            function = reader.function(starts)
+        starts = {relocation.offset: relocation.target for relocation in relocations.get(section, ())}
+        data = bytes(elf.contents(section))
+        reader = ByteReader(data, 0, len(data), "a block address map", 64)
+        while reader.at < len(data):
+            function = _read_function(reader, starts)
             _check_place(elf, function)
             yield function
 
 
-class _MapReader:
-    """Reads the maps of a section one after the other.
-
-    Args:
-        raw: The bytes of the section.
-    """
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._position = 0
-
-    @property
-    def at_end(self) -> bool:
-        """Whether every map is read."""
-        return self._position == len(self._raw)
-
-    def function(self, starts: Mapping[int, Place]) -> FunctionBlocks:
-        """Read the map of one function; `starts` has the place of the function by the offset of its address."""
-        version = self._fixed(1)
-        if version not in _FEATURE_BYTES:
-            raise MlgoError(
-                f"expected a block address map of version {min(_FEATURE_BYTES)} to {max(_FEATURE_BYTES)}, got version "
-                f"{version}; use the bundled clang"
-            )
-        features = self._fixed(_FEATURE_BYTES[version])
-        if features & ~(_ENTRY_COUNTS | _CALL_SITES) != _FREQUENCIES:
-            raise MlgoError(
-                "expected a block address map with entry counts, frequencies and call sites (features 0x1, 0x2 and "
-                f"0x20), got {features:#x}; compile with {' '.join(FREQUENCY_FLAGS)} and no other option of the map"
-            )
-        start = starts.get(self._position)
-        if start is None:
-            raise MlgoError(
-                f"expected a relocation for the function of a block address map, got none at byte {self._position}; "
-                "use an object that is not linked"
-            )
-        self._fixed(_ADDRESS_BYTES)
-        end = start[1]
-        places = []
-        for _ in range(self._number()):
-            self._number()  # identity
-            offset = end + self._number()
-            # A size counts from the end of the last call in the block.
-            calls = sum([self._number() for _ in range(self._number())]) if features & _CALL_SITES else 0
-            end = offset + calls + self._number()
-            is_exit = bool(self._number() & _HAS_RETURN)
-            places.append((offset, end - offset, is_exit))
-        entry_count = self._number() if features & _ENTRY_COUNTS else 0
-        blocks = [Block(offset, size, self._number(), is_exit) for offset, size, is_exit in places]
-        return FunctionBlocks(start, tuple(blocks), entry_count)
-
-    def _fixed(self, size: int) -> int:
-        raw = self._raw[self._position : self._position + size]
-        if len(raw) < size:
-            raise self._cut_off()
-        self._position += size
-        return int.from_bytes(raw, "little")
-
-    def _number(self) -> int:
-        """Read a number in the format ULEB128."""
-        number = shift = 0
-        while True:
-            byte = self._fixed(1)
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-            shift += 7
-            if shift > 63:
-                raise MlgoError(
-                    f"expected numbers of at most 64 bits in a block address map, got more at byte {self._position}; "
-                    "the object is damaged"
-                )
-
-    def _cut_off(self) -> MlgoError:
-        return MlgoError(
-            f"expected a complete block address map, got one that ends within a function after {len(self._raw)} bytes; "
-            "the object is damaged"
+def _read_function(reader: ByteReader, starts: Mapping[int, Place]) -> FunctionBlocks:
+    """Read the map of one function; `starts` has the place of the function by the offset of its address."""
+    version = reader.fixed(1)
+    if version not in _FEATURE_BYTES:
+        raise MlgoError(
+            f"expected a block address map of version {min(_FEATURE_BYTES)} to {max(_FEATURE_BYTES)}, got version "
+            f"{version}; use the bundled clang"
         )
+    features = reader.fixed(_FEATURE_BYTES[version])
+    if features & ~(_ENTRY_COUNTS | _CALL_SITES) != _FREQUENCIES:
+        raise MlgoError(
+            "expected a block address map with entry counts, frequencies and call sites (features 0x1, 0x2 and "
+            f"0x20), got {features:#x}; compile with {' '.join(FREQUENCY_FLAGS)} and no other option of the map"
+        )
+    start = starts.get(reader.at)
+    if start is None:
+        raise MlgoError(
+            f"expected a relocation for the function of a block address map, got none at byte {reader.at}; use an "
+            "object that is not linked"
+        )
+    reader.fixed(_ADDRESS_BYTES)
+    end = start[1]
+    places = []
+    for _ in range(reader.number()):
+        reader.number()  # identity
+        offset = end + reader.number()
+        # A size counts from the end of the last call in the block.
+        calls = sum([reader.number() for _ in range(reader.number())]) if features & _CALL_SITES else 0
+        end = offset + calls + reader.number()
+        is_exit = bool(reader.number() & _HAS_RETURN)
+        places.append((offset, end - offset, is_exit))
+    entry_count = reader.number() if features & _ENTRY_COUNTS else 0
+    blocks = [Block(offset, size, reader.number(), is_exit) for offset, size, is_exit in places]
+    return FunctionBlocks(start, tuple(blocks), entry_count)
 
 
 def _check_place(elf: ElfFile, function: FunctionBlocks) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table
-from mlgo_gym.llvm.wasm_file import MAGIC, WasmFile, read_wasm
+from mlgo_gym.llvm.wasm_file import WasmFile, read_wasm
 
 _EM_ARM = 40
 _STRIPPED = "expected an object with a symbol table, got a stripped one; compile it without stripping"
@@ -57,7 +58,7 @@ def function_sizes(data: bytes) -> FunctionSizes:
     Raises:
         MlgoError: `data` is not a whole object file, or has code and no symbols: it was stripped.
     """
-    if data[:4] == MAGIC:
+    if data[:4] == WASM_MAGIC:
         return _wasm_function_sizes(read_wasm(data))
     elf = read_elf(data)
     text = sum(elf.sections["size"][elf.executable].tolist())

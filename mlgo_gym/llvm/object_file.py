@@ -1,8 +1,7 @@
-"""Sizes of an object file, and the sections of an ELF object: 32 or 64 bits, either byte order."""
+"""Sizes of an object file; sections, symbols and relocations of an ELF object: 32 or 64 bits, either byte order."""
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from dataclasses import dataclass
 from operator import attrgetter
@@ -11,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_clang.object_size import SHF_EXECINSTR, WASM_MAGIC, section_table
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.wasm_file import MAGIC, read_wasm
+from mlgo_gym.llvm.wasm_file import read_wasm
 
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 4, 8, 18
-SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
+SHF_WRITE, SHF_ALLOC = 1, 2
 
 _SECTION = (
     *(("name", 4), ("type", 4), ("flags", 8), ("address", 8), ("offset", 8)),
@@ -23,17 +23,35 @@ _SECTION = (
 )
 """The fields of a section header of 64 bits and their bytes; with 32 bits all have four."""
 
+_STT_FUNC, _STT_GNU_IFUNC = 2, 10
+_SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
+_SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
+_SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
+
+STUB_BYTES = 16
+"""Bytes of an entry of the procedure linkage table, on x86-64 and AArch64."""
+
+_SHF_GROUP = 0x200
+_CALLS = {62: (4,), 183: (282, 283)}
+"""Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
+
+RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
+"""An entry of a table of relocations with addends (elf(5)), 64 bits, little-endian."""
+
+Place = tuple[int, int]
+"""A section and an offset in it, in bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElfFile:
-    """An ELF object, as far as its section table goes (elf(5)).
+    """The sections of an ELF object (elf(5)).
 
     Attributes:
         data: the whole file.
-        wide: whether it is of 64 bits.
-        order: `"<"` or `">"`, the byte order.
-        sections: the section table: a structured array with `type`, `flags`, `offset`, `size`, `link` and `entry`, the
-            bytes of each entry where the section is a table.
+        wide: whether it has 64 bits.
+        order: byte order, `"<"` or `">"`.
+        sections: section table, a structured array with `type`, `flags`, `offset`, `size`, `link` and `entry`, the
+            bytes of an entry of a section that is a table.
     """
 
     data: bytes
@@ -59,11 +77,7 @@ class ElfFile:
         return memoryview(self.data)[start : start + int(header["size"])]
 
     def table(self, section: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return a section that is a table as an array of its entries.
-
-        Raises:
-            MlgoError: its entries are of another size, or it does not end with one.
-        """
+        """Return a section that is a table as an array; raise `MlgoError` if its entries have another size."""
         dtype = np.dtype(dtype)
         entry, raw = int(self.sections[section]["entry"]), self.contents(section)
         if entry != dtype.itemsize or len(raw) % dtype.itemsize:
@@ -75,28 +89,10 @@ class ElfFile:
 
 
 def read_elf(data: bytes) -> ElfFile:
-    """Read the section table of an ELF object.
-
-    Raises:
-        MlgoError: `data` is not a whole ELF file.
-    """
-    if len(data) < 16 or data[:4] != b"\x7fELF":
-        raise MlgoError(f"expected an ELF object, got {len(data)} bytes that begin with {data[:4]!r}")
-    wide, order = data[4] == 2, "<" if data[5] == 1 else ">"
-    try:
-        (table,) = struct.unpack_from(order + ("Q" if wide else "I"), data, 40 if wide else 32)
-        stride, count = struct.unpack_from(order + "HH", data, 58 if wide else 46)
-        if table and not count:
-            # More than 65,279 sections: the number stands in the size of section 0.
-            (count,) = struct.unpack_from(order + ("Q" if wide else "I"), data, table + (32 if wide else 20))
-    except (struct.error, OverflowError) as error:
-        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: {error}") from None
-    if not table:
-        count = 0
+    """Read the section table of an ELF object; raise `MlgoError` if `data` is not a whole one."""
+    wide, order, table, stride, count = section_table(data)
     fields = [(name, f"{order}u{size if wide else 4}") for name, size in _SECTION]
     least = sum(size if wide else 4 for _, size in _SECTION)
-    if count and (stride < least or table + count * stride > len(data)):
-        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: its section table ends behind its end")
     dtype = np.dtype([*fields, ("rest", f"V{max(stride, least) - least}")])
     sections = np.frombuffer(data, dtype, count, table if count else 0)
     held = sections[sections["type"] != SHT_NOBITS]
@@ -128,12 +124,8 @@ class ObjectSizes:
 
 
 def object_sizes(data: bytes) -> ObjectSizes:
-    """Measure an object file: ELF of 32 or 64 bits in either byte order, or WebAssembly.
-
-    Raises:
-        MlgoError: `data` is not a whole object file.
-    """
-    if data[:4] == MAGIC:
+    """Measure an object file, ELF or WebAssembly; raise `MlgoError` if `data` is not a whole one."""
+    if data[:4] == WASM_MAGIC:
         wasm = read_wasm(data)
         return ObjectSizes(wasm.code, wasm.code, wasm.size)
     elf = read_elf(data)
@@ -142,12 +134,6 @@ def object_sizes(data: bytes) -> ObjectSizes:
     kept = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS) & (code | (flags & SHF_WRITE == 0))
     # Not numpy's sum, which a damaged file can drive beyond 64 bits.
     return ObjectSizes(sum(sizes[code].tolist()), sum(sizes[kept].tolist()), len(data))
-
-
-_STT_FUNC, _STT_GNU_IFUNC = 2, 10
-_SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
-_SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
-_SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +168,7 @@ class SymbolTable:
         return mask
 
     def names(self, chosen: npt.NDArray[Any]) -> list[str]:
-        """Return the names of some of the symbols.
-
-        Raises:
-            MlgoError: the object is damaged.
-        """
+        """Return the names of some of the symbols; raise `MlgoError` if the object is damaged."""
         section = int(self.elf.sections["link"][self.index])
         if section >= len(self.elf.sections):
             raise MlgoError(
@@ -203,11 +185,7 @@ class SymbolTable:
 
 
 def read_symbol_table(elf: ElfFile) -> SymbolTable | None:
-    """Return the symbol table of an object, or None where it has none: it was stripped.
-
-    Raises:
-        MlgoError: the object is damaged.
-    """
+    """Return the symbol table of an object; None for a stripped one. Raise `MlgoError` if it is damaged."""
     tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
     if not len(tables):
         return None
@@ -218,11 +196,11 @@ def read_symbol_table(elf: ElfFile) -> SymbolTable | None:
 
 
 def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return in which section each symbol is; the number of sections for what is in none."""
+    """Return the section of each symbol; the number of sections for a symbol in none."""
     numbers = short.astype(np.int64)
     extended = np.flatnonzero((elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == table))
     if len(extended):
-        # More than 65,279 sections: their numbers stand in a table of their own.
+        # With more than 65,279 sections, a table has their numbers.
         full = elf.table(int(extended[0]), elf.order + "u4")
         if len(full) != len(numbers):
             raise MlgoError(
@@ -234,13 +212,6 @@ def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.N
     else:
         reserved = short >= _SHN_LORESERVE
     return np.where(reserved, len(elf.sections), numbers)
-
-
-RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
-"""An entry of a table of relocations with addends (elf(5)), 64 bits, little-endian."""
-
-Place = tuple[int, int]
-"""A section and an offset in it, in bytes."""
 
 
 class Relocation(NamedTuple):
@@ -260,11 +231,7 @@ class Relocation(NamedTuple):
 def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
     """Return the relocations of each section of an object with 64 bits, little-endian, in the order of their offsets.
 
-    Args:
-        table: The symbols of the object.
-
-    Raises:
-        MlgoError: the object is damaged.
+    Raises `MlgoError` if the object is damaged.
     """
     found: dict[int, list[Relocation]] = defaultdict(list)
     sections = table.elf.sections
@@ -283,14 +250,6 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
     return {section: sorted(entries, key=attrgetter("offset")) for section, entries in found.items()}
 
 
-STUB_BYTES = 16
-"""Bytes of an entry of the procedure linkage table, on x86-64 and AArch64."""
-
-_SHF_GROUP = 0x200
-_CALLS = {62: (4,), 183: (282, 283)}
-"""Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
-
-
 @dataclass(frozen=True, slots=True)
 class LinkedSymbols:
     """The symbols of an object.
@@ -307,11 +266,7 @@ class LinkedSymbols:
 
 
 def linked_symbols(data: bytes) -> LinkedSymbols:
-    """Return the symbols of an object; none without a symbol table, and no calls on other machines.
-
-    Raises:
-        MlgoError: `data` is not a whole ELF file.
-    """
+    """Return the symbols of an ELF object; none without a symbol table, and no calls on other machines."""
     table = read_symbol_table(read_elf(data))
     if table is None:
         return LinkedSymbols()

@@ -63,19 +63,10 @@ class TensorSpec:
 
     @classmethod
     def from_json(cls, value: object) -> TensorSpec:
-        """Build a specification from decoded JSON.
-
-        Raises:
-            ValueError: `value` is not `{"name": str, "type": str, "shape": [int, …], "port": int}`.
-        """
+        """Return the tensor of `{"name": str, "type": str, "shape": [int, …], "port": int}`, or raise ValueError."""
         if not isinstance(value, dict):
             raise ValueError(f"a tensor specification is a JSON object, found {value!r}")
-        name, kind, shape, port = (
-            value.get("name"),
-            value.get("type"),
-            value.get("shape"),
-            value.get("port", 0),
-        )
+        name, kind, shape, port = value.get("name"), value.get("type"), value.get("shape"), value.get("port", 0)
         if not isinstance(name, str) or not isinstance(kind, str) or type(port) is not int:
             raise ValueError(f"a tensor specification needs a string name, a string type, an integer port: {value!r}")
         if not isinstance(shape, list) or any(type(extent) is not int for extent in shape):
@@ -88,9 +79,5 @@ class TensorSpec:
 
 
 def record_dtype(specs: Sequence[TensorSpec]) -> np.dtype[np.void]:
-    """Return the packed structured dtype of the tensors laid back to back, one field per tensor by name.
-
-    Raises:
-        ValueError: two tensors share a name.
-    """
+    """Return the packed structured dtype with a field per tensor; raise `ValueError` if two have the same name."""
     return np.dtype([(spec.name, spec.dtype, spec.shape) for spec in specs])

@@ -1,4 +1,4 @@
-"""LLVM's training-log format: its header and events, and a decoder for what comes from a pipe.
+"""LLVM's training-log format: header and events, a decoder for pipes, a reader and a writer.
 
 The format is that of llvm/Analysis/TrainingLogger.h: a JSON header line, then events, each a JSON line that may be
 followed by raw tensors and a newline. Tensors may hold newline bytes, so they are read by length.
@@ -7,10 +7,11 @@ followed by raw tensors and a newline. Tensors may hold newline bytes, so they a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,12 @@ from mlgo_gym.llvm.tensor_spec import TensorSpec, record_dtype
 from mlgo_gym.storage.json_text import parse_json
 
 LONGEST_LINE = 1 << 20
-"""A header or an event line longer than this many bytes is taken for garbage."""
+"""Maximum size of a header or of an event's line, in bytes."""
 
 LARGEST_OBSERVATION = 1 << 24
-"""A header that announces more bytes of features than this is taken for garbage: they would all be kept in memory."""
+"""Maximum size of an observation, in bytes; observations are kept in memory."""
+
+_NUMBERED = re.compile(rb'\{"(observation|outcome)":(\d{1,18})\}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,9 @@ class LogHeader:
     """The first line of a log.
 
     Attributes:
-        features: the tensors of one observation, in the order in which they lie.
-        advice: what a channel expects as an answer; None in a log on disk.
-        score: the outcome's tensor; None where no outcomes are logged.
+        features: tensors of one observation, in order.
+        advice: tensor of an answer in a channel; None in a log on disk.
+        score: tensor of an outcome; None without outcomes.
     """
 
     features: tuple[TensorSpec, ...]
@@ -68,11 +71,7 @@ class LogHeader:
 
     @classmethod
     def from_json(cls, value: object) -> LogHeader:
-        """Build a header from decoded JSON.
-
-        Raises:
-            ValueError: `value` is not an object with a list of features.
-        """
+        """Return the header of a decoded JSON object; raise `ValueError` for another value."""
         if not isinstance(value, dict) or not isinstance(value.get("features"), list):
             raise ValueError("the first line must be a JSON object with a list of features")
         return cls(
@@ -118,9 +117,10 @@ Event = Context | Observation | Outcome
 
 
 class LogDecoder:
-    """An incremental reader: bytes go in as they come, events come out.
+    """Reads a log incrementally: bytes go in as they arrive, events come out.
 
-    `header` is None until the first line is complete.
+    Attributes:
+        header: Header of the log; None until its line is complete.
     """
 
     def __init__(self) -> None:
@@ -135,28 +135,20 @@ class LogDecoder:
 
     @property
     def offset(self) -> int:
-        """The position in the log of the first byte not yet handed out."""
+        """Position in the log of the first byte that belongs to no event yet."""
         return self._consumed + self._position
-
-    @property
-    def pending(self) -> int:
-        """The number of bytes that came in and are not part of an event yet."""
-        return len(self._buffer) - self._position
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the log."""
-        if self._position == len(self._buffer):
-            self._consumed += self._position
-            self._buffer = data
-        else:
-            self._consumed += self._position
-            self._buffer = self._buffer[self._position :] + data
+        rest = self._buffer[self._position :]
+        self._consumed += self._position
+        self._buffer = rest + data if rest else data
         self._position = 0
 
     def take_observation(self, data: bytes) -> Observation | None:
-        """Take the next bytes of the log if they are just the next observation, whole; else take nothing.
+        """Take the next bytes of the log if they are exactly the next observation; else take nothing.
 
-        It saves what `feed()` and `next_event()` cost in the case of almost every read from a channel.
+        This is faster than `feed()` and `next_event()`, and almost every read from a channel is such a case.
         """
         context = self._context
         if context is None or self._position != len(self._buffer):
@@ -173,38 +165,54 @@ class LogDecoder:
         return Observation(number, data[len(line) : -1], offset)
 
     def next_event(self) -> Event | None:
-        """Return the next event, or None when more bytes are needed.
+        """Return the next event, or None if more bytes are needed.
 
         Raises:
-            TrainingLogError: the bytes break the format; it names the offset of the offending line.
+            TrainingLogError: the bytes violate the format; it contains the offset of the line.
         """
-        if self.header is None and not self._read_header():
+        if self.header is None:
+            self._read_header()
+        if self.header is None or (end := self._line_end()) < 0:
             return None
-        end = self._line_end()
-        if end < 0:
+        offset = self.offset
+        kind, value = self._parse(self._buffer[self._position : end])
+        if kind == "context":
+            self._context, self._last_observation = value, -1
+            self._position = end + 1
+            return Context(value, offset)
+        if kind == "observation":
+            if self._context is None:
+                raise self._fail("expected a context, got an observation")
+            expected = self._next_index.get(self._context, 0)
+            if value != expected:
+                raise self._fail(f"expected observation {expected} of context {self._context!r}, got {value}")
+            if (payload := self._take_payload(end, self._observation_bytes)) is None:
+                return None
+            self._next_index[self._context] = value + 1
+            self._last_observation = value
+            return Observation(value, payload, offset)
+        if self.header.score is None:
+            raise self._fail("expected no outcome, because the header has no score, got one")
+        if value != self._last_observation:
+            raise self._fail(f"expected an outcome after its observation, got outcome {value}")
+        if (payload := self._take_payload(end, self.header.score.nbytes)) is None:
             return None
-        line = self._buffer[self._position : end]
-        if line.startswith(b'{"observation":'):
-            return self._read_observation(line, end)
-        return self._read_other(line, end)
+        self._last_observation = -1
+        return Outcome(value, payload, offset)
 
     def finish(self) -> None:
-        """Say that no more bytes will come.
-
-        Raises:
-            TrainingLogError: the log ends inside its header or an event.
-        """
-        if self.pending:
-            raise TrainingLogError(f"the log is cut off: its last {self.pending} bytes are no whole event", self.offset)
+        """Check that the log is complete; raise `TrainingLogError` if it ends within its header or an event."""
+        if pending := len(self._buffer) - self._position:
+            raise self._fail(f"the log is cut off: its last {pending} bytes are no whole event")
         if self.header is None:
-            raise TrainingLogError("expected a header, got an empty log", self.offset)
+            raise self._fail("expected a header, got an empty log")
 
     def _fail(self, message: str) -> TrainingLogError:
         return TrainingLogError(message, self.offset)
 
     def _line_end(self) -> int:
         end = self._buffer.find(b"\n", self._position, self._position + LONGEST_LINE)
-        if end < 0 and self.pending >= LONGEST_LINE:
+        if end < 0 and len(self._buffer) - self._position >= LONGEST_LINE:
             raise self._fail(f"expected a JSON line of at most {LONGEST_LINE} bytes, got a longer one")
         return end
 
@@ -214,10 +222,9 @@ class LogDecoder:
         except ValueError as error:
             raise self._fail(f"expected a JSON line, got {line[:80]!r}: {error}") from None
 
-    def _read_header(self) -> bool:
-        end = self._line_end()
-        if end < 0:
-            return False
+    def _read_header(self) -> None:
+        if (end := self._line_end()) < 0:
+            return
         value = self._json(self._buffer[self._position : end])
         try:
             self.header = LogHeader.from_json(value)
@@ -225,75 +232,33 @@ class LogDecoder:
             raise self._fail(str(error)) from None
         self._observation_bytes = self.header.observation_bytes
         self._position = end + 1
-        return True
 
-    def _read_payload(self, end: int, size: int) -> bytes | None:
-        """Return the `size` bytes after the line that ends at `end`, and check the newline behind them."""
-        start = end + 1
-        stop = start + size
+    def _parse(self, line: bytes) -> tuple[str, Any]:
+        """Return the kind of an event, and its number or its context."""
+        if (numbered := _NUMBERED.fullmatch(line)) is not None:
+            return numbered[1].decode(), int(numbered[2])
+        event = self._json(line)
+        kind, value = next(iter(event.items())) if isinstance(event, dict) and len(event) == 1 else ("", None)
+        if kind not in ("context", "observation", "outcome"):
+            raise self._fail(f"expected a context, an observation or an outcome, got {line[:80]!r}")
+        if kind == "context" and not isinstance(value, str):
+            raise self._fail(f"expected a string as the context, got {value!r}")
+        if kind != "context" and (type(value) is not int or value < 0):
+            raise self._fail(f"expected the number of an {kind}, got {line[:80]!r}")
+        return kind, value
+
+    def _take_payload(self, end: int, size: int) -> bytes | None:
+        """Take the bytes of tensors after the line that ends at `end`; None if they are incomplete."""
+        stop = end + 1 + size
         if len(self._buffer) <= stop:
             return None
         if self._buffer[stop] != 10:
+            found = self._buffer[stop : stop + 1]
             raise TrainingLogError(
-                f"expected {size} bytes of tensors and a newline, got {self._buffer[stop : stop + 1]!r}",
-                self._consumed + stop,
+                f"expected {size} bytes of tensors and a newline, got {found!r}", self._consumed + stop
             )
-        payload = self._buffer[start:stop]
         self._position = stop + 1
-        return payload
-
-    def _read_observation(self, line: bytes, end: int) -> Observation | None:
-        offset = self._consumed + self._position
-        index = self._number(line, "observation")
-        if self._context is None:
-            raise self._fail("expected a context, got an observation")
-        expected = self._next_index.get(self._context, 0)
-        if index != expected:
-            raise self._fail(f"expected observation {expected} of context {self._context!r}, got {index}")
-        payload = self._read_payload(end, self._observation_bytes)
-        if payload is None:
-            return None
-        self._next_index[self._context] = index + 1
-        self._last_observation = index
-        return Observation(index, payload, offset)
-
-    def _read_other(self, line: bytes, end: int) -> Event | None:
-        offset = self.offset
-        value = self._json(line)
-        if not isinstance(value, dict) or len(value) != 1:
-            raise self._fail(f"expected a context, an observation or an outcome, got {line[:80]!r}")
-        if "context" in value:
-            name = value["context"]
-            if not isinstance(name, str):
-                raise self._fail(f"expected a string as the context, got {name!r}")
-            self._context, self._last_observation = name, -1
-            self._position = end + 1
-            return Context(name, offset)
-        if "observation" in value:
-            return self._read_observation(line, end)
-        if "outcome" in value:
-            index = self._number(line, "outcome")
-            assert self.header is not None
-            if self.header.score is None:
-                raise self._fail("expected no outcome, because the header has no score, got one")
-            if index != self._last_observation:
-                raise self._fail(f"expected an outcome after its observation, got outcome {index}")
-            payload = self._read_payload(end, self.header.score.nbytes)
-            if payload is None:
-                return None
-            self._last_observation = -1
-            return Outcome(index, payload, offset)
-        raise self._fail(f"expected a context, an observation or an outcome, got {line[:80]!r}")
-
-    def _number(self, line: bytes, key: str) -> int:
-        digits = line[len(key) + 4 : -1]
-        if digits.isdigit() and len(digits) < 19 and line.endswith(b"}"):
-            return int(digits)
-        value = self._json(line)
-        number = value.get(key) if isinstance(value, dict) and len(value) == 1 else None
-        if type(number) is not int or number < 0:
-            raise self._fail(f"expected the number of an {key}, got {line[:80]!r}")
-        return number
+        return self._buffer[end + 1 : stop]
 
 
 class Record(NamedTuple):
@@ -310,15 +275,15 @@ class Record(NamedTuple):
 
 
 def read_events(stream: IO[bytes], decoder: LogDecoder | None = None, *, chunk: int = 1 << 20) -> Iterator[Event]:
-    """Yield the events of a log until the stream ends.
+    """Yield the events of a binary stream that blocks, such as a file, until it ends.
 
     Args:
-        stream: a binary stream, blocking; a file or a pipe.
-        decoder: the decoder to use, for a caller who wants its `header`.
-        chunk: how many bytes to ask the stream for at a time.
+        stream: the stream.
+        decoder: the decoder, for a caller that needs its `header`.
+        chunk: number of bytes per read.
 
     Raises:
-        TrainingLogError: the log is malformed or cut off.
+        TrainingLogError: the log violates the format or is cut off.
     """
     decoder = decoder or LogDecoder()
     while data := stream.read(chunk):
@@ -329,22 +294,22 @@ def read_events(stream: IO[bytes], decoder: LogDecoder | None = None, *, chunk: 
 
 
 def read_log(stream: IO[bytes]) -> tuple[LogHeader, Iterator[Record]]:
-    """Read a whole log: its header at once, its decisions as they are asked for.
+    """Return the header of a log, and an iterator over its decisions.
 
     Raises:
-        TrainingLogError: the log is malformed or cut off; raised while iterating for what lies behind the header.
+        TrainingLogError: the log is malformed or cut off; the iterator raises it for errors behind the header.
     """
     decoder = LogDecoder()
     events = read_events(stream, decoder)
     first = next(events, None)
     assert decoder.header is not None  # finish() raises where there is none
-    return decoder.header, _records(decoder.header, first, events)
+    return decoder.header, _records(decoder.header, chain((first,), events, (None,)))
 
 
-def _records(header: LogHeader, first: Event | None, events: Iterator[Event]) -> Iterator[Record]:
+def _records(header: LogHeader, events: Iterator[Event | None]) -> Iterator[Record]:
     dtype, context = header.dtype, ""
     # The outcome of an observation follows it directly.
-    for event, following in pairwise(chain((first,), events, (None,))):
+    for event, following in pairwise(events):
         if isinstance(event, Context):
             context = event.name
         elif isinstance(event, Observation):
@@ -378,11 +343,7 @@ class LogWriter:
         self._line({"context": name})
 
     def observation(self, payload: bytes) -> int:
-        """Write one observation, the bytes of its tensors in header order, and return its number.
-
-        Raises:
-            ValueError: no context was begun, or the payload does not have the header's size.
-        """
+        """Write the bytes of an observation's tensors, and return its number; raise `ValueError` for another size."""
         if self._context is None:
             raise ValueError("an observation needs a context: call context() first")
         if len(payload) != self._header.observation_bytes:
@@ -394,11 +355,7 @@ class LogWriter:
         return self._current
 
     def outcome(self, score: npt.ArrayLike) -> None:
-        """Write the score of the observation written last.
-
-        Raises:
-            ValueError: the header has no score, no observation is waiting for one, or its size is another.
-        """
+        """Write the score of the last observation; raise `ValueError` for another size, a second one, or no score."""
         spec = self._header.score
         if spec is None:
             raise ValueError("the header has no score: outcomes cannot be written")

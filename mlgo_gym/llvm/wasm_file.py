@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mlgo_clang.object_size import WASM_CODE, WASM_FILE, WASM_MAGIC, check_end, read_leb128, wasm_sections
 from mlgo_gym.errors import MlgoError
 
-MAGIC = b"\0asm"
-"""First bytes of a WebAssembly file."""
-
-_CUSTOM, _IMPORT, _CODE = 0, 2, 10
+_CUSTOM, _IMPORT = 0, 2
 _SYMBOL_TABLE, _FUNCTION_NAMES = 8, 1
 _SYMBOL_FUNCTION, _SYMBOL_DATA, _SYMBOL_SECTION = 0, 1, 3
 _UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40
@@ -36,43 +34,47 @@ class WasmFile:
     functions: tuple[tuple[tuple[str, ...], int], ...]
 
 
-class _Reader:
-    """Reads the numbers and strings of a part of a file."""
+class ByteReader:
+    """Reads the numbers and strings of a part of a file.
 
-    def __init__(self, data: bytes, start: int, end: int) -> None:
-        self._data, self.at, self.end = data, start, end
+    Args:
+        data: The file.
+        start, end: Offsets of the part.
+        name: Name of the file in errors, with its article.
+        bits: Maximum size of a number in LEB128.
 
-    def byte(self) -> int:
-        self.skip(1)
-        return self._data[self.at - 1]
+    Attributes:
+        at: Offset of the next byte.
+    """
+
+    def __init__(self, data: bytes, start: int, end: int, name: str = WASM_FILE, bits: int = 32) -> None:
+        self._data, self.at, self.end, self._name, self._bits = data, start, end, name, bits
+
+    def skip(self, size: int) -> None:
+        """Skip bytes; raise `MlgoError` if there are fewer, as all methods do."""
+        self.at += size
+        check_end(self._data, self.at, self.end, self._name)
+
+    def fixed(self, size: int) -> int:
+        """Return an unsigned number of some bytes, little-endian."""
+        self.skip(size)
+        return int.from_bytes(self._data[self.at - size : self.at], "little")
 
     def number(self) -> int:
-        """Return an unsigned number of at most 32 bits in LEB128."""
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MlgoError(f"a WebAssembly file has a number of more than 5 bytes at {self.at}: it is damaged")
+        """Return an unsigned number in LEB128."""
+        value, self.at = read_leb128(self._data, self.at, self.end, self._bits, self._name)
+        return value
 
     def text(self) -> str:
+        """Return a string after its length."""
         length = self.number()
         self.skip(length)
         return self._data[self.at - length : self.at].decode(errors="surrogateescape")
 
-    def skip(self, size: int) -> None:
-        self.at += size
-        if self.at > self.end:
-            raise MlgoError(f"a WebAssembly file of {len(self._data)} bytes is cut off: a part ends at {self.end}")
-
-    def parts(self) -> Iterator[tuple[int, _Reader]]:
+    def parts(self) -> Iterator[tuple[int, ByteReader]]:
         """Yield the number and the contents of each section, or of each subsection."""
-        while self.at < self.end:
-            kind, size = self.byte(), self.number()
-            start = self.at
-            self.skip(size)
-            yield kind, _Reader(self._data, start, self.at)
+        for kind, start, end in wasm_sections(self._data, self.at, self.end):
+            yield kind, ByteReader(self._data, start, end)
 
 
 def read_wasm(data: bytes) -> WasmFile:
@@ -81,14 +83,14 @@ def read_wasm(data: bytes) -> WasmFile:
     Raises:
         MlgoError: `data` is not a whole WebAssembly file.
     """
-    if len(data) < 8 or data[:4] != MAGIC:
+    if len(data) < 8 or data[:4] != WASM_MAGIC:
         raise MlgoError(f"expected a WebAssembly file, got {len(data)} bytes that begin with {data[:4]!r}")
     imported, code, sizes = 0, 0, list[int]()
     symbols, names = list[tuple[int, str]](), list[tuple[int, str]]()
-    for kind, section in _Reader(data, 8, len(data)).parts():
+    for kind, section in ByteReader(data, 8, len(data)).parts():
         if kind == _IMPORT:
             imported = sum(_is_function_import(section) for _ in range(section.number()))
-        elif kind == _CODE:
+        elif kind == WASM_CODE:
             code = section.end - section.at
             sizes = [_body_size(section) for _ in range(section.number())]
         elif kind == _CUSTOM:
@@ -110,22 +112,13 @@ def read_wasm(data: bytes) -> WasmFile:
     return WasmFile(len(data), code, functions)
 
 
-def without_custom_sections(data: bytes) -> bytes:
-    """Return a WebAssembly file without its custom sections, such as names and debugging information."""
-    kept, start = data[:8], 8
-    for kind, section in _Reader(data, start, len(data)).parts():
-        kept += data[start : section.end] if kind != _CUSTOM else b""
-        start = section.end
-    return kept
-
-
-def _is_function_import(section: _Reader) -> bool:
+def _is_function_import(section: ByteReader) -> bool:
     section.text()  # module
     section.text()  # name
-    kind = section.byte()
+    kind = section.fixed(1)
     if kind in (1, 2):  # table, memory
         section.skip(kind == 1)
-        has_maximum = section.byte() & 1
+        has_maximum = section.fixed(1) & 1
         for _ in range(1 + has_maximum):
             section.number()
     elif kind == 3:  # global
@@ -136,16 +129,16 @@ def _is_function_import(section: _Reader) -> bool:
     return kind == 0
 
 
-def _body_size(section: _Reader) -> int:
+def _body_size(section: ByteReader) -> int:
     start = section.at
     section.skip(section.number())
     return section.at - start
 
 
-def _symbols(table: _Reader) -> Iterator[tuple[int, str]]:
+def _symbols(table: ByteReader) -> Iterator[tuple[int, str]]:
     """Yield the index and the name of each defined function in a symbol table."""
     for _ in range(table.number()):
-        kind, flags = table.byte(), table.number()
+        kind, flags = table.fixed(1), table.number()
         if kind == _SYMBOL_DATA:
             table.text()
             for _ in range(0 if flags & _UNDEFINED else 3):  # segment, offset, size

@@ -5,7 +5,7 @@ from mlgo_gym.training.classification import Classification
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
 from mlgo_gym.training.expert_rollouts import imitate
-from mlgo_gym.training.label_collector import Labelling, LabelRounds, StoredLabels
+from mlgo_gym.training.label_collector import Labelling, LabelRounds
 from mlgo_gym.training.labels import Labels, read_labels
 from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.monitor import Monitor
@@ -26,7 +26,6 @@ __all__ = [
     "NetworkSettings",
     "Pipeline",
     "PolicyTraining",
-    "StoredLabels",
     "TreeImitation",
     "imitate",
     "read_labels",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.evaluation import Evaluation
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import write_atomically
@@ -73,14 +72,9 @@ class BestCheckpoint:
         execution: Execution = Execution(),
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self._environment = environment
-        self._env_kwargs = env_kwargs
-        self._corpus = corpus
-        self._file = Path(file)
-        self._min_improvement = min_improvement
-        self._execution = execution
-        self.policy = ""
-        self.change = math.inf
+        self._evaluate = partial(evaluate, environment, corpus=corpus, execution=execution, env_kwargs=env_kwargs)
+        self._file, self._min_improvement = Path(file), min_improvement
+        self.policy, self.change = "", math.inf
 
     def offer(self, policy: str) -> float:
         """Evaluate a checkpoint, keep it if it is better, and return its geometric-mean change against plain clang.
@@ -93,13 +87,7 @@ class BestCheckpoint:
         Raises:
             MlgoError: the file does not exist or does not fit the environment, or the modules have no decision.
         """
-        result = evaluate(
-            self._environment,
-            policies={"checkpoint": policy},
-            corpus=self._corpus,
-            execution=self._execution,
-            env_kwargs=self._env_kwargs,
-        )
+        result = self._evaluate(policies={"checkpoint": policy})
         if result.failures:
             return math.inf
         change = result.change("checkpoint")
@@ -154,11 +142,6 @@ class MarginChoice:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     execution: Execution = Execution()
 
-    @property
-    def validation(self) -> Iterable[Module]:
-        """The validation modules."""
-        return () if self.corpus is None else self.corpus
-
     def choose(self, network: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
         """Return the network with the margin.
 
@@ -167,7 +150,7 @@ class MarginChoice:
         """
         margin, tried = self.margins[0], list[MarginResult]()
         if len(self.margins) > 1:
-            apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.validation)))
+            apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.corpus or ())))
             tried = self._evaluate(apart, monitor)
             margin = best_margin(tried)
         monitor.record("margin", margin=margin, tried=[result._asdict() for result in tried])
@@ -182,23 +165,23 @@ class MarginChoice:
             file = self.folder / f"margin-{margin:g}.safetensors"
             self.fit.with_margin(network, margin).save(file)
             policies[f"{margin:g}"] = f"mlp:{file}"
-        total, output = len(self.corpus) * len(policies), self.folder / "results"
-        arguments = dict(self.arguments)
-        with Evaluation(
-            self.environment, policies=policies, corpus=self.corpus, output=output, env_kwargs=arguments
-        ) as evaluation:
-            with monitor.stage("margins", total) as advance, closing(evaluation.run(self.execution)) as episodes:
-                for _ in episodes:
-                    advance(total - evaluation.remaining)
-            result = evaluation.result
-        summaries = {summary.policy: summary for summary in result.summaries()}
+        done = itertools.count(1)
+        with monitor.stage("margins", len(self.corpus) * len(policies)) as advance:
+            result = evaluate(
+                self.environment,
+                policies=policies,
+                corpus=self.corpus,
+                execution=self.execution,
+                output=self.folder / "results",
+                env_kwargs=dict(self.arguments),
+                progress=lambda _: advance(next(done)),
+            )
         results = []
-        for margin in self.margins:
-            summary = summaries[f"{margin:g}"]
+        for summary in result.summaries():
             change = summary.changes[result.metrics[0]]
             mean = math.inf if summary.failures else result.change(summary.policy)
-            results.append(MarginResult(margin, mean, change.total, change.worse, summary.modules))
-        return results
+            results.append(MarginResult(float(summary.policy), mean, change.total, change.worse, summary.modules))
+        return sorted(results)
 
 
 def best_margin(results: Sequence[MarginResult]) -> float:

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.compiler.callee_features import uses_callee_features
-from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests, training_digest, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
@@ -96,7 +95,7 @@ class Evolution:
             MissingExtraError: the library of the optimiser is not installed, or Ray.
             MlgoError: the checkpoint belongs to another run, no module is small enough, or no cluster answers.
         """
-        network = Network.load(start)
+        network, monitor = Network.load(start), monitor or Monitor()
         arguments = {**self.arguments, "reward": "log", "error_reward": LOWEST}
         if uses_callee_features(network.features):
             arguments["callee_features"] = True
@@ -106,14 +105,30 @@ class Evolution:
         if not names:
             raise MlgoError("expected modules with decisions, got none that is small enough; raise largest")
         identity = key_of(asdict(self), flatten(network).tobytes().hex(), env.toolchain.identity)
-        checkpoint = output.with_name(f"{output.name}.checkpoint"), identity
+        checkpoint = output.with_name(f"{output.name}.checkpoint")
+        scores, trained_on = _restored(checkpoint, identity), dict(sidecar_digests(start))
+        optimiser = OPTIMISERS[self.optimiser](flatten(network), self)
         work = EnvironmentWork(self.environment, arguments, partial(_start, network), needs=attrgetter("module"))
         with work.workers(env, execution) as workers:
-            corpus = env.corpus.filter(names=names)
-            generations = _Generations(self, network, corpus, dict(sidecar_digests(start)), workers, checkpoint)
-            network = generations.run(monitor or Monitor())
+            for number in range(self.generations):
+                # A generator for each generation, so that the checkpoint needs no random state.
+                chance = np.random.default_rng([self.seed, number])
+                samples = optimiser.ask(chance)
+                drawn = [str(name) for name in chance.choice(names, min(self.modules, len(names)), replace=False)]
+                trained_on |= {training_digest(env.corpus.module(name)): name for name in drawn}
+                if number >= len(scores):
+                    with monitor.stage("evolution", self.generations, done=number) as advance:
+                        rewards, failures = _compile(workers, samples, drawn)
+                        scores.append(rewards)
+                        tensors = {"scores": np.array(scores)}
+                        write_atomically(checkpoint, format_tensors(tensors, {"identity": identity}))
+                        reduction = -math.expm1(-float(rewards.mean()))
+                        monitor.record("evolution", generation=number, reduction=reduction, failures=failures)
+                        advance(number + 1, reduction=reduction)
+                optimiser.tell(scores[number])
+        network = unflatten(network, optimiser.weights)
         network.save(output)
-        write_sidecar_digests(output, generations.trained_on, ())
+        write_sidecar_digests(output, trained_on, ())
         return network
 
 
@@ -127,59 +142,19 @@ class _Score(NamedTuple):
     failed: bool
 
 
-class _Generations:
-    """Collects the scores of samples around the current weights, and moves the weights by them."""
-
-    def __init__(
-        self,
-        evolution: Evolution,
-        start: Network,
-        corpus: Corpus,
-        trained_on: dict[str, str],
-        workers: Workers[_Episode, _Score],
-        checkpoint: tuple[Path, str],
-    ) -> None:
-        self._evolution, self._start, self._corpus = evolution, start, corpus
-        self.trained_on, self._workers = trained_on, workers
-        self._checkpoint, self._identity = checkpoint
-        self._scores = _restored(*checkpoint)
-        weights = flatten(start)
-        self._optimiser = OPTIMISERS[evolution.optimiser](weights, evolution)
-
-    def run(self, monitor: Monitor) -> Network:
-        for number in range(self._evolution.generations):
-            # A generator for each generation, so that the checkpoint needs no random state.
-            chance = np.random.default_rng([self._evolution.seed, number])
-            samples = self._optimiser.ask(chance)
-            count = min(self._evolution.modules, len(self._corpus))
-            names = [str(name) for name in chance.choice(list(self._corpus.names), count, replace=False)]
-            self.trained_on |= {training_digest(module): module.name for module in map(self._corpus.module, names)}
-            if number >= len(self._scores):
-                self._score(number, samples, names, monitor)
-            self._optimiser.tell(self._scores[number])
-        return unflatten(self._start, self._optimiser.weights)
-
-    def _score(self, number: int, samples: Sequence[Weights], names: Sequence[str], monitor: Monitor) -> None:
-        with monitor.stage("evolution", self._evolution.generations, done=number) as advance:
-            scores, failures = self._compile(samples, names)
-            self._scores.append(scores)
-            tensors = {"scores": np.array(self._scores)}
-            write_atomically(self._checkpoint, format_tensors(tensors, {"identity": self._identity}))
-            reduction = -math.expm1(-float(scores.mean()))
-            monitor.record("evolution", generation=number, reduction=reduction, failures=failures)
-            advance(number + 1, reduction=reduction)
-
-    def _compile(self, samples: Sequence[Weights], names: Sequence[str]) -> tuple[Weights, int]:
-        """Return for each sample the mean logarithm of clang's size over its size, and the number of failures."""
-        episodes = [_Episode(sample.tobytes(), name) for sample in samples for name in names]
-        scores: dict[_Episode, _Score] = {}
-        with closing(self._workers.run(ItemQueue(episodes))) as results:
-            for episode, result in results:
-                if isinstance(result, WorkerFailure):
-                    raise MlgoError(f"expected a compile of {episode.module!r}, got a worker that exited: {result.how}")
-                scores[episode] = result
-        rewards: Weights = np.array([scores[episode].reward for episode in episodes]).reshape(len(samples), -1)
-        return rewards.mean(axis=1), sum(score.failed for score in scores.values())
+def _compile(
+    workers: Workers[_Episode, _Score], samples: Sequence[Weights], names: Sequence[str]
+) -> tuple[Weights, int]:
+    """Return for each sample the mean logarithm of clang's size over its size, and the number of failures."""
+    episodes = [_Episode(sample.tobytes(), name) for sample in samples for name in names]
+    scores: dict[_Episode, _Score] = {}
+    with closing(workers.run(ItemQueue(episodes))) as results:
+        for episode, result in results:
+            if isinstance(result, WorkerFailure):
+                raise MlgoError(f"expected a compile of {episode.module!r}, got a worker that exited: {result.how}")
+            scores[episode] = result
+    rewards: Weights = np.array([scores[episode].reward for episode in episodes]).reshape(len(samples), -1)
+    return rewards.mean(axis=1), sum(score.failed for score in scores.values())
 
 
 class _AntitheticAdam:
@@ -203,9 +178,9 @@ class _AntitheticAdam:
 
     def tell(self, scores: Weights) -> None:
         pairs, best = scores.reshape(-1, 2), self._evolution.best
-        kept = np.argsort(-pairs.max(axis=1), kind="stable")[:best]
-        spread = float(pairs[kept].std()) or 1.0
-        slope = (pairs[kept, 0] - pairs[kept, 1]) @ self._noise[kept] / (best * spread)
+        rows = np.argsort(-pairs.max(axis=1), kind="stable")[:best]
+        spread = float(pairs[rows].std()) or 1.0
+        slope = (pairs[rows, 0] - pairs[rows, 1]) @ self._noise[rows] / (best * spread)
         self._adam.zero_grad()
         self._weights.grad = self._torch.from_numpy(-slope)
         self._adam.step()

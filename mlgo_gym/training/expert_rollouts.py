@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from mlgo_gym.training.classification import Classification
 from mlgo_gym.training.distillation import NetworkSettings, torch_library
 from mlgo_gym.training.labels import Labels
 from mlgo_gym.training.monitor import Monitor
-from mlgo_gym.training.pipeline import Pipeline
+from mlgo_gym.training.pipeline import Collector, Pipeline
 
 NETWORK = NetworkSettings(steps=2000)
 
@@ -57,7 +57,7 @@ def imitate(
     wherever the episodes run.
 
     Args:
-        env: An environment of mlgo-gym with a Discrete action space and flat observations, wrapped or not; it is reset.
+        env: An environment of mlgo-gym with a Discrete action space, wrapped or not; it is reset.
         expert: A policy, or a specification as `load_policy` takes it; `"default"` is clang.
         rounds: Number of rounds (≥ 1); 1 is behaviour cloning alone.
         episodes: Episodes per round (≥ 1); their modules are drawn from the environment's corpus.
@@ -80,8 +80,8 @@ def imitate(
 
     Raises:
         MissingExtraError: PyTorch or Ray is not installed.
-        MlgoError: the environment has other actions or observations, a number is out of range, or no module of the
-            corpus has a decision.
+        MlgoError: the environment has other actions, a number is out of range, or no module of the corpus has a
+            decision.
     """
     if min(rounds, episodes, per_episode) < 1 or not 0 <= label_smoothing < 1:
         raise MlgoError(
@@ -93,9 +93,9 @@ def imitate(
         raise MlgoError(f"expected an environment of mlgo-gym with a Discrete action space, got {inner}; make another")
     columns = tuple(number for number, name in enumerate(inner.feature_names) if name not in exclude_features)
     torch_library()
-    with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collector:
+    with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collect:
         fit = Classification(settings, label_smoothing, seed)
-        return Pipeline(collector, fit, rounds=rounds).run(output, monitor)
+        return Pipeline(collect, fit, rounds=rounds).run(output, monitor)
 
 
 class _Episode(NamedTuple):
@@ -117,9 +117,6 @@ class _Recorded(NamedTuple):
     decisions: int
 
 
-_RolloutWorkers = Workers[_Episode, "_Recorded | None"]
-
-
 @contextmanager
 def expert_rollouts(
     env: CompilerEnv,
@@ -129,73 +126,77 @@ def expert_rollouts(
     per_episode: int,
     seed: int,
     execution: Execution,
-) -> Iterator[ExpertRollouts]:
-    """Return the collector of `imitate()`, whose arguments these are; `columns` are the features of the network."""
-    with _workers(env, _Rollout(expert, columns, per_episode, seed), execution) as workers:
-        yield ExpertRollouts(env, workers, columns, episodes, seed)
+) -> Iterator[Collector]:
+    """Return the collector of `imitate()`, whose arguments these are; `columns` are the features of the network.
 
-
-@dataclass(frozen=True, slots=True)
-class ExpertRollouts:
-    """Collects the actions of an expert in the states that a network reaches.
-
-    The module of an episode depends on its number and on the seed, not on the worker.
+    It collects the actions of an expert in the states that a network reaches: the expert's action costs 0, and the cost
+    of others is unknown. The module of an episode depends on its number and on the seed, not on the worker.
     """
+    rollout = _Rollout(expert, columns, per_episode, seed)
+    workers: Workers[_Episode, _Recorded | None]
+    if execution.in_process:
+        # The environment stays open: it belongs to the caller.
+        workers = InProcess(lambda _: SequentialRunner(rollout.start(env)))
+    elif env.spec is None or not isinstance(expert, str):
+        raise MlgoError(
+            f"expected an environment of gym.make and an expert by its specification, got {env.spec} and {expert!r}; "
+            "use Execution() for this process"
+        )
+    else:
+        work = EnvironmentWork(env.spec.id, env.spec.kwargs, rollout.start, [expert], attrgetter("module"))
+        workers = work.workers(env, execution)
+    with workers:
+        yield partial(_collect, env, workers, columns, episodes, seed)
 
-    env: CompilerEnv
-    workers: _RolloutWorkers
-    columns: tuple[int, ...]
-    episodes: int
-    seed: int = 0
 
-    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:
-        """Return the labels of a round: the expert's action costs 0, and that of others is unknown.
+def _collect(
+    env: CompilerEnv,
+    workers: Workers[_Episode, _Recorded | None],
+    columns: tuple[int, ...],
+    episodes: int,
+    seed: int,
+    number: int,
+    network: Network | None,
+    monitor: Monitor,
+) -> Labels:
+    """Return the labels of a round, or raise an MlgoError if no module has a decision or a worker exited twice."""
+    sources = [np.random.SeedSequence([seed, number, episode]) for episode in range(episodes)]
+    generators = [np.random.default_rng(source) for source in sources]
+    pickled = None if network is None else pickle.dumps(network)
+    without: set[str] = set()
 
-        Raises:
-            MlgoError: no module has a decision, or a worker exited twice.
-        """
-        sources = [np.random.SeedSequence([self.seed, number, episode]) for episode in range(self.episodes)]
-        generators = [np.random.default_rng(source) for source in sources]
-        pickled = None if network is None else pickle.dumps(network)
-        without: set[str] = set()
+    def draw(episode: int) -> _Episode:
+        """Draw a module by the weights of the environment."""
+        while True:
+            position = env.setup.order.draw(generators[episode], OrderCursor(), frozenset())
+            if position is None:
+                raise MlgoError("expected a corpus with a module, got an empty one; choose another one")
+            if (name := env.corpus.names[position]) not in without:
+                return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
 
-        def draw(episode: int) -> _Episode:
-            while (name := self._draw(generators[episode])) in without:
-                pass
-            return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
-
-        queue = ItemQueue(map(draw, range(self.episodes)))
-        found: dict[int, tuple[_Episode, _Recorded]] = {}
-        with monitor.stage("rollouts", self.episodes) as advance, closing(self.workers.run(queue)) as results:
-            for episode, result in results:
-                if isinstance(result, WorkerFailure):
-                    raise MlgoError(f"expected a rollout of {episode.module!r}, got a worker that exited: {result.how}")
-                if result is None:
-                    without.add(episode.module)
-                    if len(without) == len(self.env.corpus.names):
-                        raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
-                    queue.put_back([draw(episode.number)])
-                    continue
-                found[episode.number] = episode, result
-                advance(len(found))
-        episodes, recorded = zip(*(found[episode] for episode in range(self.episodes)), strict=True)
-        agreement = sum(each.agreed for each in recorded) / sum(each.decisions for each in recorded)
-        monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
-        sizes = [len(each.actions) for each in recorded]
-        names = [episode.module for episode in episodes]
-        digests = [training_digest(self.env.corpus.module(name)) for name in names]
-        observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
-        one = np.ones(len(actions))
-        groups, modules, digest = (np.repeat(each, sizes) for each in (range(len(names)), names, digests))
-        features = tuple(self.env.feature_names[column] for column in self.columns)
-        return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)
-
-    def _draw(self, chance: np.random.Generator) -> str:
-        """Return the name of a module, by the weights of the environment."""
-        position = self.env.setup.order.draw(chance, OrderCursor(), frozenset())
-        if position is None:
-            raise MlgoError("expected a corpus with a module, got an empty one; choose another one")
-        return self.env.corpus.names[position]
+    queue = ItemQueue(map(draw, range(episodes)))
+    done: dict[int, tuple[str, _Recorded]] = {}
+    with monitor.stage("rollouts", episodes) as advance, closing(workers.run(queue)) as results:
+        for episode, result in results:
+            if isinstance(result, WorkerFailure):
+                raise MlgoError(f"expected a rollout of {episode.module!r}, got a worker that exited: {result.how}")
+            if result is None:
+                without.add(episode.module)
+                if len(without) == len(env.corpus.names):
+                    raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
+                queue.put_back([draw(episode.number)])
+                continue
+            done[episode.number] = episode.module, result
+            advance(len(done))
+    names, recorded = zip(*(done[episode] for episode in range(episodes)), strict=True)
+    agreement = sum(part.agreed for part in recorded) / sum(part.decisions for part in recorded)
+    monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
+    observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
+    sizes, one = [len(part.actions) for part in recorded], np.ones(len(actions))
+    digests = [training_digest(env.corpus.module(name)) for name in names]
+    groups, modules, digest = (np.repeat(values, sizes) for values in (range(len(names)), names, digests))
+    features = tuple(env.feature_names[column] for column in columns)
+    return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class _Rollout:
         """Return the function that runs an episode in an environment."""
         expert = self.expert
         if isinstance(expert, str):
-            expert = load_policy(expert if store is None else unpack_policy(expert, store), env, seed=self.seed)
+            expert = load_policy(unpack_policy(expert, store), env, seed=self.seed)
         return partial(self._run, env, expert)
 
     def _run(self, env: CompilerEnv, expert: Policy, episode: _Episode) -> _Recorded | None:
@@ -225,33 +226,17 @@ class _Rollout:
         over = False
         while not over:
             label = int(expert.act(observation, info))
-            mask = info.get("action_mask")
+            legal = info.get("action_mask", np.ones(int(env.action_space.n), np.int8))
             action = label if acting is expert else int(acting.act(observation, info))
-            if mask is not None and not mask[action]:
+            if not legal[action]:
                 action = label
             if decisions < self.per_episode:
                 rows.append(flat_part(observation)[list(self.columns)])
                 actions.append(label)
-                allowed = np.ones(int(env.action_space.n), bool) if mask is None else mask
-                costs.append(np.where(allowed, np.nan, np.inf))
+                costs.append(np.where(legal, np.nan, np.inf))
                 costs[-1][label] = 0.0
             agreed += action == label
             decisions += 1
             observation, _, terminated, truncated, info = env.step(action)
             over = terminated or truncated
         return _Recorded(np.stack(rows), np.array(actions, np.int64), np.stack(costs), agreed, decisions)
-
-
-def _workers(env: CompilerEnv, rollout: _Rollout, execution: Execution) -> _RolloutWorkers:
-    if execution.in_process:
-        # The environment stays open: it belongs to the caller.
-        return InProcess(lambda _: SequentialRunner(rollout.start(env)))
-    spec, expert = env.spec, rollout.expert
-    if spec is None or not isinstance(expert, str):
-        raise MlgoError(
-            f"expected an environment of gym.make and an expert by its specification, got {spec} and {expert!r}; "
-            "use Execution() for this process"
-        )
-    arguments: Mapping[str, Any] = spec.kwargs
-    needs = attrgetter("module")
-    return EnvironmentWork(spec.id, arguments, rollout.start, [expert], needs).workers(env, execution)

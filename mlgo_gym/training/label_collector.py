@@ -1,4 +1,4 @@
-"""Collectors of labels: from files, and from compiles of a corpus around the network of the round before."""
+"""Collects labels from compiles of a corpus, around the network of the round before."""
 
 from __future__ import annotations
 
@@ -137,17 +137,6 @@ def _labeller(env: CompilerEnv) -> Callable[..., ModuleLabels]:
         return label_by_flips
     is_split = env.setup.options.scope == "module" and env.metric == ESTIMATED_INSTRUCTIONS
     return label_evictions if is_split and env.task.advisors == (EVICTION,) else label_by_look_ahead
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLabels:
-    """Collects labels that `read_labels()` has read."""
-
-    labels: Labels
-
-    def collect(self, _number: int, _network: Network | None, _monitor: Monitor) -> Labels:
-        """Return the labels."""
-        return self.labels
 
 
 @dataclass(frozen=True, slots=True)

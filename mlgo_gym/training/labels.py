@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
@@ -306,29 +308,36 @@ def _table(path: Path, remedy: str) -> Any:
 def _labels(
     table: Any, share: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], modules: npt.NDArray[np.str_]
 ) -> Labels:
-    features: list[str] = []
-    columns = []
-    for name in table.column_names:
-        if name not in FACTS:
-            values = _matrix(table.column(name))
-            features += [name] if values.shape[1] == 1 else [f"{name}[{number}]" for number in range(values.shape[1])]
-            columns.append(values)
-    answers, text = (table.column(name).to_numpy() for name in ("answer", "text"))
-    if "costs" in table.column_names:
-        costs = _matrix(table.column("costs"))
+    columns = {name: table.column(name) for name in table.column_names}
+    values = {name: _matrix(column) for name, column in columns.items() if name not in FACTS}
+    if uses_callee_features(values):
+        # Labels without link facts may lack these features; -1 is unknown.
+        for name in LINK_FEATURES:
+            values.setdefault(name, np.full((len(table), 1), -1.0))
+    features = [
+        name if part.shape[1] == 1 else f"{name}[{number}]"
+        for name, part in values.items()
+        for number in range(part.shape[1])
+    ]
+    answers, text = columns["answer"].to_numpy().astype(np.int64), columns["text"].to_numpy()
+    if "costs" in columns:
+        costs = _matrix(columns["costs"])
     else:
-        difference = table.column("bytes").to_numpy()
-        costs = np.zeros((len(answers), 2))
+        difference, costs = columns["bytes"].to_numpy(), np.zeros((len(answers), 2))
         costs[np.arange(len(answers)), 1 - answers] = np.where(answers, -difference, difference)
-    known = "digest" in table.column_names
-    digests = np.array(table.column("digest").to_pylist() if known else [""] * len(answers), np.str_)
-    observations, answers = np.concatenate(columns, axis=1), answers.astype(np.int64)
-    defaults, prices = (
-        table.column(name).to_numpy() if name in table.column_names else other
-        for name, other in (("default", answers), ("price", text))
-    )
+    digests = columns["digest"].to_pylist() if "digest" in columns else [""] * len(answers)
     return Labels(
-        tuple(features), observations, answers, costs, text, share, groups, modules, digests, defaults, prices
+        tuple(features),
+        np.concatenate(list(values.values()), axis=1),
+        answers,
+        costs,
+        text,
+        share,
+        groups,
+        modules,
+        np.array(digests, np.str_),
+        columns["default"].to_numpy() if "default" in columns else answers,
+        columns["price"].to_numpy() if "price" in columns else text,
     )
 
 

@@ -21,14 +21,7 @@ class Advance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a training run.
-
-    Attributes:
-        stage: Name of the current stage.
-        done: Completed steps of the stage.
-        total: Steps of the stage.
-        values: Latest values of the stage, such as a loss.
-    """
+    """The state of a training run: completed and all steps of a stage, and its latest values, such as a loss."""
 
     stage: str
     done: int
@@ -49,8 +42,7 @@ class Monitor:
     """
 
     def __init__(self, show: Callable[[Progress], None] | None = None, curves: Path | None = None) -> None:
-        self._show = show
-        self._curves = curves
+        self._show, self._curves = show, curves
         self._writer: Any = None
         self.results: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.seconds: dict[str, float] = defaultdict(float)
@@ -91,12 +83,10 @@ class Monitor:
             self.seconds[kind] += time.monotonic() - started
 
     def _write(self, curve: str, value: float, step: int) -> None:
-        if self._curves is None:
-            return
-        if self._writer is None:
+        if self._curves is not None and self._writer is None:
             try:
                 self._writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(str(self._curves))
             except ImportError:
                 self._curves = None
-                return
-        self._writer.add_scalar(curve, value, step)
+        if self._writer is not None:
+            self._writer.add_scalar(curve, value, step)

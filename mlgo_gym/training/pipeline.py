@@ -1,13 +1,14 @@
-"""The training pipeline: collect data, fit a network, choose a checkpoint, save it.
+"""The training pipeline: collect data, fit a network, choose a margin, save it.
 
 Each training method is a `Pipeline` of parts. A new method is a new collector, a new fit, or both:
 
 | method | collector | fit | choice |
 |---|---|---|---|
-| `train imitation`, inlining | `StoredLabels` | `TreeImitation` | `MarginChoice` |
-| `train imitation`, other tasks | `StoredLabels` | `Classification` | |
+| `train imitation`, inlining | stored labels | `TreeImitation` | `MarginChoice` |
+| `train imitation`, evictions by flips | stored labels | `EvictionImitation` | `MarginChoice` |
+| `train imitation`, other tasks | stored labels | `Classification` | |
 | `train policy` | `LabelRounds` | `TreeImitation` | `MarginChoice` |
-| `train clone`, `imitate()` | `ExpertRollouts` | `Classification` | |
+| `train clone`, `imitate()` | `expert_rollouts()` | `Classification` | |
 
 `train evolve` compares whole compiles and has no labels, so it is a loop of its own. `BestCheckpoint` is the choice for
 training loops outside this package.
@@ -15,24 +16,20 @@ training loops outside this package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
+from mlgo_gym.training.checkpoint_choice import MarginChoice
 from mlgo_gym.training.labels import Labels
 from mlgo_gym.training.monitor import Monitor
 
-
-class Collector(Protocol):
-    """Collects labels from compiles or from files."""
-
-    def collect(self, number: int, network: Network | None, monitor: Monitor, /) -> Labels:
-        """Return the labels of round `number`, given the network of the round before (None in round 0)."""
+Collector = Callable[[int, Network | None, Monitor], Labels]
+"""Collects the labels of a round, given its number and the network of the round before (None in round 0)."""
 
 
 class Fit(Protocol):
@@ -42,31 +39,20 @@ class Fit(Protocol):
         """Return a network fitted to the labels of all rounds so far; the same labels give the same network."""
 
 
-class Choice(Protocol):
-    """Chooses the network to save."""
-
-    @property
-    def validation(self) -> Iterable[Module]:
-        """The modules that the choice depends on."""
-
-    def choose(self, network: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        """Return the network to save, given the last network and the labels of all rounds."""
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """A training method.
 
     Attributes:
-        collector: Collects the labels of each round.
+        collect: Collects the labels of each round.
         fit: Fits a network to the labels of all rounds so far.
         choice: Chooses the network to save. Default: the network of the last round.
         rounds: Number of rounds (≥ 1).
     """
 
-    collector: Collector
+    collect: Collector
     fit: Fit
-    choice: Choice | None = None
+    choice: MarginChoice | None = None
     rounds: int = 1
 
     def __post_init__(self) -> None:
@@ -82,12 +68,11 @@ class Pipeline:
             monitor: Receives the progress and the results.
         """
         monitor = monitor or Monitor()
-        network: Network | None = None
-        rounds: list[Labels] = []
-        for number in range(self.rounds):
-            rounds.append(self.collector.collect(number, network, monitor))
+        rounds = [self.collect(0, None, monitor)]
+        network = self.fit.fit(rounds, monitor)
+        for number in range(1, self.rounds):
+            rounds.append(self.collect(number, network, monitor))
             network = self.fit.fit(rounds, monitor)
-        assert network is not None, "a pipeline has one round or more"
         if self.choice is not None:
             network = self.choice.choose(network, rounds, monitor)
         if output is not None:
@@ -98,5 +83,5 @@ class Pipeline:
                     sidecar(output).unlink(missing_ok=True)
                     return network
                 modules |= labels.trained_on
-            write_sidecar_digests(output, modules, () if self.choice is None else self.choice.validation)
+            write_sidecar_digests(output, modules, () if self.choice is None else self.choice.corpus or ())
         return network

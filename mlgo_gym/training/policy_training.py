@@ -57,8 +57,8 @@ class PolicyTraining:
         folder, labelling = output / "validation", self.labelling
         choice = MarginChoice(fit, self.margins, corpus, folder, labelling.environment, labelling.arguments, execution)
         policy = output / "policy.safetensors"
-        collector = LabelRounds(labelling, output, execution)
-        network = Pipeline(collector, fit, choice, self.rounds).run(policy, monitor)
+        collect = LabelRounds(labelling, output, execution).collect
+        network = Pipeline(collect, fit, choice, self.rounds).run(policy, monitor)
         self._write_card(policy, network.features, monitor)
         return policy
 

@@ -11,10 +11,11 @@ import gymnasium as gym
 import pytest
 
 from benchmarks.exactness import replayed
-from mlgo_clang import interactive
+from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
+from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder
-from mlgo_gym.corpus.compilation import WITHOUT_SIZE_LIMIT, plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.recording.links import read_links, relink
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS, target_of_triple
@@ -22,7 +23,6 @@ from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.object_file import object_sizes, read_elf
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.wasm_file import MAGIC
 from tests.conftest import MakeBitcode
 from tests.corpus.conftest import record, write_files
 from tests.ways_to_answer import INLINE, make
@@ -90,13 +90,13 @@ def test_webassembly_has_no_size_limit_unless_its_flags_name_one(
     module = next(iter(env.corpus))
     limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
     compilation = env.compilation(module)
-    assert compilation.flags[-2:] == WITHOUT_SIZE_LIMIT == ("-mllvm", interactive.WITHOUT_SIZE_LIMIT)
+    assert compilation.flags[-2:] == ("-mllvm", WITHOUT_SIZE_LIMIT)
     again = plan(replace(module, flags=compilation.flags), toolchain)
-    assert again.flags.count(WITHOUT_SIZE_LIMIT[1]) == 1
+    assert again.flags.count(WITHOUT_SIZE_LIMIT) == 1
     plain, decided, requests = replayed(compilation, env.task)
     assert (decided, requests) == (plain, 18)
     for limited in (plan(module, toolchain, limit), plan(replace(module, flags=("-Oz", *limit)), toolchain)):
-        assert WITHOUT_SIZE_LIMIT[1] not in limited.flags
+        assert WITHOUT_SIZE_LIMIT not in limited.flags
         limited_plain, larger, fewer = replayed(limited, env.task)
         assert limited_plain == plain
         assert (len(larger) > len(plain), fewer) == (True, 4)
@@ -145,5 +145,5 @@ def test_a_cross_build_is_recorded_and_linked_for_its_target(name: str, toolchai
         if name in ELF:
             assert (read_elf(data).machine, read_elf(data).wide) == ELF[name]
         else:
-            assert data[:4] == MAGIC
+            assert data[:4] == WASM_MAGIC
         assert object_sizes(data).text > 0

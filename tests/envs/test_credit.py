@@ -18,6 +18,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
+from tests.fakes.drive import finish, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -58,14 +59,14 @@ def program(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> s
 def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[str, Any]]:
     """Play an episode with some decisions other than clang's; return its reward and last info."""
     generator = random.Random(seed)
-    _, info = env.reset(seed=seed, options={"module": module} if module else None)
-    ended, reward = False, 0.0
-    while not ended:
-        mask = info.get("action_mask", np.ones(2))
-        action = generator.choice(np.flatnonzero(mask)) if generator.random() < 0.4 else info["default_action"]
-        _, reward, ended, failed, info = env.step(int(action))
-        assert not failed
-    return float(reward), info
+
+    def choose(info: dict[str, Any]) -> int:
+        legal = np.flatnonzero(info.get("action_mask", np.ones(2)))
+        return int(generator.choice(legal) if generator.random() < 0.4 else info["default_action"])
+
+    _, last = run(env, choose, seed=seed, **({"module": module} if module else {}))
+    assert not last.truncated
+    return last.reward, last.info
 
 
 REWARDS = ("relative", "bytes", "log")
@@ -158,11 +159,8 @@ def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
     _, info = env.reset(seed=0)
     _, _, _, _, info = env.step(info["default_action"])
     copied = env.fork()
-    for each, flip in ((copied, 1), (env, 0)):
-        action, ended, last = info["default_action"] ^ flip, False, info
-        while not ended:
-            _, _, ended, _, last = each.step(action)
-            action = last.get("default_action")
+    for one, flip in ((copied, 1), (env, 0)):
+        last = finish(one, {"default_action": info["default_action"] ^ flip})[-1].info
         assert any(last["credit"]) == bool(flip)
         assert sum(last["credit"]) == pytest.approx(last["baseline_text"] - last["text"])
     copied.close()

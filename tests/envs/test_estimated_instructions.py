@@ -13,6 +13,7 @@ from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError, ToolchainError
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 from mlgo_gym.llvm.estimated_instructions import estimated_instructions
+from tests.fakes.drive import default_action, run
 
 pytest.importorskip("capstone", reason="the extra run-time is not installed")
 
@@ -27,15 +28,13 @@ def make(name: str, **arguments: Any) -> Any:
 
 def play(env: Any, *, random: bool = False, **options: str) -> tuple[float, dict[str, Any]]:
     """Play an episode with clang's own choices or with random ones; return its reward and last info."""
-    _, info = env.reset(seed=3, options=options)
     env.action_space.seed(3)
-    total, over = 0.0, False
-    while not over:
-        mask = info.get("action_mask")
-        drawn = env.action_space.sample() if mask is None else env.action_space.sample(mask)
-        _, reward, terminated, truncated, info = env.step(drawn if random else info["default_action"])
-        total, over = total + reward, terminated or truncated
-    return total, info
+
+    def sample(info: dict[str, Any]) -> Any:
+        return env.action_space.sample(*([info["action_mask"]] if "action_mask" in info else []))
+
+    _, last = run(env, sample if random else default_action, seed=3, **options)
+    return last.reward, last.info
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,7 +13,7 @@ from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.metrics import ModulePrograms
-from tests.fakes.drive import failed_end
+from tests.fakes.drive import default_action, failed_end, run
 from tests.tasks.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -24,12 +24,8 @@ TRUST = {"trust_flags": True}
 
 def play(env: Any, action: int | None) -> tuple[float, dict[str, Any]]:
     """Play an episode with one action, or with clang's own choices; return its reward and last info."""
-    _, info = env.reset(options={"module": MODULE})
-    over, reward = False, 0.0
-    while not over:
-        _, reward, terminated, truncated, info = env.step(info["default_action"] if action is None else action)
-        over = terminated or truncated
-    return reward, info
+    _, last = run(env, default_action if action is None else lambda _: action, module=MODULE)
+    return last.reward, last.info
 
 
 @pytest.fixture

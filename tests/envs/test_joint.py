@@ -20,6 +20,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode, clang_argument
+from tests.fakes.drive import play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -136,16 +137,12 @@ def test_random_legal_actions_never_fail(any_toolchain: Toolchain, make_bitcode:
     bitcode = make_bitcode("many_calls.c", compiler=any_toolchain)
     env = JointEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain))
     generator = np.random.default_rng(0)
-    sizes = set()
     for _ in range(2):
-        _, info = env.reset()
-        while "default_action" in info:
-            *_, truncated, info = env.step(int(generator.choice(np.flatnonzero(info["action_mask"]))))
-            assert not truncated, info
-            assert not info.get("illegal_action")
-        sizes.add(info["text"])
+        infos, last = run(env, lambda info: int(generator.choice(np.flatnonzero(info["action_mask"]))))
+        assert not last.truncated, last.info
+        assert not any(info.get("illegal_action") for info in (*infos, last.info))
+        assert last.info["text"] != last.info["baseline_text"]
     env.close()
-    assert sizes != {info["baseline_text"]}
 
 
 # Rewards
@@ -167,29 +164,22 @@ def test_credit_is_shared_between_inlining_and_registers(make_bitcode: MakeBitco
     corpus = str(make_bitcode("many_calls.c"))
     env = JointEnv(corpus=corpus, credit=True, reward="bytes")
     generator = np.random.default_rng(5)
-    _, info = env.reset(seed=0)
-    kinds, contexts, ended, reward = [], [], False, 0.0
-    while not ended:
-        kinds.append(int(np.flatnonzero(info["action_mask"])[0] >= 2))
-        contexts.append(info["context"])
+
+    def choose(info: dict[str, Any]) -> int:
         legal = np.flatnonzero(info["action_mask"])
-        action = generator.choice(legal) if generator.random() < 0.4 else info["default_action"]
-        _, reward, ended, _, info = env.step(int(action))
+        return int(generator.choice(legal) if generator.random() < 0.4 else info["default_action"])
+
+    infos, (_, reward, _, _, info) = run(env, choose, seed=0)
+    kinds = [int(np.flatnonzero(pending["action_mask"])[0] >= 2) for pending in infos]
     credit = np.array(info["credit"])
     assert len(credit) == len(kinds)
     assert credit.sum() == pytest.approx(info["baseline_text"] - info["text"])
     assert sum(info["rewards"]) == pytest.approx(reward)
-    assert all(contexts)
+    assert all(pending["context"] for pending in infos)
     # The credit of inlining is that of the same inlining with clang's own register allocation.
     setup = env.setup
-    inliner = InlineEnv(corpus=corpus, credit=True)
-    places = [action for action, kind in zip(env.actions, kinds, strict=True) if not kind]
-    _, other = inliner.reset(seed=0)
-    ended = False
-    for action in places:
-        _, _, ended, _, other = inliner.step(action)
-    assert ended
+    actions = [int(action) for action, kind in zip(env.actions, kinds, strict=True) if not kind]
+    other = play(InlineEnv(corpus=corpus, credit=True), actions, seed=0)[-1].info
     inlined = run_blocking(setup.reference(setup.compilation(setup.corpus[0])), 60.0).text - other["text"]
     assert credit[np.array(kinds) == 0].sum() == pytest.approx(inlined)
-    inliner.close()
     env.close()

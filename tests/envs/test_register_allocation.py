@@ -25,7 +25,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import finished_compiles, running_compile
 from tests.allocation import costs, counts, totals
 from tests.conftest import MakeBitcode, clang_argument
-from tests.fakes.drive import Step, play
+from tests.fakes.drive import Step, finish, play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -48,15 +48,14 @@ def spills(make_bitcode: MakeBitcode) -> str:
 def play_legal(env: CompilerEnv, seed: int, share: float = 1.0, **options: str) -> list[Step]:
     """Answer a share of the decisions with random legal actions, all others as clang; leave the environment open."""
     chance = np.random.default_rng(seed)
-    _, info = env.reset(options=options)
-    steps: list[Step] = []
-    while "default_action" in info:
+
+    def choose(info: dict[str, Any]) -> Any:
         mask = info.get("action_mask")
         action = chance.random(1, np.float32) if mask is None else int(chance.choice(np.flatnonzero(mask)))
-        steps.append(Step(*env.step(action if chance.random() < share else info["default_action"])))
-        info = steps[-1].info
-        assert not steps[-1].truncated, info
-        assert not info.get("illegal_action")
+        return action if chance.random() < share else info["default_action"]
+
+    steps = finish(env, env.reset(options=options)[1], choose)
+    assert not any(step.truncated or step.info.get("illegal_action") for step in steps), steps[-1].info
     return steps
 
 
@@ -202,10 +201,7 @@ def test_the_order_of_sizes_comes_near_plain_clang(any_toolchain: Toolchain, mak
     reward = play(RegAllocPriorityEnv(corpus=bitcode, clang=clang_argument(any_toolchain)))[-1].reward
     assert abs(reward) < 0.01
     with RegAllocPriorityEnv(corpus=bitcode, clang=clang_argument(any_toolchain)) as env:
-        _, info = env.reset()
-        while "default_action" in info:
-            _, reversed_reward, *_, info = env.step(1 - info["default_action"])
-    assert reversed_reward < reward
+        assert run(env, lambda info: 1 - info["default_action"])[1].reward < reward
 
 
 @both
@@ -273,10 +269,8 @@ def test_an_episode_of_a_function_tells_what_a_whole_compile_tells_of_it(
     sizes = {f"{label}{name}" for label in ("", "baseline_") for name in ("text", "llvm_size", "object")}
     for seed, function in enumerate(ours.decisions(module)):
         steps = play_legal(ours, seed, 0.5, module=module.name, function=function)
-        info, expected = (
-            steps[-1].info,
-            play_legal(whole, seed, 0.5, module=module.name, function=function)[-1].info,
-        )
+        info = steps[-1].info
+        expected = play_legal(whole, seed, 0.5, module=module.name, function=function)[-1].info
         assert {step.info["context"] for step in steps} == {function}
         assert [row["function"] for row in info["functions"]] == [function]
         assert info["decisions"] == len(steps) <= 60
@@ -302,8 +296,7 @@ def test_no_other_function_changes(spills: str, own_cache: Any) -> None:
 
 def test_functions_are_sampled_among_those_with_decisions_or_chosen_with_their_module(spills: str) -> None:
     with RegAllocEvictEnv(corpus=spills) as env:
-        first = [env.reset()[1], *(step.info for step in play(env)[:-1])]
-        contexts = [info["context"] for info in first]
+        contexts = [info["context"] for info in run(env)[0]]
         assert {name: contexts.count(name) for name in ("straight", "looping")} == env.decisions(env.corpus[0])
     with RegAllocEvictEnv(corpus=spills, scope="function") as env:
         contexts = [env.reset(seed=seed)[1]["context"] for seed in range(10)]

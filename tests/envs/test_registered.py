@@ -27,6 +27,7 @@ from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.testing import check_environment
 from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.fakes import drive
 from tests.fakes.drive import Step, failed_end, play
 
 every = pytest.mark.parametrize("name", compiler_environments())
@@ -46,11 +47,10 @@ def legal_action(env: Any, chance: np.random.Generator) -> Any:
 
 def finish(env: Any, seed: int) -> list[Step]:
     """Take random legal actions to the end."""
-    chance, steps = np.random.default_rng(seed), [Step(None, 0.0, False, False, {})]
-    while not steps[-1].terminated:
-        steps.append(Step(*env.step(legal_action(env, chance))))
-        assert not steps[-1].truncated, steps[-1].info
-    return steps[1:]
+    chance = np.random.default_rng(seed)
+    steps = drive.finish(env, {}, lambda _: legal_action(env, chance))
+    assert not steps[-1].truncated, steps[-1].info
+    return steps
 
 
 @every

@@ -42,9 +42,7 @@ def _answer(header: LogHeader, payload: bytes) -> bytes:
 
 TOY = Advisor(
     "toy",
-    "-enable-ml-inliner=release",
-    "-inliner-interactive-channel-base",
-    ("-inliner-interactive-include-default",),
+    ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default"),
     answer=_answer,
     trial=TRIAL,
 )

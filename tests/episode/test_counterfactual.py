@@ -12,6 +12,7 @@ from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.conftest import MakeBitcode
+from tests.fakes import drive
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -23,12 +24,8 @@ def bitcode(make_bitcode: MakeBitcode) -> Path:
 
 def run(env: InlineEnv, answers: dict[DecisionSite, int], **options: Any) -> tuple[list[Any], dict[str, Any]]:
     """Run an episode with answers by site; return its sites and its last info."""
-    _, info = env.reset(seed=0, options=options)
-    sites, ended = [], False
-    while not ended:
-        sites.append(info["site"])
-        _, _, ended, _, info = env.step(answers.get(sites[-1], info["default_action"]))
-    return sites, info
+    infos, last = drive.run(env, lambda info: answers.get(info["site"], info["default_action"]), seed=0, **options)
+    return [info["site"] for info in infos], last.info
 
 
 def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) -> None:

@@ -21,6 +21,7 @@ from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
+from tests.fakes.drive import run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -189,14 +190,6 @@ def wrapped(folder: Path, toolchain: Toolchain, body: str) -> str:
     return str(script)
 
 
-def play(env: InlineEnv, flip: bool = True) -> tuple[float, dict[str, object]]:
-    _, info = env.reset(seed=0)
-    reward, ended = 0.0, False
-    while not ended:
-        _, reward, ended, _, info = env.step(int(info["default_action"]) ^ flip)
-    return reward, info
-
-
 @pytest.mark.parametrize("options", [{"callee_features": True}, {"credit": True}, {"scope": "function"}], ids=str)
 def test_a_clang_that_prints_no_contexts(
     options: dict[str, Any], make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path
@@ -217,7 +210,7 @@ def test_a_stripped_object(make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_
     body = f'case "$*" in *"-o - @"*) CLANG "$@" | {strip};; *) exec CLANG "$@";; esac'
     env = InlineEnv(corpus=str(make_bitcode("calls.c")), clang=wrapped(tmp_path, toolchain, body), credit=True)
     with pytest.raises(MlgoError, match="got a stripped one"):
-        play(env)
+        run(env, lambda info: 1 - info["default_action"])
     env.close()
 
 
@@ -230,11 +223,11 @@ def test_functions_that_the_compiler_merges(make_bitcode: MakeBitcode, tmp_path:
         compile_options={"extra_flags": ["-fmerge-functions"]},
         reward="bytes",
     )
-    reward, info = play(env)
-    found = info["function_sizes"]
+    _, (_, reward, _, _, info) = run(env, lambda info: 1 - info["default_action"])
+    by_function = info["function_sizes"]
     assert reward
-    assert sum(info["credit"]) == pytest.approx(reward)  # type: ignore[call-overload] # a tuple of numbers
-    assert sum(found.functions.values()) + found.unnamed == info["text"]  # type: ignore[attr-defined] # sizes
+    assert sum(info["credit"]) == pytest.approx(reward)
+    assert sum(by_function.functions.values()) + by_function.unnamed == info["text"]
     env.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlgo_clang.recipes import stored_decisions
+from mlgo_clang.recipes import ADVISORS, stored_decisions
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, read_recipe, write_recipe
 from mlgo_gym.errors import MlgoError
@@ -108,7 +108,7 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> 
 @pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={}, functions={})])
 def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path / f"{recipe.digest}.recipe")
-    assert stored_decisions(str(tmp_path), recipe.digest) == (recipe.advisor, list(recipe.answers))
+    assert stored_decisions(str(tmp_path), recipe.digest) == (ADVISORS[recipe.advisor], list(recipe.answers))
 
 
 def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:

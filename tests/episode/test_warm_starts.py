@@ -16,6 +16,7 @@ from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.testing import running_compile
 from tests.conftest import PROGRAMS, MakeBitcode
+from tests.fakes.drive import finish
 from tests.traces import children
 
 pytestmark = [
@@ -30,13 +31,10 @@ def pressure(make_bitcode: MakeBitcode) -> Path:
 
 
 def play(env: CompilerEnv) -> tuple[list[Any], float]:
-    observation, info = env.reset(seed=0)
-    seen, over, reward = [observation["observations"].tolist()], False, 0.0
-    while not over:
-        observation, reward, over, truncated, info = env.step(info["default_action"])
-        assert not truncated
-        seen.append(observation["observations"].tolist())
-    return seen, float(reward)
+    first, info = env.reset(seed=0)
+    steps = finish(env, info)
+    observations = (first, *(step.observation for step in steps))
+    return [observation["observations"].tolist() for observation in observations], steps[-1].reward
 
 
 def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:

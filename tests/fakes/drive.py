@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from mlgo_gym.testing import running_compile
+
+Choose = Callable[[dict[str, Any]], Any]
+
+default_action: Choose = itemgetter("default_action")
 
 
 class Step(NamedTuple):
@@ -20,12 +25,26 @@ class Step(NamedTuple):
     info: dict[str, Any]
 
 
+def finish(env: gym.Env[Any, Any], info: dict[str, Any], choose: Choose = default_action) -> list[Step]:
+    """Run an episode from a pending decision, by its info, to the end; return its steps."""
+    steps: list[Step] = []
+    while not steps or not (steps[-1].terminated or steps[-1].truncated):
+        steps.append(Step(*env.step(choose(info))))  # type: ignore[arg-type] # a float, of any kind
+        info = steps[-1].info
+    return steps
+
+
+def run(
+    env: gym.Env[Any, Any], choose: Choose = default_action, *, seed: int | None = None, **options: Any
+) -> tuple[list[dict[str, Any]], Step]:
+    """Run an episode; return the infos of its decisions, and its last step. The environment stays open."""
+    _, info = env.reset(seed=seed, options=options)
+    steps = finish(env, info, choose)
+    return [info, *(step.info for step in steps[:-1])], steps[-1]
+
+
 def play(
-    env: gym.Env[Any, Any],
-    actions: Any = None,
-    *,
-    module: str | None = None,
-    seed: int | None = None,
+    env: gym.Env[Any, Any], actions: Any = None, *, module: str | None = None, seed: int | None = None
 ) -> list[Step]:
     """Run one episode to its end, and close the environment.
 
@@ -35,18 +54,17 @@ def play(
         module: Name of the module; None samples one.
         seed: Seed of the sample.
     """
+    sequence = iter(actions) if isinstance(actions, Sequence) else None
+
+    def choose(info: dict[str, Any]) -> Any:
+        action = actions if sequence is None else next(sequence)
+        return info["default_action"] if action is None else action
+
     _, info = env.reset(seed=seed, options=None if module is None else {"module": module})
-    steps: list[Step] = []
     try:
-        while not steps or not (steps[-1].terminated or steps[-1].truncated):
-            action = actions[len(steps)] if isinstance(actions, Sequence) else actions
-            observation, reward, terminated, truncated, info = env.step(
-                info["default_action"] if action is None else action
-            )
-            steps.append(Step(observation, float(reward), terminated, truncated, info))
+        return finish(env, info, choose)
     finally:
         env.close()
-    return steps
 
 
 def failed_end(env: gym.Env[Any, Any], module: str | None = None) -> Step:

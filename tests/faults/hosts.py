@@ -15,6 +15,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.testing import FaultyClang
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.fakes.drive import finish
 from tests.faults.catalogue import ENDS, Outcome
 
 INLINE = "mlgo/Inline-v0"
@@ -49,12 +50,10 @@ def outcome_of_info(info: dict[str, Any]) -> Outcome:
 
 
 def take_steps(env: CompilerEnv, info: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
-    while True:
-        *_, terminated, truncated, info = env.step(info["default_action"])
-        if terminated or truncated:
-            outcome = outcome_of_info(info)
-            assert truncated == (outcome.where != ENDS)
-            return outcome, info
+    last = finish(env, info)[-1]
+    outcome = outcome_of_info(last.info)
+    assert last.truncated == (outcome.where != ENDS)
+    return outcome, last.info
 
 
 def make_single(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerEnv:

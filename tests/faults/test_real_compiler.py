@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
+from tests.fakes.drive import finish, run
 from tests.faults.hosts import LONG, SHORT
 from tests.traces import ends_within
 
@@ -30,14 +30,6 @@ def hit(env: CompilerEnv, number: int) -> None:
     os.kill(pid, number)
     if number != signal.SIGSTOP:
         assert ends_within(pid, 10)
-
-
-def play(env: CompilerEnv, info: dict[str, Any]) -> dict[str, Any]:
-    over = False
-    while not over:
-        *_, terminated, truncated, info = env.step(info["default_action"])
-        over = terminated or truncated
-    return info
 
 
 @pytest.mark.parametrize(
@@ -62,7 +54,7 @@ def test_a_signal_ends_one_episode_alone(task: str, number: int, kind: str, mixe
         _, _, terminated, truncated, failed = failing.step(info["default_action"])
         assert (terminated, truncated) == (False, True)
         assert failed["error"]["kind"] == expected
-    assert not play(again, info)["error"]
+    assert not finish(again, info)[-1].info["error"]
     for works in (env, copied, again):
-        assert not play(works, works.reset()[1])["error"]
+        assert not run(works)[1].info["error"]
         works.close()

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_clang.header import read_header
+from mlgo_clang.channel import read_header
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.importing import import_parquet

@@ -16,7 +16,7 @@ from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.wasm_file import read_wasm, without_custom_sections
+from mlgo_gym.llvm.wasm_file import read_wasm
 from tests.conftest import PROGRAMS
 
 PLAIN = "x86_64-unknown-linux-musl"
@@ -156,7 +156,6 @@ def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(toolchai
     assert sizes.unnamed <= 5  # the number of functions
     assert object_sizes(data).object == len(data)
     assert not has_block_frequencies(data)
-    assert read_wasm(without_custom_sections(data)).code == read_wasm(data).code
     with pytest.raises(MlgoError, match=r"expected a WebAssembly file, got 8 bytes that begin with b'.*ELF'"):
         read_wasm(b"\x7fELF\2\1\1\0")
     with pytest.raises(MlgoError, match="got a stripped one"):

@@ -121,8 +121,8 @@ def collected(
 ) -> tuple[Labels, float]:
     """Return the labels of a round of two episodes, and how often the acting policy agreed with the expert."""
     monitor, columns = Monitor(), tuple(range(len(env.feature_names)))
-    with expert_rollouts(env, expert, columns, 2, per_episode, seed, execution) as collector:
-        labels = collector.collect(0 if network is None else 1, network, monitor)
+    with expert_rollouts(env, expert, columns, 2, per_episode, seed, execution) as collect:
+        labels = collect(0 if network is None else 1, network, monitor)
     return labels, monitor.results["rollouts"][0]["agreement"]
 
 

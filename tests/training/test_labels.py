@@ -15,7 +15,7 @@ from mlgo_gym.corpus import open_corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.training import Labelling, Monitor, StoredLabels
+from mlgo_gym.training import Labelling
 from mlgo_gym.training.label_collector import drawn_modules
 from mlgo_gym.training.labels import LABELS, ActionLabel, LabelStore, ModuleLabels, action_columns, joined, read_labels
 from tests.training.label_samples import inlining_labels
@@ -66,6 +66,9 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.observations.tolist() == rows.tolist()
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
     assert labels.trained_on is None
+    old = read_labels([write(tmp_path / "old", callee_last=np.array([0, 1]))])
+    assert old.features[-3:] == ("callee_last", "callee_copies", "callee_referrers"), "labels without link facts"
+    assert old.observations[:, -2:].tolist() == [[-1, -1], [-1, -1]]
 
 
 def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
@@ -109,7 +112,6 @@ def test_joined_rounds_keep_their_modules_apart() -> None:
     both = joined([labels, inlining_labels(60, first=30)])
     assert (len(both), len(np.unique(both.groups)), len(np.unique(joined([labels, labels]).groups))) == (120, 60, 60)
     assert np.array_equal(both.select(both.groups < 30).observations, labels.observations)
-    assert StoredLabels(labels).collect(0, None, Monitor()) is labels
     with pytest.raises(MlgoError, match=r"got a later round with missing cost_estimate"):
         joined([labels, replace(labels, features=labels.features[1:], observations=labels.observations[:, 1:])])
 

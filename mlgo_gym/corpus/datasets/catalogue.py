@@ -142,26 +142,21 @@ def _find_in_catalogue(name: str) -> Dataset:
 
 def _read(name: str, path: Path, remedy: str = "reinstall mlgo-gym") -> Dataset:
     try:
-        entry = json.loads(path.read_bytes())
-        return _family(name, entry) if "crates" in entry else _parse(name, entry)
+        entry: dict[str, Any] = json.loads(path.read_bytes())
+        if "crates" in entry:  # with version and checksum as in a `Cargo.lock`
+            crates = tuple(Archive(crate, version, checksum) for crate, (version, checksum) in entry["crates"].items())
+            digest = hashlib.sha256("".join(crate.sha256 for crate in crates).encode()).hexdigest()
+            return Dataset(name, Archive(name, digest[:8], digest), entry["licence"], entry["summary"], crates=crates)
+        parts = [
+            Part(**{key: value if key == "prefix" else tuple(value) for key, value in part.items()})
+            for part in entry.pop("parts", ())
+        ]
+        files = {file: "".join(f"{line}\n" for line in lines) for file, lines in entry.pop("files", {}).items()}
+        archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
+        needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
+        return Dataset(name, archive, parts=tuple(parts), files=files, needs=needs, **entry)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorpusError(f"{path}: expected an entry of the catalogue: {error!r}; {remedy}") from error
-
-
-def _parse(name: str, entry: dict[str, Any]) -> Dataset:
-    parts = tuple(Part(**{name: _frozen(value) for name, value in part.items()}) for part in entry.pop("parts", ()))
-    files = {path: "".join(f"{line}\n" for line in lines) for path, lines in entry.pop("files", {}).items()}
-    archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
-    needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
-    return Dataset(name=name, archive=archive, parts=parts, files=files, needs=needs, **entry)
-
-
-def _family(name: str, entry: dict[str, Any]) -> Dataset:
-    """Return the dataset of a family of Rust crates, with version and checksum of each as in a `Cargo.lock`."""
-    crates = tuple(Archive(crate, version, checksum) for crate, (version, checksum) in entry["crates"].items())
-    digest = hashlib.sha256("".join(crate.sha256 for crate in crates).encode()).hexdigest()
-    archive = Archive(name, digest[:8], digest)
-    return Dataset(name, archive, entry["licence"], entry["summary"], crates=crates)
 
 
 def _with_drivers(dataset: Dataset) -> Dataset:
@@ -171,7 +166,3 @@ def _with_drivers(dataset: Dataset) -> Dataset:
     drivers["workload.h"] = (_PROGRAMS / "workload.h").read_text(encoding="utf-8")
     programs = (_PROGRAMS / "programs.toml").read_text(encoding="utf-8")
     return replace(dataset, files={**dataset.files, **drivers}, programs=programs)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

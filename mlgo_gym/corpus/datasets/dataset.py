@@ -164,7 +164,7 @@ def read_report(name: str, folder: Path) -> DatasetReport:
     """Return the report of the dataset in a folder that `fetch_dataset()` returned."""
     content = json.loads(read_untrusted(folder / REPORT_FILE))
     content["failures"] = tuple(RecordFailure(**failure) for failure in content["failures"])
-    known = {each.name: content[each.name] for each in fields(DatasetReport) if each.name in content}
+    known = {entry.name: content[entry.name] for entry in fields(DatasetReport) if entry.name in content}
     return DatasetReport(name=name, folder=folder, **known)
 
 

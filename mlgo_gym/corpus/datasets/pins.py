@@ -85,10 +85,10 @@ def wrong_digest(folder: Path, dataset: Dataset, optimize: str, toolchain: Toolc
     if pins is None or not toolchain.bundled or pins.compiler != toolchain.version_text:
         return None
     pinned = pins.digests.get(optimize)
-    found = corpus_digest(folder, read_description(folder).modules)
-    if pinned is None or found == pinned:
+    actual = corpus_digest(folder, read_description(folder).modules)
+    if pinned is None or actual == pinned:
         return None
-    return f"expected the digest {pinned} of its modules, got {found}; fetch it again"
+    return f"expected the digest {pinned} of its modules, got {actual}; fetch it again"
 
 
 def write_pins(dataset: Dataset, folders: Mapping[str, Path], compiler: str) -> Path:

@@ -104,13 +104,13 @@ def split_amalgamation(text: str) -> dict[str, str]:
 
 
 def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:
-    found = [path for path in source.glob(pattern) if path.is_file()]
-    if not found:
+    matches = [path for path in source.glob(pattern) if path.is_file()]
+    if not matches:
         raise CorpusError(
             f"{dataset.name}: expected a file of {dataset.archive.package} {dataset.archive.version} that matches "
             f"{pattern!r}, got none"
         )
-    return found
+    return matches
 
 
 def _unpack(archive: SourceArchive, folder: Path) -> Path:
@@ -159,9 +159,9 @@ def fetch_source(package: str, version: str, sha256: str | None = None) -> Sourc
             with pypi_simple.PyPISimple(endpoint) as client:
                 if certificates := os.environ.get("PIP_CERT") or _pip_setting("cert"):
                     client.s.verify = certificates
-                found = _find(client, package, version)
-                if found is not None:
-                    return _download(client, found, sha256)
+                file = _find(client, package, version)
+                if file is not None:
+                    return _download(client, file, sha256)
     except (requests.RequestException, pypi_simple.UnsupportedContentTypeError) as error:
         silent = isinstance(error, requests.ConnectionError | requests.Timeout)
         raise (UnreachableError if silent else CorpusError)(
@@ -178,9 +178,8 @@ def _find(client: PyPISimple, package: str, version: str) -> DistributionPackage
         page = client.get_project_page(package)
     except NoSuchProjectError:
         return None
-    found = [file for file in page.packages if file.package_type == "sdist" and file.version == version]
-    found.sort(key=lambda file: not file.filename.endswith(".tar.gz"))
-    return found[0] if found else None
+    files = [file for file in page.packages if file.package_type == "sdist" and file.version == version]
+    return min(files, key=lambda file: not file.filename.endswith(".tar.gz"), default=None)
 
 
 def _download(client: PyPISimple, file: DistributionPackage, sha256: str | None) -> SourceArchive:
@@ -213,9 +212,9 @@ def _download_once(client: PyPISimple, file: DistributionPackage, expected: str,
     with process_folder(folder, ".part-") as scratch:
         path = scratch / file.filename
         client.download_package(file, path, verify=False, timeout=60)
-        if (found := _digest(path)) != expected:
+        if (actual := _digest(path)) != expected:
             raise CorpusError(
-                f"{file.filename}: expected sha256 {expected}, got {found}; fetch it again, and if that changes "
+                f"{file.filename}: expected sha256 {expected}, got {actual}; fetch it again, and if that changes "
                 "nothing, the file on the index was replaced"
             )
         return SourceArchive(path.replace(folder / file.filename), expected)

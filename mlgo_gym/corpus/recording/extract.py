@@ -33,7 +33,7 @@ _THINLTO_INDEX = b"-fthinlto-index="
 
 
 def extract_corpus(
-    found: ObjectList,
+    listed: ObjectList,
     output: Path,
     *,
     thinlto_build: str | None = None,
@@ -51,7 +51,7 @@ def extract_corpus(
     stay, and files of another kind of extraction are removed.
 
     Args:
-        found: object files.
+        listed: object files.
         output: corpus folder.
         thinlto_build: `"distributed"` copies the index that each module's flags name; `"local"` takes the files that
             lld saved, without flags; None for builds without ThinLTO.
@@ -87,7 +87,7 @@ def extract_corpus(
             has_index=thinlto_build == "distributed",
             trust_flags=trust_flags,
         )
-    report = CorpusReport(skipped=list(found.skipped))
+    report = CorpusReport(skipped=list(listed.skipped))
 
     def extract(entry: BuildObject) -> bool | str:
         try:
@@ -99,7 +99,7 @@ def extract_corpus(
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         try:
-            for entry, result in zip(found.objects, pool.map(extract, found.objects), strict=True):
+            for entry, result in zip(listed.objects, pool.map(extract, listed.objects), strict=True):
                 if isinstance(result, str):
                     report.skipped.append((entry.name, result))
                 elif result:
@@ -112,7 +112,7 @@ def extract_corpus(
     if not report.modules:
         first = f"; the first was skipped because {report.skipped[0][1]}" if report.skipped else ""
         raise CorpusError(
-            f"expected modules in {len(found.objects)} objects, got none ({report.excluded} excluded by the filter)"
+            f"expected modules in {len(listed.objects)} objects, got none ({report.excluded} excluded by the filter)"
             f"{first}"
         )
     write_description(
@@ -144,47 +144,37 @@ def _extract_embedded(
         return False
     if not trust_flags:
         check_arguments(without_embedding(take_thinlto_index(flags)[0]), str(entry.path))
-    _check_bitcode(bitcode, entry.path)
-    index = output / f"{entry.name}{INDEX_SUFFIX}"
+    index = None
     if has_index:
-        _write(index, _read_index(entry, command))
-    else:
-        index.unlink(missing_ok=True)  # of another kind of extraction
-    _write(output / f"{entry.name}.cmd", command)
-    _write_bitcode(output / f"{entry.name}.bc", bitcode, entry.path)
-    return True
-
-
-def _read_index(entry: BuildObject, command: bytes) -> bytes:
-    named = [flag for flag in command.split(b"\0") if flag.startswith(_THINLTO_INDEX)]
-    if not named:
-        raise CorpusError(f"{entry.path}: expected -fthinlto-index= of a distributed ThinLTO build, got none")
-    try:
-        return (entry.base / os.fsdecode(named[-1].removeprefix(_THINLTO_INDEX))).read_bytes()
-    except OSError as error:
-        raise CorpusError(f"{entry.path}: its ThinLTO index is missing: {error}; check --obj_base_dir") from error
+        named = [flag for flag in command.split(b"\0") if flag.startswith(_THINLTO_INDEX)]
+        if not named:
+            raise CorpusError(f"{entry.path}: expected -fthinlto-index= of a distributed ThinLTO build, got none")
+        try:
+            index = (entry.base / os.fsdecode(named[-1].removeprefix(_THINLTO_INDEX))).read_bytes()
+        except OSError as error:
+            raise CorpusError(f"{entry.path}: its ThinLTO index is missing: {error}; check --obj_base_dir") from error
+    return _write_module(output / entry.name, bitcode, command, index, entry.path)
 
 
 def _extract_local(entry: BuildObject, output: Path) -> bool:
     """Copy a module that lld saved."""
     bitcode = Path(f"{entry.path}{IMPORTED_SUFFIX}")
-    data = bitcode.read_bytes()
-    _check_bitcode(data, bitcode)
-    (output / f"{entry.name}.cmd").unlink(missing_ok=True)  # of another kind of extraction
-    _write(output / f"{entry.name}{INDEX_SUFFIX}", Path(f"{entry.path}{INDEX_SUFFIX}").read_bytes())
-    _write_bitcode(output / f"{entry.name}.bc", data, bitcode)
-    return True
+    index = Path(f"{entry.path}{INDEX_SUFFIX}").read_bytes()
+    return _write_module(output / entry.name, bitcode.read_bytes(), None, index, bitcode)
 
 
-def _check_bitcode(data: bytes, origin: Path) -> None:
-    if not data:
+def _write_module(name: Path, bitcode: bytes, command: bytes | None, index: bytes | None, origin: Path) -> bool:
+    """Write the files of a module with the time of their origin, and remove those of another kind of extraction."""
+    if not bitcode:
         raise CorpusError(f"{origin}: expected bitcode, got an empty section; build with -Xclang -fembed-bitcode=all")
-
-
-def _write_bitcode(target: Path, data: bytes, origin: Path) -> None:
-    if _write(target, data):
-        modified = origin.stat().st_mtime_ns
-        os.utime(target, ns=(modified, modified))
+    for suffix, data in ((INDEX_SUFFIX, index), (".cmd", command), (".bc", bitcode)):
+        path = Path(f"{name}{suffix}")
+        if data is None:
+            path.unlink(missing_ok=True)
+        elif _write(path, data) and data is bitcode:
+            modified = origin.stat().st_mtime_ns
+            os.utime(path, ns=(modified, modified))
+    return True
 
 
 def _write(target: Path, data: bytes) -> bool:

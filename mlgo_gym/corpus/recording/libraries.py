@@ -30,9 +30,8 @@ def preload_variables(shims: Path, environment: Mapping[str, str]) -> dict[str, 
     """
     if sys.platform != "linux":
         return {}
-    others = [each for each in environment.get("LD_PRELOAD", "").split(":") if each]
     return {
-        "LD_PRELOAD": ":".join([*others, str(_library())]),
+        "LD_PRELOAD": ":".join(filter(None, (environment.get("LD_PRELOAD"), str(_library())))),
         "MLGO_SHIMS": str(shims),
         "MLGO_BY_PATH": str(shims / PATH_SHIM),
     }

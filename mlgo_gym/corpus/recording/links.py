@@ -167,12 +167,12 @@ class LinkWriter:
         """
         last = {link["output"]["path"]: link for link in links}
         outputs = {link["output"]["sha256"]: self._relative(path) for path, link in last.items()}
-        entries = [self._link(link, outputs) for link in links if last[link["output"]["path"]] is link]
-        kept = [entry for entry in entries if entry is not None]
-        if kept:
-            content = json.dumps({"target": target, "links": kept}, indent=1) + "\n"
+        described = [self._link(link, outputs) for link in links if last[link["output"]["path"]] is link]
+        entries = [entry for entry in described if entry is not None]
+        if entries:
+            content = json.dumps({"target": target, "links": entries}, indent=1) + "\n"
             write_atomically(self._corpus / LINKS_FILE, content.encode())
-        return len(kept)
+        return len(entries)
 
     def _link(self, link: dict[str, Any], outputs: Mapping[str, str]) -> dict[str, Any] | None:
         inputs = []
@@ -347,14 +347,14 @@ def _with_files(link: Link, files: Iterable[str]) -> list[str]:
     if link.output_position is not None:
         first = link.output_position - (link.arguments[link.output_position] == link.output_named)
         words[first : link.output_position + 1] = []
-    kept: list[str] = []
+    arguments: list[str] = []
     for word in drop_options(words, ("-Wp,", "-save-temps="), _DROPPED_WITH_VALUE):
         if word.startswith("-Wl,"):
             parts = [part for part in word.split(",")[1:] if not part.startswith(_DROPPED_TO_LINKER) or "=" not in part]
-            kept += [",".join(["-Wl", *parts])] if parts else []
+            arguments += [",".join(["-Wl", *parts])] if parts else []
         elif word not in _DROPPED:
-            kept.append(word)
-    return kept
+            arguments.append(word)
+    return arguments
 
 
 def _linked(path: Path, scratch: Path, name: str) -> Path:

@@ -27,12 +27,9 @@ INDEX_SUFFIX = ".thinlto.bc"
 
 @dataclass(frozen=True, slots=True)
 class BuildObject:
-    """An object file of a build.
+    """An object file of a build, and the folder that relative paths in its flags start from.
 
-    Attributes:
-        name: name of its module: path relative to the build, with `.o`.
-        path: object file; for a local ThinLTO build the path without suffix.
-        base: folder that relative paths in its flags start from.
+    The name of its module is its path relative to the build. The path of a local ThinLTO build has no suffix.
     """
 
     name: str
@@ -63,17 +60,17 @@ def read_object_list(source: Path, input_type: str, base: Path | None = None) ->
     """
     base = Path.cwd() if base is None else base.absolute()
     if input_type == "json":
-        found = from_compile_commands(_read_json(source))
+        listed = from_compile_commands(_read_json(source))
     elif input_type == "params":
-        found = from_linker_parameters(_read_parameters(source), base)
+        listed = from_linker_parameters(_read_parameters(source), base)
     elif input_type == "bazel_aquery":
-        found = from_bazel_aquery(_read_json(source), base)
+        listed = from_bazel_aquery(_read_json(source), base)
     elif input_type == "directory":
-        found = from_directory(source)
+        listed = from_directory(source)
     else:
         raise CorpusError(f"expected an input type of {', '.join(INPUT_TYPES)}, got {input_type!r}")
-    found.objects = _with_unique_names(found.objects)
-    return found
+    listed.objects = _with_unique_names(listed.objects)
+    return listed
 
 
 def from_compile_commands(commands: Any) -> ObjectList:
@@ -83,7 +80,7 @@ def from_compile_commands(commands: Any) -> ObjectList:
     """
     if not isinstance(commands, list):
         raise CorpusError(f"expected a JSON array of compile commands, got {commands!r:.80}; check --input_type")
-    found = ObjectList()
+    listed = ObjectList()
     for number, entry in enumerate(commands):
         label = f"entry {number}"
         try:
@@ -93,33 +90,33 @@ def from_compile_commands(commands: Any) -> ObjectList:
             if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
                 raise TypeError(f"arguments {str(arguments)[:80]}")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            found.skipped.append((label, f"expected a compile command: {error!r}"))
+            listed.skipped.append((label, f"expected a compile command: {error!r}"))
             continue
         output = named_output(arguments)
         if output is None or not output[1]:
-            found.skipped.append((label, "its command has no -o"))
+            listed.skipped.append((label, "its command has no -o"))
         else:
-            found.objects.append(_build_object(output[1], base))
-    return found
+            listed.objects.append(_build_object(output[1], base))
+    return listed
 
 
 def from_linker_parameters(parameters: Sequence[str], base: Path) -> ObjectList:
     """Return the `*.o` among the arguments of a link, except options and the word after `-o`."""
-    found = ObjectList()
+    listed = ObjectList()
     words = iter(parameters)
     for word in words:
         if word == "-o":
             next(words, None)
         elif word.endswith(".o") and not word.startswith("-"):
-            found.objects.append(_build_object(word, base))
-    return found
+            listed.objects.append(_build_object(word, base))
+    return listed
 
 
 def from_bazel_aquery(query: Any, base: Path) -> ObjectList:
     """Return the object files of the last `CppLink` action of a `bazel aquery`; raise `CorpusError` without one."""
     actions = query.get("actions") if isinstance(query, dict) else None
-    each = actions if isinstance(actions, list) else ()
-    links = [action for action in each if isinstance(action, dict) and action.get("mnemonic") == "CppLink"]
+    actions = actions if isinstance(actions, list) else []
+    links = [action for action in actions if isinstance(action, dict) and action.get("mnemonic") == "CppLink"]
     if not links:
         raise CorpusError(
             "expected a CppLink action in the output of `bazel aquery --output=jsonproto`, got none; query the linked "
@@ -144,10 +141,10 @@ def from_local_thinlto(folder: Path) -> ObjectList:
     """
     bitcode = {name.removesuffix(IMPORTED_SUFFIX) for name in _files_below(folder, IMPORTED_SUFFIX)}
     indexes = {name.removesuffix(INDEX_SUFFIX) for name in _files_below(folder, INDEX_SUFFIX)}
-    found = ObjectList([_build_object(name, folder) for name in sorted(bitcode & indexes)])
-    found.skipped = [(name, f"{name}{INDEX_SUFFIX} is missing") for name in sorted(bitcode - indexes)]
-    found.skipped += [(name, f"{name}{IMPORTED_SUFFIX} is missing") for name in sorted(indexes - bitcode)]
-    return found
+    listed = ObjectList([_build_object(name, folder) for name in sorted(bitcode & indexes)])
+    listed.skipped = [(name, f"{name}{INDEX_SUFFIX} is missing") for name in sorted(bitcode - indexes)]
+    listed.skipped += [(name, f"{name}{IMPORTED_SUFFIX} is missing") for name in sorted(indexes - bitcode)]
+    return listed
 
 
 def _build_object(output: str, base: Path) -> BuildObject:
@@ -172,7 +169,7 @@ def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
         if len(bases[name]) > 1:
             common = os.path.commonpath(bases[name])
             prefixed = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118 - a text
-            name = next(each for each in chain([prefixed], (f"{prefixed}-{n}" for n in count(2))) if each not in used)
+            name = next(new for new in chain([prefixed], (f"{prefixed}-{n}" for n in count(2))) if new not in used)
             used.add(name)
         named.append(replace(entry, name=name))
     return named

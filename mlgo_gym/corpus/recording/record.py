@@ -108,14 +108,15 @@ def record_build(
     toolchain = toolchain or find_toolchain()
     folder = (folder or Path.cwd()).resolve()
     with Recorder(toolchain, optimize, root or folder, target=target, probes=probes) as recorder:
-        variables = {**os.environ, **build_environment(toolchain, target), **(environment or {})}
-        recorder.settings["shims"] = str(_shims(toolchain, target))
+        shims = _shims(toolchain, target)
+        variables = {**os.environ, **_build_environment(shims), **(environment or {})}
+        recorder.settings["shims"] = str(shims)
         recorder.settings["crates"] = None if crates is None else sorted(crates)
         # cargo knows the level then, and its later builds are not affected.
         variables["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = recorder.settings["rust_level"]
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         if intercept_paths:
-            variables |= preload_variables(_shims(toolchain, target), variables)
+            variables |= preload_variables(shims, variables)
         start = time.time() - _CLOCK_STEP
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
@@ -182,9 +183,8 @@ def _terminations_raised() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def build_environment(toolchain: Toolchain, target: str | None = None) -> dict[str, str]:
-    """Return the environment variables that replace the compilers of a build by a toolchain's shims."""
-    shims = _shims(toolchain, target)
+def _build_environment(shims: Path) -> dict[str, str]:
+    """Return the environment variables that replace the compilers of a build by shims."""
     variables = {
         "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "CC": _word(shims / "cc"),

@@ -202,8 +202,8 @@ class Recorder:
     def count_unseen(self, start: float) -> int:
         """Return the number of objects below the root, written since a time, that no intercepted compile wrote."""
         seen = {path.name for path in (self._folder / "seen").iterdir()}
-        found = objects_written_since(self._root, start)
-        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in found)
+        objects = objects_written_since(self._root, start)
+        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in objects)
 
     def _read(self) -> _Records:
         records = _Records()

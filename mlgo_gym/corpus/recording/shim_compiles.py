@@ -146,9 +146,9 @@ def compile_commands(
 ) -> tuple[list[list[str]], str | None]:
     """Return the `-cc1` command lines of a driver call, from `-cc1` on, and the driver's error message, if any."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    kept = drop_options(arguments[:end], (*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE), _NOT_RECORDED_WITH_VALUE)
+    words = drop_options(arguments[:end], (*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE), _NOT_RECORDED_WITH_VALUE)
     driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
-    status, stderr = run_front_end([*driver, *kept, *settings["after"], *arguments[end:]], folder)
+    status, stderr = run_front_end([*driver, *words, *settings["after"], *arguments[end:]], folder)
     return cc1_commands(stderr), stderr.strip() if status != 0 else None
 
 
@@ -238,19 +238,18 @@ def _record(
 
 def _with_plain_headers(line: list[str], folder: str) -> list[str]:
     """Return a `-cc1` line with headers instead of precompiled ones, which are valid for the build's own level only."""
-    kept: list[str] = []
+    result: list[str] = []
     words = iter(line)
     for word in words:
-        if word != "-include-pch":
-            kept.append(word)
-            continue
-        precompiled = next(words, "")
+        precompiled = next(words, "") if word == "-include-pch" else ""
         header = os.path.splitext(precompiled)[0]
-        if not os.path.isfile(os.path.join(folder, header)):
-            kept += [word, precompiled]
+        if word != "-include-pch":
+            result.append(word)
+        elif not os.path.isfile(os.path.join(folder, header)):
+            result += [word, precompiled]
         elif header not in line:
-            kept += ["-include", header]
-    return kept
+            result += ["-include", header]
+    return result
 
 
 def _value(line: list[str], option: str) -> str | None:

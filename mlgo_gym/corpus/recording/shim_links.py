@@ -63,12 +63,12 @@ def describe_link(arguments: Sequence[str], folder: str, root: str, store: str) 
 
 def _keep(store: str, data: bytes) -> str:
     digest = hashlib.sha256(data).hexdigest()
-    kept = os.path.join(store, "files", digest)
-    if not os.path.exists(os.path.join(store, "known", digest)) and not os.path.exists(kept):
-        scratch = f"{kept}.{os.getpid()}"
+    copy = os.path.join(store, "files", digest)
+    if not os.path.exists(os.path.join(store, "known", digest)) and not os.path.exists(copy):
+        scratch = f"{copy}.{os.getpid()}"
         with open(scratch, "wb") as file:
             file.write(data)
-        os.replace(scratch, kept)
+        os.replace(scratch, copy)
     return digest
 
 
@@ -89,9 +89,9 @@ def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, st
             elif part in ("-Bstatic", "-dn", "-non_shared", "-Bdynamic", "-dy", "-call_shared"):
                 static = part in ("-Bstatic", "-dn", "-non_shared")
             elif part.startswith("-l") and len(part) > 2:
-                found = _library(part[2:], libraries, static=static)
-                if found is not None:
-                    yield position, part, found
+                library = _library(part[2:], libraries, static=static)
+                if library is not None:
+                    yield position, part, library
             else:
                 option, equals, value = part.partition("=") if part.startswith("-") else ("", "", part)
                 path = os.path.normpath(os.path.join(folder, value))

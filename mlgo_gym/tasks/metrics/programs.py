@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
@@ -25,7 +26,6 @@ from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.llvm.wasm_file import MAGIC
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.json_text import check_values
 from mlgo_gym.storage.temporary_folders import temporary_folder
@@ -304,7 +304,7 @@ def linked_size(objects: Mapping[str, Path], executable: Path) -> int:
         for sizes in [function_sizes(path.read_bytes())]
         for name in (*sizes.functions, *sizes.aliases)
     }
-    if data.startswith(MAGIC):
+    if data.startswith(WASM_MAGIC):
         names = set(map(_name_in_wasm, names))
     return sum(size for name, size in linked.functions.items() if name in names)
 
