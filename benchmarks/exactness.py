@@ -19,7 +19,6 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import RESULTS, CheckedModules, command_line
-from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
@@ -104,14 +102,6 @@ def explained(compilation: Compilation, env: CompilerEnv) -> str:
     plain, replay, decisions = replayed(compilation, env.task, ("-mllvm", WITHOUT_SIZE_LIMIT))
     if plain == replay:
         return CAUSES[0]
-    with tempfile.TemporaryDirectory() as folder:
-        module = compilation.inputs[compilation.inputs.index("ir") + 1]
-        changed = forbid_in_bitcode(Path(module), Path(folder), str(env.toolchain.version[0]))
-        if changed is not None:
-            inputs = tuple(str(changed[0]) if word == module else word for word in compilation.inputs)
-            plain, replay, _ = replayed(replace(compilation, inputs=inputs), env.task, ("-mllvm", WITHOUT_SIZE_LIMIT))
-            if plain == replay:
-                return f"{CAUSES[1]}, {changed[1]} in all"
     return f"no: {decisions} decisions without the cut-off"
 
 
@@ -248,14 +238,6 @@ def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
     for (environment,), group in groups(ways, lambda entry: (entry["environment"],)):
         answers = sum(entry.get("answers", 0) for entry in group)
         yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *equal_of(group, names)]
-
-
-def policies(entries: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of policies, by policy and compiler: modules with the object of `gym.make`."""
-    names = ["evaluate", "trace", "mlgo-clang", "plugin"]
-    yield ["policy", "clang", "modules", *names]
-    for (policy, clang), group in groups(entries, lambda entry: (entry["policy"], entry["clang"])):
-        yield [f"`{policy}`", clang, str(len(group)), *equal_of(group, names)]
 
 
 def equal_of(group: list[Entry], names: list[str]) -> list[str]:

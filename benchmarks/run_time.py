@@ -9,25 +9,21 @@ the result says whether the counts are equal. Wall time is the median over round
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import command_line, write_json
+from benchmarks.measuring import RESULTS, command_line, read_json, write_json
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.tasks.metrics import Program, find_counter, link_program, measure_program, read_programs
 from mlgo_gym.tasks.metrics.counters import run_program
 from mlgo_gym.tasks.metrics.programs import modules_of
-
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "run_time.json"
 
 CORPORA = ("programs", "builtin")
 
@@ -45,7 +41,7 @@ class Builds:
     """All builds of the programs of a corpus."""
 
     def __init__(self, corpus: str, resources: ExitStack) -> None:
-        self._objects: dict[str, tuple[EvaluatedPolicies, PolicyObjects]] = {}
+        self.objects: dict[str, PolicyObjects] = {}
         for level, policies in POLICIES.items():
             settings = RunnerSettings("mlgo/Inline-v0", f"{corpus}@{level}", policies={name: name for name in policies})
             evaluated = EvaluatedPolicies(settings)
@@ -53,49 +49,38 @@ class Builds:
             for policy in (PLAIN, *policies):
                 folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
                 name = level if policy == PLAIN else f"{level} {policy}"
-                self._objects[name] = evaluated, PolicyObjects(evaluated, policy, folder)
-        self.corpus = next(iter(self._objects.values()))[0].env.corpus
+                self.objects[name] = PolicyObjects(evaluated, policy, folder)
+        self.corpus, self.toolchain = evaluated.env.corpus, evaluated.env.toolchain
 
-    def executables(self, program: Program, folder: Path) -> Iterator[tuple[str, Path, dict[str, Path]]]:
-        """Yield the name of each build, the linked program, and its objects by module."""
-        for number, (name, (evaluated, objects)) in enumerate(self._objects.items()):
-            path = evaluated.env.corpus.path
-            assert path is not None
-            files = {module: objects.file(module) for module in modules_of(program, path)}
-            executable = folder / f"build-{number}"
-            link_program(program, path, files, executable, evaluated.env.toolchain)
-            yield name, executable, files
-
-
-def measure(builds: Builds, program: Program) -> dict[str, Any]:
-    """Return the result of a program: a record by build, and facts about the counts."""
-    counter = find_counter()
-    path = builds.corpus.path
-    assert path is not None
-    records: dict[str, dict[str, Any]] = {}
-    facts: dict[str, Any] = {"counter": counter, "held_out": program.held_out}
-    with tempfile.TemporaryDirectory() as scratch:
-        executables = {}
-        for name, executable, files in builds.executables(program, Path(scratch)):
-            executables[name] = executable
-            started = time.perf_counter()
-            found = measure_program(program, path, files, executable, counter)
-            seconds = time.perf_counter() - started
-            records[name] = {"size": found.size, "instructions": found.instructions, "memory": found.memory}
-            if name == "Oz":
-                again = [measure_program(program, path, files, executable, counter).instructions for _ in range(2)]
-                facts["equal_counts"] = set(again) == {found.instructions}
-                facts["counting"] = round(seconds / max(found.seconds, 1e-9), 1)
-                facts["modules"] = len(files)
-        times: dict[str, list[float]] = {name: [] for name in executables}
-        for _ in range(ROUNDS):
+    def measure(self, program: Program) -> dict[str, Any]:
+        """Return the result of a program: a record by build, and facts about the counts."""
+        counter, path = find_counter(), self.corpus.path
+        assert path is not None
+        records: dict[str, dict[str, Any]] = {}
+        facts: dict[str, Any] = {"counter": counter, "held_out": program.held_out}
+        with tempfile.TemporaryDirectory() as scratch:
+            executables = {name: Path(scratch, f"build-{number}") for number, name in enumerate(self.objects)}
             for name, executable in executables.items():
-                times[name].append(wall_time(program, path, executable))
+                files = {module: self.objects[name].file(module) for module in modules_of(program, path)}
+                link_program(program, path, files, executable, self.toolchain)
+                started = time.perf_counter()
+                found = measure_program(program, path, files, executable, counter)
+                seconds = time.perf_counter() - started
+                records[name] = {"size": found.size, "instructions": found.instructions, "memory": found.memory}
+                if name == "Oz":
+                    again = {measure_program(program, path, files, executable, counter).instructions for _ in range(2)}
+                    facts["equal_counts"] = again == {found.instructions}
+                    facts["counting"] = round(seconds / max(found.seconds, 1e-9), 1)
+                    facts["modules"] = len(files)
+            times: dict[str, list[float]] = {name: [] for name in executables}
+            for _ in range(ROUNDS):
+                for name, executable in executables.items():
+                    times[name].append(wall_time(program, path, executable))
         for name, values in times.items():
-            records[name]["seconds"] = round(statistics.median(values), 6)
             ratios = [value / base for value, base in zip(values, times["Oz"], strict=True)]
+            records[name]["seconds"] = round(statistics.median(values), 6)
             records[name]["time_ratio"] = round(statistics.median(ratios), 4)
-    return {**facts, "builds": records}
+        return {**facts, "builds": records}
 
 
 def wall_time(program: Program, corpus: Path, executable: Path) -> float:
@@ -110,41 +95,33 @@ def wall_time(program: Program, corpus: Path, executable: Path) -> float:
 
 
 def main() -> None:
-    """Measure the programs that the results lack, and print a line per program."""
+    """Measure the programs that the results lack, and print size and instructions against plain clang at -Oz."""
     parser = command_line(__doc__)
     parser.add_argument("--only", default="", help="programs, separated by commas (default: all)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
+    parser.add_argument("--output", type=Path, default=RESULTS / "run_time.json", help="path of the results")
     options = parser.parse_args()
-    chosen = set(filter(None, options.only.split(",")))
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"programs": {}}
+    only = set(filter(None, options.only.split(",")))
+    results = read_json(options.output, {"programs": {}})
     failed = 0
     for corpus in CORPORA:
         with ExitStack() as resources:
             builds = Builds(corpus, resources)
             for program in read_programs(builds.corpus):
-                if program.name in results["programs"] or (chosen and program.name not in chosen):
+                if program.name in results["programs"] or (only and program.name not in only):
                     continue
                 try:
-                    found = measure(builds, program)
+                    found = builds.measure(program)
                 except MlgoError as error:
                     failed += 1
                     print(f"{program.name}: {error}", flush=True)
                     continue
                 results["programs"][program.name] = {"corpus": corpus, **found}
-                results["programs"] = dict(sorted(results["programs"].items()))
                 write_json(options.output, results)
-                print(program.name, line(found["builds"]), flush=True)
+                base = found["builds"]["Oz"]
+                for name, row in found["builds"].items():
+                    changes = [f"{row[key] / base[key] - 1:+.1%}" for key in ("size", "instructions")]
+                    print(program.name, name, *changes, flush=True)
     sys.exit(failed)
-
-
-def line(builds: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return size and instructions of each build against plain clang at -Oz."""
-    base = builds["Oz"]
-    return ", ".join(
-        f"{name} {each['size'] / base['size'] - 1:+.1%} {each['instructions'] / base['instructions'] - 1:+.1%}"
-        for name, each in builds.items()
-        if name != "Oz"
-    )
 
 
 if __name__ == "__main__":

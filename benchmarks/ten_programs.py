@@ -2,19 +2,22 @@
 
     python -m benchmarks.ten_programs --work runs/ten                   # all; the same command resumes
     python -m benchmarks.ten_programs --work runs/ten --only Lua,curl --variants Oz,plugin --again
+    python -m benchmarks.ten_programs --work runs/ten --cost --clang bundled --only yaml-cpp --variants Oz,wrapper
 
-Each program is built by its own commands (benchmarks/ten_projects.py) in each variant. The table has the executable
-sections of the linked program, its size after strip, executed instructions of a fixed workload, and CPU time of the
-build. Every output must equal that of the first variant, and the programs' own tests must pass. Sources come from the
-package index and from Debian (`deb-src` lines in the sources of apt). Required are make, cmake, perl, tclsh,
-googletest, valgrind, and for the plugin clang-22 and llvm-22-dev. `benchmarks.build_cost` times builds alone.
+Each program is built by its own commands (benchmarks/sources/programs/projects.toml) in each variant. The table has the
+executable sections of the linked program, its size after strip, executed instructions of a fixed workload, and CPU time
+of the build. Every output must equal that of the first variant, and the programs' own tests must pass. Sources come
+from the package index and from Debian (`deb-src` lines in the sources of apt). Required are make, cmake, perl, tclsh,
+googletest, valgrind, and for the plugin clang-22 and llvm-22-dev.
+
+`--cost` times builds alone, into docs/results/build_cost.json: each round builds every variant, and the least time of a
+variant counts. `--files` also times the compiles of the files that plain clang compiles fastest. Recipes must exist.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -22,24 +25,21 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Table, command_line, cpu_seconds, write_json
-from benchmarks.ten_projects import FLAGS, LINK, PROJECTS, Project
+from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
+from benchmarks.ten_projects import FLAGS, LINK, Project, read_projects
 from mlgo_clang.compiler import compiler_command
-from mlgo_clang.counters import parse
 from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.tasks.metrics import find_counter
 from mlgo_gym.tasks.metrics.counters import count_program
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "ten_programs.json"
-SOURCES = Path(__file__).parent / "sources" / "programs"
+PROGRAMS = SOURCES / "programs"
 
 
 @dataclass(frozen=True)
@@ -74,55 +74,25 @@ VARIANTS = {
 """The variants by name; the first one gives the expected output."""
 
 
-@dataclass
-class Outcome:
-    """Results of one program in one variant.
-
-    Attributes:
-        text: Bytes of the executable sections of the linked program.
-        file: Bytes of the program after strip.
-        instructions: Executed instructions of all runs.
-        seconds: CPU seconds of each build; with recipes, of builds that replay them.
-        search_seconds: CPU seconds of the build that searched; None without recipes.
-        tests: Whether the program's own tests passed; None if it has none, or they did not run.
-        counters: Counters of `mlgo-clang` in the first build.
-    """
-
-    text: int
-    file: int
-    instructions: int
-    seconds: list[float]
-    search_seconds: float | None
-    tests: bool | None
-    counters: dict[str, int] = field(default_factory=dict)
-
-
 class Bench:
     """A configured project.
 
     Args:
         project: The project.
-        work: Folder of all projects, with the downloaded sources.
-        clang: The compiler, as for `mlgo-clang`.
-        jobs: Number of concurrent jobs of a build.
+        options: The command line: folder of all projects, compiler, number of jobs.
 
     Attributes:
         compiles: File with a line for each command of the compilers: folder, name of the compiler, arguments.
-        project: The project.
     """
 
-    def __init__(self, project: Project, work: Path, clang: str, jobs: int) -> None:
-        self.project = project
-        self._clang = clang
-        self._jobs = jobs
-        self._work = work
-        self._folder = work / project.name
-        self._build = self._folder / "build"
-        self._cache = work / "cache"
-        self._log = (work / f"{project.name}.log").open("ab")
+    def __init__(self, project: Project, options: argparse.Namespace) -> None:
+        self.project, self._options = project, options
+        self._folder = options.work / project.name
+        self._build, self._cache = self._folder / "build", options.work / "cache"
+        self._log = (options.work / f"{project.name}.log").open("ab")
         self.compiles = self._folder / "compiles"
         if not (self._folder / "configured").exists():
-            self._prepare(fetch(project, work / "sources"))
+            self._prepare(fetch(project, options.work / "sources"))
 
     def _prepare(self, source: Path) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -131,7 +101,7 @@ class Bench:
             archive.extractall(self._folder / "unpacked", filter="tar")
         (unpacked,) = (self._folder / "unpacked").iterdir()
         unpacked.rename(self._folder / "source")
-        shutil.copytree(SOURCES, self._folder / "driver")
+        shutil.copytree(PROGRAMS, self._folder / "driver")
         # Configured builds keep the names of their compilers; the level and the policy vary.
         for name in ("BENCH_CC", "BENCH_CXX"):
             script = self._folder / name
@@ -145,14 +115,15 @@ class Bench:
 
     def environment(self, variant: Variant, search: int = 0) -> Mapping[str, str]:
         """Return the environment variables of a variant."""
-        commands = [[*compiler_command(self._clang, mode)] for mode in ("gcc", "g++")]
+        commands = [[*compiler_command(self._options.clang, mode)] for mode in ("gcc", "g++")]
         extra = {}
         if variant.plugin:
-            commands = [[*command, f"-fpass-plugin={self._work / variant.plugin}.so"] for command in commands]
+            plugin = self._options.work / f"{variant.plugin}.so"
+            commands = [[*command, f"-fpass-plugin={plugin}"] for command in commands]
         elif variant.policy:
             scripts = Path(sys.executable).parent
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
-            extra = {"MLGO_POLICY": variant.policy, "MLGO_CLANG": self._clang}
+            extra = {"MLGO_POLICY": variant.policy, "MLGO_CLANG": self._options.clang}
         if variant.compiles:
             folder = self._folder / f"recipes-{variant.level}-{variant.compiles}"
             extra |= {"MLGO_RECIPES": str(folder), "MLGO_SEARCH": str(search)}
@@ -166,7 +137,7 @@ class Bench:
             "CXX": str(self._folder / "BENCH_CXX"),
             "FLAGS": FLAGS,
             "LINK": LINK,
-            "JOBS": str(self._jobs),
+            "JOBS": str(self._options.jobs),
             "MLGO_CACHE": str(self._cache),
         }
         return {**os.environ, **variables, **extra}
@@ -174,17 +145,13 @@ class Bench:
     def _run(self, command: str, variant: Variant, search: int = 0, *, check: bool = True) -> tuple[int, float]:
         """Run a shell command in the build folder; return its exit status and its CPU seconds."""
         start = cpu_seconds()
+        environment, log = self.environment(variant, search), self._log
+        words = ["bash", "-ec", command]
         done = subprocess.run(
-            ["bash", "-ec", command],
-            cwd=self._build,
-            env=self.environment(variant, search),
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            check=False,
+            words, cwd=self._build, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
         )
         if check and done.returncode:
-            raise SystemExit(f"{self.project.name}: {command[:80]!r} failed; {self._log.name} has its output")
+            raise SystemExit(f"{self.project.name}: {command[:80]!r} failed; {log.name} has its output")
         return done.returncode, cpu_seconds() - start
 
     def make(self, variant: Variant, search: int = 0) -> float:
@@ -193,49 +160,71 @@ class Bench:
         (self._build / self.project.program).unlink(missing_ok=True)
         return self._run(self.project.build, variant, search)[1]
 
-    def measure(self, variant: Variant, rounds: int, *, tests: bool) -> tuple[Outcome, list[str]]:
-        """Build in a variant; return the results and the digest of each output."""
-        search_seconds = None
-        if variant.compiles:
-            search_seconds = self.make(variant, variant.compiles)
-        self._counters()
-        seconds = [self.make(variant)]
-        counters = self._counters()
-        seconds += [self.make(variant) for _ in range(rounds - 1)]
+    def measure(self, variant: Variant) -> tuple[dict[str, Any], list[str]]:
+        """Build in a variant; return sizes, instructions, CPU seconds and tests, and the digest of each output."""
+        found: dict[str, Any] = {"search_seconds": self.make(variant, variant.compiles) if variant.compiles else None}
+        found["seconds"] = [self.make(variant) for _ in range(self._options.rounds)]
         program = self._build / self.project.program
-        text = object_sizes(program.read_bytes()).text
         with tempfile.TemporaryDirectory() as scratch:
             stripped = Path(scratch) / "program"
             subprocess.run(["strip", "-o", stripped, program], check=True)
-            size = stripped.stat().st_size
-        instructions, digests = self._count(program)
-        passed = None
-        if tests and self.project.tests:
-            passed = self._run(self.project.tests, variant, check=False)[0] == 0
-        return Outcome(text, size, instructions, seconds, search_seconds, passed, counters), digests
+            found |= {"text": object_sizes(program.read_bytes()).text, "file": stripped.stat().st_size}
+        found["instructions"], digests = self._count(program)
+        has_tests = self.project.tests and not self._options.no_tests
+        found["tests"] = self._run(self.project.tests, variant, check=False)[0] == 0 if has_tests else None
+        return found, digests
 
     def _count(self, program: Path) -> tuple[int, list[str]]:
         """Return the executed instructions of all runs, and the digest of each output."""
         instructions, digests = 0, []
-        source = str(self._folder / "source")
         for run in self.project.runs:
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 for file in self.project.files:
-                    shutil.copyfile(SOURCES / file, folder / file)
-                if self.project.input is not None:
-                    (folder / "input").write_text(self.project.input(source), encoding="utf-8")
+                    shutil.copyfile(PROGRAMS / file, folder / file)
+                (folder / "input").write_text(self.project.input(self._folder / "source"), encoding="utf-8")
                 found = count_program([str(program), *shlex.split(run)], folder, find_counter())
             instructions += found.instructions or 0
             digests.append(hashlib.sha256(found.output).hexdigest())
         return instructions, digests
 
-    def _counters(self) -> dict[str, int]:
-        """Return and reset the counters of `mlgo-clang`."""
-        path = self._cache / "mlgo-clang" / "counters"
-        counts = parse(path.read_bytes()) if path.exists() else {}
-        path.unlink(missing_ok=True)
-        return counts
+    def cost(self, variants: Mapping[str, Variant]) -> dict[str, Any]:
+        """Return the CPU seconds of builds, and of the compiles of the fastest files, by variant."""
+        seconds: dict[str, list[float]] = {name: [] for name in variants}
+        self.compiles.unlink(missing_ok=True)
+        for _ in range(self._options.rounds):
+            for name, variant in variants.items():
+                seconds[name].append(self.make(variant))
+        return {"seconds": seconds, "files": self._file_seconds(variants, self._options.files)}
+
+    def _file_seconds(self, variants: Mapping[str, Variant], number: int, rounds: int = 5) -> dict[str, Any]:
+        compiles: dict[str, list[str]] = {}
+        for line in self.compiles.read_text().splitlines():
+            words = line.split("\037")[:-1]
+            sources = [word for word in words if word.endswith((".c", ".cpp"))]
+            folder = Path(words[0]) if words else Path()
+            if "-c" in words and len(sources) == 1 and (folder / sources[0]).exists():
+                compiles[Path(sources[0]).name] = words
+        environments = {name: self.environment(variant) for name, variant in variants.items()}
+
+        def seconds(name: str, words: Sequence[str]) -> float:
+            compiler, start = shlex.split(environments[name][words[1]]), cpu_seconds()
+            command = [*compiler, *words[2:], environments[name]["BENCH_LEVEL"]]
+            subprocess.run(command, cwd=words[0], env=environments[name], stderr=subprocess.DEVNULL, check=True)
+            return cpu_seconds() - start
+
+        def object_size(file: str) -> int:
+            words = compiles[file]
+            return (Path(words[0]) / words[words.index("-o") + 1]).stat().st_size
+
+        first = next(iter(variants))
+        # A small object compiles fast: only twice as many files as are needed are compiled for the choice.
+        plain = {file: seconds(first, compiles[file]) for file in sorted(compiles, key=object_size)[: 2 * number]}
+        found = {}
+        for file in sorted(plain, key=plain.__getitem__)[:number]:
+            times = [{name: seconds(name, compiles[file]) for name in variants} for _ in range(rounds)]
+            found[file] = {name: min(each[name] for each in times) for name in variants}
+        return found
 
 
 def fetch(project: Project, folder: Path) -> Path:
@@ -250,81 +239,73 @@ def fetch(project: Project, folder: Path) -> Path:
     return path
 
 
-def add_build_options(parser: argparse.ArgumentParser, *, clang: str, results: Path) -> None:
-    """Add the options of the programs that build, with these defaults of `--clang` and `--output`."""
-    parser.add_argument("--jobs", type=int, default=2, help="concurrent jobs of a build (default: 2)")
-    parser.add_argument("--clang", default=clang, help="the compiler of all builds; `bundled` loads no plugin")
-    parser.add_argument("--llvm-config", default="llvm-config-22", help="the compiler's llvm-config, for plugins")
-    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
-    parser.add_argument("--output", type=Path, default=results, help="JSON file of the results")
+def measure_costs(projects: Sequence[Project], variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
+    """Time the builds, print and write."""
+    results = read_json(options.output, {"builds": {}})
+    table = Table({"program": "<10", "clang": "<9", "variant": "<12", "seconds": ">8.2f", "ratio": ">6.2f"})
+    for project in projects:
+        row = {"program": project.name, "clang": options.clang, **Bench(project, options).cost(variants)}
+        results["builds"][f"{project.name} {options.clang}"] = row
+        write_json(options.output, results)
+        plain = min(next(iter(row["seconds"].values())))
+        for name, seconds in row["seconds"].items():
+            table.row(project.name, options.clang, name, min(seconds), min(seconds) / plain)
 
 
-def prepare_plugins(work: Path, variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
-    """Build the plugins of the variants."""
-    for variant in variants.values():
-        plugin = work / f"{variant.plugin}.so"
-        if variant.plugin and not plugin.exists():
-            llvm = installed_llvm(options.llvm_config)
-            build_plugin(decision_code(variant.plugin, callee_features=True), llvm, plugin)
-
-
-def show(results: Mapping[str, Any]) -> None:
-    """Print the table: each variant against the first one."""
-    base, *others = [name for name in VARIANTS if any(name in row["variants"] for row in results.values())]
-    table = Table(
-        {"program": "<10", "variant": "<12", ".text": ">10,", "file": ">10,", "instructions": ">14,"}
-        | {"build": ">7.1f", "tests": "<5"}
-    )
-    for name, row in results.items():
-        plain = row["variants"][base]
-        for variant in (base, *others):
-            found = row["variants"].get(variant)
-            if found is None:
-                continue
-            tests = {True: "pass", False: "FAIL", None: "-"}[found["tests"]]
-            table.row(name, variant, found["text"], found["file"], found["instructions"], min(found["seconds"]), tests)
-            if variant != base:
-                changes = [found[key] / plain[key] - 1 for key in ("text", "file", "instructions")]
-                print(f"{'':24}{changes[0]:>+10.2%}  {changes[1]:>+10.2%}  {changes[2]:>+14.2%}")
-
-
-def main() -> None:
-    """Measure what the results lack, print the table, write."""
-    parser = command_line(__doc__)
-    parser.add_argument("--only", default="", help="programs, separated by commas (default: all)")
-    parser.add_argument("--variants", default=",".join(VARIANTS), help="variants, separated by commas")
-    parser.add_argument("--rounds", type=int, default=1, help="timed builds per variant (default: 1)")
-    add_build_options(parser, clang="clang-22", results=RESULTS)
-    parser.add_argument("--no-tests", action="store_true", help="do not run the programs' tests")
-    parser.add_argument("--again", action="store_true", help="measure again what the results have")
-    options = parser.parse_args()
-    results: dict[str, Any] = json.loads(options.output.read_bytes()) if options.output.exists() else {}
-    chosen = {name: VARIANTS[name] for name in VARIANTS if name in options.variants.split(",")}
-    work = options.work.absolute()
-    work.mkdir(parents=True, exist_ok=True)
-    prepare_plugins(work, chosen, options)
-    for project in PROJECTS:
-        if options.only and project.name not in options.only.split(","):
-            continue
-        row = results.setdefault(
-            project.name,
-            {"archive": project.archive, "trained": project.trained, "clang": options.clang, "variants": {}},
-        )
-        missing = [name for name in chosen if options.again or name not in row["variants"]]
-        if not missing:
-            continue
-        bench = Bench(project, work, options.clang, options.jobs)
+def measure(projects: Sequence[Project], variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
+    """Measure what the results lack, print and write: each variant against the first one."""
+    results = read_json(options.output, {})
+    columns = {"program": "<10", "variant": "<12", ".text": ">+9.2%", "file": ">+9.2%", "instructions": ">+12.2%"}
+    table = Table({**columns, "build": ">7.1f", "tests": "<5"})
+    first = next(iter(VARIANTS))
+    for project in projects:
+        facts = {"archive": project.archive, "trained": project.trained, "clang": options.clang, "variants": {}}
+        row = results.setdefault(project.name, facts)
+        missing = [name for name in variants if options.again or name not in row["variants"]]
+        bench = Bench(project, options) if missing else None
         for name in missing:
-            outcome, digests = bench.measure(chosen[name], options.rounds, tests=not options.no_tests)
-            if name == next(iter(VARIANTS)):
+            assert bench is not None
+            found, digests = bench.measure(variants[name])
+            if name == first:
                 row["outputs"] = digests
             expected = row.setdefault("outputs", digests)
             if digests != expected:
                 raise SystemExit(f"{project.name}, {name}: expected outputs {expected}, got {digests}")
-            row["variants"][name] = vars(outcome)
+            row["variants"][name] = found
             write_json(options.output, results)
-            print(f"{project.name}, {name}: {vars(outcome)}", flush=True)
-    show(results)
+        plain = row["variants"].get(first)
+        for name, found in row["variants"].items() if plain else ():
+            changes = [found[key] / plain[key] - 1 for key in ("text", "file", "instructions")]
+            tests = {True: "pass", False: "FAIL", None: "-"}[found["tests"]]
+            table.row(project.name, name, *changes, min(found["seconds"]), tests)
+
+
+def main() -> None:
+    """Measure the programs or the cost of their builds."""
+    parser = command_line(__doc__)
+    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
+    parser.add_argument("--only", default="", help="programs, separated by commas (default: all)")
+    parser.add_argument("--variants", default=",".join(VARIANTS), help="variants, separated by commas")
+    parser.add_argument("--rounds", type=int, default=1, help="timed builds per variant (default: 1)")
+    parser.add_argument("--jobs", type=int, default=2, help="concurrent jobs of a build (default: 2)")
+    parser.add_argument("--clang", default="clang-22", help="the compiler of all builds; `bundled` loads no plugin")
+    parser.add_argument("--llvm-config", default="llvm-config-22", help="the compiler's llvm-config, for plugins")
+    parser.add_argument("--no-tests", action="store_true", help="do not run the programs' tests")
+    parser.add_argument("--again", action="store_true", help="measure again what the results have")
+    parser.add_argument("--cost", action="store_true", help="time builds alone")
+    parser.add_argument("--files", type=int, default=0, help="with --cost: files whose compiles are timed (default: 0)")
+    parser.add_argument("--output", type=Path, help="JSON file of the results")
+    options = parser.parse_args()
+    options.work = options.work.absolute()
+    options.work.mkdir(parents=True, exist_ok=True)
+    options.output = options.output or RESULTS / f"{'build_cost' if options.cost else 'ten_programs'}.json"
+    variants = {name: VARIANTS[name] for name in VARIANTS if name in options.variants.split(",")}
+    for policy in {variant.plugin for variant in variants.values()} - {""}:
+        plugin = options.work / f"{policy}.so"
+        if not plugin.exists():
+            build_plugin(decision_code(policy, callee_features=True), installed_llvm(options.llvm_config), plugin)
+    projects = [project for project in read_projects() if not options.only or project.name in options.only.split(",")]
+    (measure_costs if options.cost else measure)(projects, variants, options)
 
 
 if __name__ == "__main__":

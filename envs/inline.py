@@ -105,11 +105,7 @@ class InlineTask(Task):
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - both are always legal
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
-        try:
-            number = int(action)
-        except (TypeError, ValueError, OverflowError):
-            return None
-        return _ADVICE[number] if number in (0, 1) and number == action else None
+        return _ADVICE[action] if action in (0, 1) else None
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return the shared entries, and with `scope="function"` the bytes that its decisions saved."""

@@ -137,12 +137,8 @@ class JointTask(Task):
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:
         """Return the advice of an action that belongs to this kind of decision; None for anything else."""
-        try:
-            number = int(action)
-        except (TypeError, ValueError, OverflowError):
-            return None
-        own = number - self._starts[decision.advisor]
-        if number != action or own < 0:
+        own = action - self._starts[decision.advisor]
+        if own < 0:
             return None
         if decision.advisor == INLINING:
             return self._inline.encode(decision, own)

@@ -18,9 +18,9 @@ from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
 from mlgo_gym.llvm.eviction_rule import default_eviction
-from mlgo_gym.tasks.allocation import AllocationTask
 from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
@@ -85,14 +85,8 @@ class EvictTask(AllocationTask):
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:
         """Return the advice of a column whose mask is 1; None for anything else."""
-        try:
-            column = int(action)
-        except (TypeError, ValueError, OverflowError):
-            return None
-        if column != action or not 0 <= column < self.columns:
-            return None
-        legal = decision.payload[self._mask_offset + 8 * column]
-        return self._advice[column] if legal else None
+        is_legal = 0 <= action < self.columns and decision.payload[self._mask_offset + 8 * action]
+        return self._advice[action] if is_legal else None
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the candidate and each register that may be freed."""

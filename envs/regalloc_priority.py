@@ -17,9 +17,9 @@ from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.allocation import AllocationTask
 from mlgo_gym.tasks.feature_table import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable, stage_names
 from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 SCALE = 2.0**31
@@ -91,13 +91,7 @@ class PriorityTask(AllocationTask):
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - the bounds are the same for all
         """Return the advice of an action from 0 to 1; None for anything else."""
-        try:
-            value = np.asarray(action, np.float32)
-        except (TypeError, ValueError):
-            return None
-        if value.size != 1:
-            return None
-        number = value.item()
+        number = np.asarray(action, np.float32).item()
         return struct.pack("<f", SCALE * number) if 0.0 <= number <= 1.0 else None
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:

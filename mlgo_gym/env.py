@@ -30,8 +30,7 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
 from mlgo_gym.storage.cache import key_of
-from mlgo_gym.tasks.render import render_end, render_text
-from mlgo_gym.tasks.render_picture import EpisodePicture
+from mlgo_gym.tasks.render import EpisodePicture, render_end, render_text
 from mlgo_gym.tasks.task import Task
 
 _RESET_OPTIONS = ("module", "function")

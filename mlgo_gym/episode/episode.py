@@ -24,10 +24,10 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS
-from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import Measurement
-from mlgo_gym.tasks.render_picture import EpisodePicture
+from mlgo_gym.tasks.render import EpisodePicture
+from mlgo_gym.tasks.task import read_action
 
 
 class Answer(NamedTuple):

@@ -24,7 +24,7 @@ from mlgo_gym.episode.decision_count import count, count_components, known_decis
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError
-from mlgo_gym.tasks.render_picture import EpisodePicture
+from mlgo_gym.tasks.render import EpisodePicture
 
 _MAX_FAILURES = 10
 """Number of failed modules after which sampling raises."""

@@ -10,8 +10,8 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
-from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.infos import decision_info
+from mlgo_gym.tasks.task import read_action
 
 PLAIN = "plain clang"
 """Policy name of clang without a policy."""

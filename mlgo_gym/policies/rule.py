@@ -12,37 +12,24 @@ precedence of Python. It is computed in double precision, so that exported C dec
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import CodeType
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.features import check_advisor, check_binary, feature_vector
+from mlgo_gym.policies.model_files import NETWORKS
 from mlgo_gym.policies.normalization import Floats
-from mlgo_gym.policies.protocol import row
+from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies.rules import Rule
 
-_FOLDER = Path(__file__).with_name("networks")
 RULE_SUFFIX = ".rule"
 
-Value = Callable[[Sequence[float]], float]
-
-_COMPARISONS: dict[type[ast.cmpop], tuple[Callable[[float, float], bool], str]] = {
-    ast.Lt: (operator.lt, "<"),
-    ast.LtE: (operator.le, "<="),
-    ast.Gt: (operator.gt, ">"),
-    ast.GtE: (operator.ge, ">="),
-    ast.Eq: (operator.eq, "=="),
-    ast.NotEq: (operator.ne, "!="),
-}
-_SUMS: dict[type[ast.operator], tuple[Callable[[float, float], float], str]] = {
-    ast.Add: (operator.add, "+"),
-    ast.Sub: (operator.sub, "-"),
-    ast.Mult: (operator.mul, "*"),
-}
+_COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_SUMS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +45,13 @@ class RuleText:
     text: str
     features: tuple[str, ...]
     code: str
-    _holds: Callable[[Sequence[float]], bool] = field(repr=False, compare=False)
+    _python: CodeType = field(repr=False, compare=False)
 
     def __call__(self, values: Floats) -> bool:
         """Return whether the condition holds for raw features, float32 of shape (features,)."""
-        return self._holds(values.tolist())
+        # `_Translation` accepts neither calls nor attributes.
+        names = dict(zip(self.features, values.tolist(), strict=True))
+        return bool(eval(self._python, {"__builtins__": {}}, names))  # noqa: S307
 
     @classmethod
     def parse(cls, text: str, name: str) -> RuleText:
@@ -73,13 +62,14 @@ class RuleText:
         """
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         condition = " ".join(filter(None, lines))
-        parser = _Parser(name)
+        translation = _Translation(name)
         try:
-            tree = ast.parse(f"({condition})", mode="eval").body
-            holds, code = parser.condition(tree)
+            tree = ast.parse(f"({condition})", mode="eval")
+            code = translation.condition(tree.body)
+            python = compile(tree, name, "eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise PolicyError(f"expected a condition in {name}, got {condition[:100]!r}: {error}") from None
-        return cls(condition, tuple(parser.columns), code, holds)
+        return cls(condition, tuple(translation.columns), code, python)
 
     @classmethod
     def load(cls, path: Path) -> RuleText:
@@ -97,103 +87,61 @@ class RuleText:
         return cls.parse(text, str(path))
 
 
-class _Parser:
-    """Translates a syntax tree to a function and to C; `columns` has the features' numbers by name."""
+class _Translation:
+    """Translates a syntax tree to C, and makes its numbers floats; `columns` has the features' numbers by name."""
 
     def __init__(self, name: str) -> None:
         self.columns: dict[str, int] = {}
         self._name = name
 
-    def condition(self, node: ast.expr) -> tuple[Callable[[Sequence[float]], bool], str]:
-        """Return a condition as a function of the features, and as C."""
+    def condition(self, node: ast.expr) -> str:
+        """Return a condition as C, or raise a PolicyError."""
         if isinstance(node, ast.BoolOp):
-            parts = [self.condition(value) for value in node.values]
-            tests = [test for test, _ in parts]
-            combine, sign = (all, " && ") if isinstance(node.op, ast.And) else (any, " || ")
-            return lambda values: combine(test(values) for test in tests), f"({sign.join(code for _, code in parts)})"
+            sign = " && " if isinstance(node.op, ast.And) else " || "
+            return f"({sign.join(map(self.condition, node.values))})"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            negated, code = self.condition(node.operand)
-            return lambda values: not negated(values), f"!{code}"
+            return f"!{self.condition(node.operand)}"
         if isinstance(node, ast.Compare):
-            return self._comparison(node)
+            values: Sequence[str] = [self._value(operand) for operand in (node.left, *node.comparators)]
+            if not all(type(sign) in _COMPARISONS for sign in node.ops):
+                raise self._misfit(node, "one of < <= > >= == !=")
+            signs = [_COMPARISONS[type(sign)] for sign in node.ops]
+            triples = zip(values[:-1], signs, values[1:], strict=True)
+            return f"({' && '.join(' '.join(triple) for triple in triples)})"
         raise self._misfit(node, "a comparison, or several with and, or, not")
 
-    def _comparison(self, node: ast.Compare) -> tuple[Callable[[Sequence[float]], bool], str]:
-        operands = [self._value(operand) for operand in (node.left, *node.comparators)]
-        pairs = []
-        codes = []
-        for sign, (left, left_code), (right, right_code) in zip(node.ops, operands[:-1], operands[1:], strict=True):
-            if type(sign) not in _COMPARISONS:
-                raise self._misfit(node, "one of < <= > >= == !=")
-            compare, code = _COMPARISONS[type(sign)]
-            pairs.append((compare, left, right))
-            codes.append(f"{left_code} {code} {right_code}")
-        text = f"({' && '.join(codes)})"
-        if len(pairs) == 1:
-            compare, left, right = pairs[0]
-            return lambda values: compare(left(values), right(values)), text
-        return lambda values: all(compare(left(values), right(values)) for compare, left, right in pairs), text
-
-    def _value(self, node: ast.expr) -> tuple[Value, str]:
+    def _value(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
-            column = self.columns.setdefault(node.id, len(self.columns))
-            return operator.itemgetter(column), f"(double)features[{column}]"
+            return f"(double)features[{self.columns.setdefault(node.id, len(self.columns))}]"
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
-            number = float(node.value)
-            return lambda _values: number, repr(number)
+            node.value = float(node.value)
+            return repr(node.value)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            inner, code = self._value(node.operand)
-            return lambda values: -inner(values), f"(-{code})"
+            return f"(-{self._value(node.operand)})"
         if isinstance(node, ast.BinOp) and type(node.op) in _SUMS:
-            compute, sign = _SUMS[type(node.op)]
-            (left, left_code), (right, right_code) = self._value(node.left), self._value(node.right)
-            return lambda values: compute(left(values), right(values)), f"({left_code} {sign} {right_code})"
+            return f"({self._value(node.left)} {_SUMS[type(node.op)]} {self._value(node.right)})"
         raise self._misfit(node, "a feature, a number, or a sum or product of these")
 
     def _misfit(self, node: ast.expr, expected: str) -> PolicyError:
         return PolicyError(f"expected {expected} in {self._name}, got {ast.unparse(node)[:100]!r}")
 
 
-class RulePolicy:
-    """Inlines a call where the condition of a rule holds; its features are found by name.
-
-    Args:
-        env: an environment of inlining, with observations of any form.
-        rule: the rule.
-        name: the policy's name, for errors.
+def load_rule(env: CompilerEnv, path: Path) -> Policy:
+    """Return the policy of a rule's file, which inlines a call where the condition holds.
 
     Raises:
-        PolicyError: the environment lacks a feature, or has other decisions.
+        PolicyError: the file has no condition, or the environment lacks a feature or has other decisions.
     """
-
-    def __init__(self, env: CompilerEnv, rule: RuleText, name: str) -> None:
-        check_advisor(name, env, INLINING)
-        check_binary(name, env)
-        self._rule = rule
-        self._features = feature_vector(name, env, rule.features)
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        """Return 1 where the condition holds, else 0."""
-        del info
-        return int(self._rule(self._features(observation)))
-
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return the choice at each decision."""
-        return [self.act(row(observations, number), info) for number, info in enumerate(infos)]
-
-
-def load_rule(env: CompilerEnv, path: Path) -> RulePolicy:
-    """Return the policy of a rule's file.
-
-    Raises:
-        PolicyError: the file has no condition, or the rule does not fit the environment.
-    """
-    return RulePolicy(env, RuleText.load(path), path.stem if path.parent == _FOLDER else f"rule:{path}")
+    rule, name = RuleText.load(path), path.stem if path.parent == NETWORKS else f"rule:{path}"
+    check_advisor(name, env, INLINING)
+    check_binary(name, env)
+    features = feature_vector(name, env, rule.features)
+    return Rule(lambda observation, _info: int(rule(features(observation))))
 
 
 def bundled_rules() -> tuple[str, ...]:
     """Return the names of the bundled rules."""
-    return tuple(sorted(path.stem for path in _FOLDER.glob(f"*{RULE_SUFFIX}")))
+    return tuple(sorted(path.stem for path in NETWORKS.glob(f"*{RULE_SUFFIX}")))
 
 
 def is_rule(spec: str) -> bool:
@@ -204,4 +152,4 @@ def is_rule(spec: str) -> bool:
 def rule_file(spec: str) -> Path:
     """Return the file of `rule:FILE` or of a bundled rule."""
     _, colon, path = spec.partition(":")
-    return Path(path).expanduser() if colon else _FOLDER / f"{spec}{RULE_SUFFIX}"
+    return Path(path).expanduser() if colon else NETWORKS / f"{spec}{RULE_SUFFIX}"

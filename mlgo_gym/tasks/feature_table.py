@@ -61,91 +61,73 @@ _UNIT = (0.0, 1.0)
 _LARGEST = "relative to the largest"
 
 
-def _column(
-    name: str,
-    meaning: str,
-    type: str = "float",  # noqa: A002 - as in `Feature`
-    bounds: tuple[float, float] | None = _UNIT,
-) -> Feature:
-    return Feature(name, meaning, type, (1, COLUMNS), bounds=bounds)
+def _cost(name: str, meaning: str, since: int = OLDEST_SUPPORTED) -> Feature:
+    return Feature(name, f"{meaning}, in cost units", since=since)
 
 
-_COST = "in cost units"
+def _flag(name: str, meaning: str, since: int = OLDEST_SUPPORTED) -> Feature:
+    return Feature(name, meaning, since=since, bounds=_UNIT)
+
+
+def _integers(name: str, meaning: str, bounds: tuple[float, float] | None = _UNIT) -> Feature:
+    return Feature(name, meaning, "int64_t", (1, COLUMNS), bounds=bounds)
+
+
+def _relative(name: str, meaning: str) -> Feature:
+    return Feature(name, f"{meaning}, {_LARGEST}", "float", (1, COLUMNS), bounds=_UNIT)
+
 
 INLINING_FEATURES = (
-    Feature(
-        "sroa_savings",
-        f"what inlining saves by turning the caller's stack slots that the call is passed into registers, {_COST}",
-    ),
-    Feature("sroa_losses", f"such savings that a use of a slot in the callee rules out, {_COST}"),
-    Feature(
-        "load_elimination",
-        "how many loads of the callee repeat an earlier one; from 1 where a store or a call rules that out",
-    ),
-    Feature("call_penalty", "25 for each call that stays in the callee, in cost units"),
-    Feature("call_argument_setup", f"setting up the arguments of calls that stay in the callee, {_COST} each"),
-    Feature("load_relative_intrinsic", f"the callee's `llvm.load.relative`, {_COST}, 3 instructions each"),
-    Feature("lowered_call_arg_setup", f"setting up the arguments of calls that become machine calls, {_COST} each"),
+    _cost("sroa_savings", "saved by turning stack slots of the caller that the call is passed into registers"),
+    _cost("sroa_losses", "such savings that a use of a slot in the callee rules out"),
+    Feature("load_elimination", "loads of the callee that repeat an earlier one, up to a store or a call"),
+    _cost("call_penalty", "25 for each call that stays in the callee"),
+    _cost("call_argument_setup", "arguments of calls that stay in the callee"),
+    _cost("load_relative_intrinsic", "`llvm.load.relative` of the callee, 3 instructions each"),
+    _cost("lowered_call_arg_setup", "arguments of calls that become machine calls"),
     Feature("indirect_call_penalty", "always 0: the features' analysis never adds to it"),
-    Feature("jump_table_penalty", f"jump tables of the callee's switches, {_COST}, 1 an entry and 2 a table"),
-    Feature("case_cluster_penalty", f"switches of at most 3 groups of cases, {_COST}, 2 instructions a group"),
-    Feature(
-        "switch_default_dest_penalty", f"default destinations of switches with a jump table, {_COST}, 2 each", since=19
+    _cost("jump_table_penalty", "jump tables of the callee's switches, 1 an entry and 2 a table"),
+    _cost("case_cluster_penalty", "switches of at most 3 groups of cases, 2 instructions a group"),
+    _cost("switch_default_dest_penalty", "default destinations of switches with a jump table, 2 each", since=19),
+    _cost("switch_penalty", "comparisons of all other switches, 2 instructions each"),
+    _cost("unsimplified_common_instructions", "instructions that no argument makes constant"),
+    _cost("num_loops", "25 for each loop of the callee that runs if the caller is optimised for minimal size, else 0"),
+    Feature("dead_blocks", "blocks of the callee that this call never reaches"),
+    Feature("simplified_instructions", "instructions of the callee that this call makes constant"),
+    Feature("constant_args", "arguments of the call that are constants"),
+    Feature("constant_offset_ptr_args", "arguments that are pointers at a constant offset from a known object"),
+    _cost("callsite_cost", "minus the cost of the call itself: its arguments and the call"),
+    _flag("cold_cc_penalty", "1 if the callee has the cold calling convention, else 0"),
+    _flag("last_call_to_static_bonus", "1 if this is the only use of a function that the module keeps to itself"),
+    _flag("is_multiple_blocks", "1 if a block of the callee has several successors, else 0"),
+    Feature("nested_inlines", "indirect calls of the callee that become direct here and could be inlined too"),
+    _cost("nested_inline_cost_estimate", "cost of inlining those"),
+    _cost("threshold", "threshold of the target without bonuses that the callee does not earn"),
+    Feature("callee_basic_block_count", "basic blocks of the callee"),
+    Feature("callsite_height", "level of the caller in the original call graph: calls on the longest way to a leaf"),
+    Feature("node_count", "functions that the module defines at this moment"),
+    Feature("nr_ctant_params", "arguments of the call that are constants"),
+    _cost("cost_estimate", "clang's estimate of the cost of inlining; 0 where it has none"),
+    Feature("edge_count", "calls between defined functions in the module at this moment"),
+    Feature("caller_users", "uses of the caller in the module; 1 more if it can be seen from outside"),
+    Feature("caller_conditionally_executed_blocks", "successors of the caller's conditional branches and switches"),
+    Feature("caller_basic_block_count", "basic blocks of the caller"),
+    Feature("callee_conditionally_executed_blocks", "successors of the callee's conditional branches and switches"),
+    Feature("callee_users", "uses of the callee in the module; 1 more if it can be seen from outside"),
+    _flag(
+        "is_callee_avail_external", "1 if the callee's body is `available_externally`: there to be inlined", since=19
     ),
-    Feature("switch_penalty", f"the comparisons of all other switches, {_COST}, 2 instructions each"),
-    Feature("unsimplified_common_instructions", f"instructions that no argument makes constant, {_COST}"),
-    Feature(
-        "num_loops",
-        "25 for each loop of the callee that runs if the caller is optimised for minimal size, else 0, in cost units",
+    _flag(
+        "is_caller_avail_external", "1 if the caller's body is `available_externally`: there to be inlined", since=19
     ),
-    Feature("dead_blocks", "how many blocks of the callee this call never reaches"),
-    Feature("simplified_instructions", "how many instructions of the callee this call makes constant"),
-    Feature("constant_args", "how many arguments of the call are constants"),
-    Feature("constant_offset_ptr_args", "how many arguments are pointers at a constant offset from a known object"),
-    Feature("callsite_cost", f"minus what the call itself costs: its arguments and the call, {_COST}"),
-    Feature("cold_cc_penalty", "1 if the callee has the cold calling convention, else 0", bounds=_UNIT),
-    Feature(
-        "last_call_to_static_bonus",
-        "1 if this is the only use of a function that the module keeps to itself",
-        bounds=_UNIT,
-    ),
-    Feature("is_multiple_blocks", "1 if a block of the callee has several successors, else 0", bounds=_UNIT),
-    Feature("nested_inlines", "how many indirect calls of the callee become direct here and could be inlined too"),
-    Feature("nested_inline_cost_estimate", f"what inlining those would cost, {_COST}"),
-    Feature("threshold", f"the target's threshold without bonuses that the callee does not earn, {_COST}"),
-    Feature("callee_basic_block_count", "the callee's basic blocks"),
-    Feature(
-        "callsite_height", "the caller's level in the original call graph: the longest way down to a leaf, in calls"
-    ),
-    Feature("node_count", "the functions that the module defines at this moment"),
-    Feature("nr_ctant_params", "how many arguments of the call are constants"),
-    Feature("cost_estimate", f"clang's estimate of what inlining costs; 0 where it has none, {_COST}"),
-    Feature("edge_count", "the calls between defined functions in the module at this moment"),
-    Feature("caller_users", "the uses of the caller in the module; 1 more if it can be seen from outside"),
-    Feature("caller_conditionally_executed_blocks", "the successors of the caller's conditional branches and switches"),
-    Feature("caller_basic_block_count", "the caller's basic blocks"),
-    Feature("callee_conditionally_executed_blocks", "the successors of the callee's conditional branches and switches"),
-    Feature("callee_users", "the uses of the callee in the module; 1 more if it can be seen from outside"),
-    Feature(
-        "is_callee_avail_external",
-        "1 if the callee's body is only there to be inlined (`available_externally`)",
-        since=19,
-        bounds=_UNIT,
-    ),
-    Feature(
-        "is_caller_avail_external",
-        "1 if the caller's body is only there to be inlined (`available_externally`)",
-        since=19,
-        bounds=_UNIT,
-    ),
-    Feature("inlining_default", "clang's own choice: 1 to inline, 0 not to", bounds=_UNIT),
+    _flag("inlining_default", "clang's own choice: 1 to inline, 0 not to"),
 )
 """One question per call site; all but the last describe it."""
 
 EMBEDDINGS = tuple(
     Feature(
         f"{side}_embedding",
-        f"the IR2Vec embedding of the {side} at this moment: the sum of the vectors of its instructions",
+        f"IR2Vec embedding of the {side} at this moment: the sum of the vectors of its instructions",
         "float",
         (DIMENSIONS,),
         since=22,
@@ -155,54 +137,38 @@ EMBEDDINGS = tuple(
 """The features that a vocabulary adds, before `inlining_default`."""
 
 EVICTION_FEATURES = (
-    _column("mask", "1 if the column may be chosen, else 0", "int64_t"),
-    _column("is_free", "1 if nothing occupies the register, else 0", "int64_t"),
-    _column(
-        "nr_urgent",
-        f"live ranges that a candidate that cannot be spilled may evict against the usual order, {_LARGEST}",
+    _integers("mask", "1 if the column may be chosen, else 0"),
+    _integers("is_free", "1 if nothing occupies the register, else 0"),
+    _relative("nr_urgent", "live ranges that a candidate that cannot be spilled may evict against the usual order"),
+    _relative("nr_broken_hints", "live ranges that would lose the register that they prefer"),
+    _integers("is_hint", "1 if the candidate prefers this register, else 0"),
+    _integers("is_local", "live ranges in the register within one block, if the candidate is too; else 0", None),
+    _relative("nr_rematerializable", "live ranges that can be computed anew instead of reloaded"),
+    _relative("nr_defs_and_uses", "definitions and uses, not weighted"),
+    _relative("weighed_reads_by_max", "instructions that only read, times their block's frequency"),
+    _relative("weighed_writes_by_max", "instructions that only write, times their block's frequency"),
+    _relative("weighed_read_writes_by_max", "instructions that do both, times their block's frequency"),
+    _relative(
+        "weighed_indvars_by_max", "writes in a block that can leave its loop, alive beyond it, times the frequency"
     ),
-    _column("nr_broken_hints", f"how many live ranges would lose the register that they prefer, {_LARGEST}"),
-    _column("is_hint", "1 if the candidate prefers this register, else 0", "int64_t"),
-    _column(
-        "is_local",
-        "how many live ranges in the register lie within one block, if the candidate does too; else 0",
-        "int64_t",
-        None,
-    ),
-    _column("nr_rematerializable", f"how many live ranges can be computed anew instead of reloaded, {_LARGEST}"),
-    _column("nr_defs_and_uses", f"definitions and uses, not weighted, {_LARGEST}"),
-    _column("weighed_reads_by_max", f"instructions that only read, times their block's frequency, {_LARGEST}"),
-    _column("weighed_writes_by_max", f"instructions that only write, times their block's frequency, {_LARGEST}"),
-    _column("weighed_read_writes_by_max", f"instructions that do both, times their block's frequency, {_LARGEST}"),
-    _column(
-        "weighed_indvars_by_max",
-        f"writes in a block that can leave its loop, alive beyond it, times the block's frequency, {_LARGEST}",
-    ),
-    _column("hint_weights_by_max", f"copies that prefer a register, times their block's frequency, {_LARGEST}"),
-    _column("start_bb_freq_by_max", f"the frequency of the block where the first live range begins, {_LARGEST}"),
-    _column("end_bb_freq_by_max", f"the frequency of the block where the last live range ends, {_LARGEST}"),
-    _column("hottest_bb_freq_by_max", f"the frequency of the hottest block with a use, {_LARGEST}"),
-    _column("liverange_size", f"the distance from first begin to last end, in slots of instructions, {_LARGEST}"),
-    _column("use_def_density", f"the largest spill weight, {_LARGEST}; NaN if infinite, and then 0 where it is finite"),
-    _column("max_stage", "the latest stage of the live ranges in the register", "int64_t", None),
-    _column("min_stage", "the earliest stage of the live ranges in the register", "int64_t", None),
+    _relative("hint_weights_by_max", "copies that prefer a register, times their block's frequency"),
+    _relative("start_bb_freq_by_max", "frequency of the block where the first live range begins"),
+    _relative("end_bb_freq_by_max", "frequency of the block where the last live range ends"),
+    _relative("hottest_bb_freq_by_max", "frequency of the hottest block with a use"),
+    _relative("liverange_size", "distance from first begin to last end, in slots of instructions"),
+    _relative("use_def_density", "largest spill weight; NaN if infinite, and then 0 where it is finite"),
+    _integers("max_stage", "latest stage of the live ranges in the register", None),
+    _integers("min_stage", "earliest stage of the live ranges in the register", None),
     Feature(
-        "progress",
-        "live ranges in the queue now, divided by all that there were at the start",
-        "float",
-        bounds=(0, float("inf")),
+        "progress", "live ranges in the queue now, divided by those at the start", "float", bounds=(0, float("inf"))
     ),
 )
 """One question per live range that found no register; a column is what occupies a register, or the candidate."""
 
 PRIORITY_FEATURES = (
-    Feature("li_size", "how long the live range is, the sum of its segments, in slots of instructions"),
-    Feature("stage", "its stage"),
-    Feature(
-        "weight",
-        "its spill weight: uses by block frequency, divided by its length; at most 65536, also if it must not spill",
-        "float",
-    ),
+    Feature("li_size", "length of the live range, the sum of its segments, in slots of instructions"),
+    Feature("stage", "stage of the live range"),
+    Feature("weight", "spill weight: uses by block frequency, divided by the length; at most 65536", "float"),
 )
 """One question per live range that is put into the queue."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -15,6 +16,7 @@ from gymnasium.vector.utils import create_empty_array
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import FeatureTable
@@ -119,7 +121,7 @@ class Task(ABC):
 
     @abstractmethod
     def encode(self, decision: Decision, action: Any) -> bytes | None:
-        """Return the bytes of the advice, or None when the action is illegal at this decision."""
+        """Return the bytes of an action as `read_action()` returns it, or None if it is illegal at this decision."""
 
     def default_advice(self, decision: Decision) -> bytes:
         """Return the bytes of clang's own choice."""
@@ -208,3 +210,90 @@ def _write(observation: Any, batch: Any, row: int) -> None:
             _write(observation[key], part, row)
     else:
         batch[row] = observation
+
+
+class AllocationTask(Task):
+    """A task whose outcome is what register allocation cost.
+
+    Args:
+        weights: what one unit of each cost counts in the metric `spill_cost`.
+    """
+
+    optimization_record: ClassVar[bool] = True
+    after_optimization: ClassVar[bool] = True
+    has_contexts: ClassVar[bool] = True
+    default_metric: ClassVar[str] = "spill_cost"
+    function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost", "spill_count")
+
+    def __init__(self, weights: CostWeights = CostWeights()) -> None:  # noqa: B008 - frozen
+        self.weights = weights
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of allocation, `spill_cost` and `spill_count`, then the sizes."""
+        return (*self.function_metrics, *super().metrics)
+
+    def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
+        """Return the cost of a compile; all metrics except sizes count one function alone if there is a function."""
+        if metric == ESTIMATED_INSTRUCTIONS:
+            return measurement.estimated_instructions(function)
+        if metric not in self.function_metrics:
+            return super().outcome(measurement, metric)
+        if function is None:
+            costs = AllocationCosts.total(measurement.allocation.values())
+        else:
+            costs = measurement.allocation.get(function, NOTHING)
+        return costs.cost(self.weights) if metric == "spill_cost" else float(costs.count)
+
+    def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
+        """Return the metrics except sizes for the policy and the baseline, and a row per function that has any cost."""
+        report = super().report(measurement, baseline, function)
+        for metric in self.function_metrics:
+            report[metric] = self.outcome(measurement, metric, function)
+            report[f"baseline_{metric}"] = self.outcome(baseline, metric, function)
+        names = sorted({*baseline.allocation, *measurement.allocation}) if function is None else [function]
+        report["functions"] = [
+            {
+                "function": name,
+                "spill_cost": self.outcome(measurement, "spill_cost", name),
+                "baseline_spill_cost": self.outcome(baseline, "spill_cost", name),
+                "spill_count": measurement.allocation.get(name, NOTHING).count,
+                "baseline_spill_count": baseline.allocation.get(name, NOTHING).count,
+            }
+            for name in names
+        ]
+        return report
+
+
+def read_action(action: Any, space: gym.Space[Any]) -> int | float:
+    """Return an action as a plain number: an int for a discrete space, a float (of float32's precision) for a `Box`.
+
+    It does not check whether the action is legal. An array or tensor of one element is a number, as batches leave it.
+
+    Raises:
+        ActionError: the action is not one number, it is NaN, or it is not a whole number for a discrete space.
+    """
+    value = action
+    if not isinstance(value, (int, float, np.generic)):
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise _refusal(action, space) from None
+        if array.size != 1:
+            raise _refusal(action, space)
+        value = array.reshape(-1)[0]
+    if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        raise _refusal(action, space)
+    if not isinstance(space, gym.spaces.Discrete):
+        if math.isnan(value):
+            raise ActionError(f"expected an action, an element of {space}, got NaN; the policy has diverged")
+        return np.float32(value).item()
+    if not float(value).is_integer():
+        raise _refusal(action, space)
+    return int(value)
+
+
+def _refusal(action: Any, space: gym.Space[Any]) -> ActionError:
+    return ActionError(
+        f"expected an action, an element of {space}, got {action!r}, a {type(action).__name__}; pass one number"
+    )

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle, seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
-from typing_extensions import Unpack
 
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.training.bandit_labels import BanditArguments, LabelTable, label_table
+from mlgo_gym.training.bandit_labels import LabelTable, label_table
 
 _BLOCK = 256
 """Labels that an environment draws at once, since a draw from a generator is slow."""
@@ -75,7 +74,7 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium declares it so
 
-    def __init__(self, **arguments: Unpack[BanditArguments]) -> None:
+    def __init__(self, **arguments: Any) -> None:
         EzPickle.__init__(self, **arguments)
         self.metadata = dict(type(self).metadata)  # wrappers and libraries write into what they find
         self._show(label_table(arguments))
@@ -124,7 +123,7 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
 
 
 class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
-    """`InlineBanditEnv` many times over, in one table of labels.
+    """`InlineBanditEnv` many times over, in one table of labels; attributes and errors are the same.
 
     Each environment draws with its own generator, as those of Gymnasium's `SyncVectorEnv` do.
 
@@ -133,15 +132,6 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         autoreset_mode: Behaviour after the end of an episode, as of `CompilerVectorEnv`. The default is `SAME_STEP`,
             since every step ends an episode.
         arguments: Arguments of `InlineBanditEnv`.
-
-    Attributes:
-        feature_names: Names of the elements of an observation.
-        normalization: The normalization of the observations; None without `normalize`.
-        labels: The labels of the split.
-
-    Raises:
-        MissingExtraError: pyarrow is not installed.
-        MlgoError: an argument is not possible, there are no labels, or they lack the callee features.
     """
 
     def __init__(
@@ -149,7 +139,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         num_envs: int = 1,
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        **arguments: Unpack[BanditArguments],
+        **arguments: Any,
     ) -> None:
         EzPickle.__init__(self, num_envs, autoreset_mode=autoreset_mode, **arguments)
         super().__init__(num_envs, autoreset_mode)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +15,8 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.splits import is_part
-from mlgo_gym.errors import MlgoError, UnknownArgumentError
+from mlgo_gym.episode.argument_types import check_types
+from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.tasks.feature_table import BOUNDS
 from mlgo_gym.training.distillation import network_features
@@ -37,23 +37,25 @@ BUNDLED = {
 _FOLDER = Path(__file__).parent / "bundled_labels"
 
 
-class BanditArguments(TypedDict, total=False):
+@dataclass(frozen=True, slots=True)
+class BanditOptions:
     """The arguments of both environments."""
 
-    labels: GivenLabels
-    callee_features: bool
-    split: Split
-    reward: Reward
-    normalize: bool
+    labels: GivenLabels = "Os"
+    callee_features: bool = False
+    split: Split = "train"
+    reward: Reward = "weighted"
+    normalize: bool = False
 
+    def __post_init__(self) -> None:
+        check_types(self)
 
-_DEFAULTS: BanditArguments = {
-    "labels": "Os",
-    "callee_features": False,
-    "split": "train",
-    "reward": "weighted",
-    "normalize": False,
-}
+    @property
+    def paths(self) -> list[Path]:
+        """The files and folders of labels."""
+        if isinstance(self.labels, str) and (self.labels, self.callee_features) in BUNDLED:
+            return [_FOLDER / f"{name}.parquet" for name in BUNDLED[self.labels, self.callee_features]]
+        return list(map(Path, [self.labels] if isinstance(self.labels, str | os.PathLike) else self.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,96 +72,62 @@ class LabelTable:
     bytes: npt.NDArray[np.int64]
 
 
-def label_table(arguments: BanditArguments) -> LabelTable:
+def label_table(arguments: Mapping[str, Any]) -> LabelTable:
     """Return the labels that the arguments of an environment name.
 
     Raises:
         UnknownArgumentError: An argument is unknown.
         MlgoError: An argument has another value, or no label fits.
     """
+    names = [option.name for option in fields(BanditOptions)]
     for name in arguments:
-        if name not in _DEFAULTS:
-            close = get_close_matches(name, _DEFAULTS, n=1, cutoff=0.6)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise UnknownArgumentError(
-                f"unexpected keyword argument {name!r}; {hint}expected {', '.join(sorted(_DEFAULTS))}"
-            )
-    given: dict[str, Any] = {**_DEFAULTS, **arguments}
-    for name, words in (("split", get_args(Split)), ("reward", get_args(Reward))):
-        if given[name] not in words:
-            raise MlgoError(f"expected {name} as one of {', '.join(words)}, got {given[name]!r}; correct {name}")
-    for name in ("callee_features", "normalize"):
-        if not isinstance(given[name], bool):
-            raise MlgoError(f"expected {name} as True or False, got {given[name]!r}; correct {name}")
-    paths = _paths(given["labels"], given["callee_features"])
-    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    versions = tuple(
-        (status.st_size, status.st_mtime_ns) for file in files if file.exists() for status in [file.stat()]
-    )
-    return _load(tuple(paths), versions, given["callee_features"], given["split"], given["reward"], given["normalize"])
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise UnknownArgumentError(f"unexpected keyword argument {name!r}{hint}; expected {', '.join(names)}")
+    options = BanditOptions(**arguments)
+    files = [file for path in options.paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    versions = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
+    return _load(replace(options, labels=""), tuple(options.paths), tuple(versions))
 
 
 @lru_cache(maxsize=4)
-def _load(
-    paths: tuple[Path, ...],
-    versions: tuple[tuple[int, int], ...],
-    callee_features: bool,
-    split: Split,
-    reward: Reward,
-    normalize: bool,
-) -> LabelTable:
+def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tuple[int, int], ...]) -> LabelTable:
     """Read labels; equal environments share them while the files keep their sizes and times."""
-    del versions
-    found = _read(list(paths), callee_features)
-    names, observations = found.features, found.observations.astype(np.float32)
-    normalization, unbounded = None, (-np.inf, np.inf)
-    low, high = np.array([BOUNDS.get(name, unbounded) for name in names], np.float32).T
-    rows = _rows(found, split)
-    if normalize:
-        names = network_features(found.features)
-        observations = observations[:, [found.features.index(name) for name in names]]
-        fitted = _rows(found, "fit") if split == "valid" else rows
-        normalization = Normalization.fit(observations[fitted], names)
-        observations = normalization(observations)
-        low, high = (np.full(len(names), bound, np.float32) for bound in normalization.bounds)
-    labels = found.select(rows)
-    savings = np.sign(labels.bytes) * labels.weights if reward == "weighted" else labels.bytes
-    observations = np.ascontiguousarray(observations[rows])
-    space = gym.spaces.Box(low, high, dtype=np.float32)
-    return LabelTable(
-        labels, names, normalization, space, observations, savings.astype(np.float64), labels.bytes.astype(np.int64)
-    )
-
-
-def _paths(labels: GivenLabels, callee_features: bool) -> list[Path]:
-    if isinstance(labels, str) and (labels, callee_features) in BUNDLED:
-        return [_FOLDER / f"{name}.parquet" for name in BUNDLED[labels, callee_features]]
-    if isinstance(labels, str | os.PathLike):
-        return [Path(labels)]
-    if not isinstance(labels, Sequence) or not all(isinstance(path, str | os.PathLike) for path in labels):
-        raise MlgoError(f"expected labels as 'Os', 'Oz', a path or a list of paths, got {labels!r}; correct it")
-    return [Path(path) for path in labels]
-
-
-def _read(paths: list[Path], callee_features: bool) -> Labels:
-    found = read_labels(paths)
-    names = [name for name in found.features if callee_features or name not in CALLEE_FEATURES]
-    missing = [name for name in CALLEE_FEATURES if name not in names]
-    if callee_features and missing:
+    stored = read_labels(paths)
+    missing = [name for name in CALLEE_FEATURES if name not in stored.features]
+    if options.callee_features and missing:
         raise MlgoError(
             f"expected labels with callee features, got none of {', '.join(missing)}; run mlgo-gym label "
             "--callee-features, or omit callee_features"
         )
-    return found.select_features(names)
+    if not options.callee_features:
+        stored = stored.select_features([name for name in stored.features if name not in CALLEE_FEATURES])
+    rows = _rows(stored, options.split)
+    names, observations = stored.features, stored.observations.astype(np.float32)
+    normalization = None
+    low, high = np.array([BOUNDS.get(name, (-np.inf, np.inf)) for name in names], np.float32).T
+    if options.normalize:
+        names = network_features(stored.features)
+        observations = observations[:, [stored.features.index(name) for name in names]]
+        fitted = _rows(stored, "fit") if options.split == "valid" else rows
+        normalization = Normalization.fit(observations[fitted], names)
+        observations = normalization(observations)
+        low, high = (np.full(len(names), bound, np.float32) for bound in normalization.bounds)
+    labels = stored.select(rows)
+    savings = np.sign(labels.bytes) * labels.weights if options.reward == "weighted" else labels.bytes
+    observations, space = np.ascontiguousarray(observations[rows]), gym.spaces.Box(low, high, dtype=np.float32)
+    return LabelTable(
+        labels, names, normalization, space, observations, savings.astype(np.float64), labels.bytes.astype(np.int64)
+    )
 
 
 def _rows(labels: Labels, split: Split) -> npt.NDArray[np.bool_]:
     names, inverse = np.unique(labels.modules, return_inverse=True)
     # The first folder is the dataset.
     parts = np.array([is_part(name.partition("/")[2] or name, split, test_fraction=0) for name in names.tolist()])
-    chosen: npt.NDArray[np.bool_] = parts[inverse]
-    if not chosen.any():
+    rows: npt.NDArray[np.bool_] = parts[inverse]
+    if not rows.any():
         raise MlgoError(
             f"expected labels of the split {split!r}, got {len(names)} modules in other splits; use 'train'"
         )
-    return chosen
+    return rows

@@ -142,10 +142,10 @@ def test_an_ended_episode_is_scored_once(few: Path) -> None:
 def test_bad_arguments_get_one_line(few: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"labels": "O3"}, "expected a Parquet file of labels|expected .* labels"),
-        ({"split": "test"}, "expected split as one of train, fit, valid, got 'test'"),
-        ({"reward": "relative"}, "expected reward as one of weighted, bytes, got 'relative'"),
+        ({"split": "test"}, "expected split as 'train' or 'fit' or 'valid', got 'test'"),
+        ({"reward": "relative"}, "expected reward as 'weighted' or 'bytes', got 'relative'"),
         ({"num_envs": 0}, "expected num_envs ≥ 1, got 0"),
-        ({"label": "Oz"}, "unexpected keyword argument 'label'; did you mean labels"),
+        ({"label": "Oz"}, "unexpected keyword argument 'label'; did you mean 'labels'"),
     ]
     for options, message in cases:
         with pytest.raises(MlgoError, match=message) as caught:

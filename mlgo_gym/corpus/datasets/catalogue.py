@@ -147,14 +147,13 @@ def _read(name: str, path: Path, remedy: str = "reinstall mlgo-gym") -> Dataset:
             crates = tuple(Archive(crate, version, checksum) for crate, (version, checksum) in entry["crates"].items())
             digest = hashlib.sha256("".join(crate.sha256 for crate in crates).encode()).hexdigest()
             return Dataset(name, Archive(name, digest[:8], digest), entry["licence"], entry["summary"], crates=crates)
-        parts = [
-            Part(**{key: value if key == "prefix" else tuple(value) for key, value in part.items()})
-            for part in entry.pop("parts", ())
-        ]
+        parts: list[dict[str, Any]] = entry.pop("parts", [])
+        for part in parts:
+            part |= {key: tuple(value) for key, value in part.items() if key != "prefix"}
         files = {file: "".join(f"{line}\n" for line in lines) for file, lines in entry.pop("files", {}).items()}
         archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
         needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
-        return Dataset(name, archive, parts=tuple(parts), files=files, needs=needs, **entry)
+        return Dataset(name, archive, parts=tuple(Part(**part) for part in parts), files=files, needs=needs, **entry)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorpusError(f"{path}: expected an entry of the catalogue: {error!r}; {remedy}") from error
 

@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.errors import MissingExtraError
-from mlgo_gym.tasks.render_picture import EpisodePicture, font
+from mlgo_gym.tasks.render import EpisodePicture, font
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.testing import running_compile
 
