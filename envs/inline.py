@@ -92,9 +92,8 @@ class InlineTask(Task):
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
         """Return the features of several call sites."""
         nothing = bytes(self.layout.dtype.itemsize)
-        return self.layout.flat_batch(
-            [nothing if decision is None else self.features(decision) for decision in decisions]
-        )
+        payloads = [nothing if decision is None else self.features(decision) for decision in decisions]
+        return self.layout.flat_batch(payloads)
 
     def final_observation(self) -> Any:
         """Return zeros."""
