@@ -150,10 +150,8 @@ def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:
 def default_flags(module: Module, target: str | None = None) -> tuple[str, ...]:
     """Return the flags for a module without recorded flags, by the attributes of most of its functions.
 
-    -Oz for `minsize` or a module without functions, -Os for `optsize`, -O0 for `optnone`, else -O2.
-
-    Raises:
-        CorpusError: the bitcode is of another architecture than the target, or there is no such target.
+    -Oz for `minsize` or a module without functions, -Os for `optsize`, -O0 for `optnone`, else -O2. Raises
+    `CorpusError` if the bitcode is of another architecture than the target.
     """
     facts = _facts(module.bitcode, module.bitcode.stat().st_mtime_ns)
     level = _LEVELS.get(facts.prevailing_level, "-Oz")

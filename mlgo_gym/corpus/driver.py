@@ -114,13 +114,9 @@ def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) ->
 
 @lru_cache(maxsize=64)
 def rust_flags(toolchain: Toolchain, triple: str, optimize: str, options: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the `-cc1` flags with which clang compiles bitcode of rustc as rustc itself does.
+    """Return the `-cc1` flags with which clang compiles bitcode of rustc for a triple as rustc itself does.
 
-    Args:
-        toolchain: the clang.
-        triple: target of the bitcode.
-        optimize: the level, one of `Oz`, `Os`, `O2`, `O3`.
-        options: driver flags of `Crate.driver_flags()`.
+    `options` are driver flags of `Crate.driver_flags()`.
     """
     flags = [f"--target={triple}", *flags_of_level(optimize[1:]), *options]
     return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", "ir", os.devnull, "-o", "output"]))

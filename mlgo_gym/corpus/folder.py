@@ -41,13 +41,9 @@ class Description:
 
 @dataclass(slots=True)
 class CorpusReport:
-    """Result of writing a corpus.
+    """Result of writing a corpus: its modules, and name and reason for each input that is not one of them.
 
-    Attributes:
-        modules: names of its modules.
-        skipped: name and reason for each input that is not a module of it.
-        excluded: number of modules that the filter excluded.
-        duplicates: number of inputs with the bitcode of an earlier one.
+    The filter excluded `excluded` inputs; `duplicates` have the bitcode of an earlier one.
     """
 
     modules: list[str] = field(default_factory=list)

@@ -21,11 +21,8 @@ ORDERS = ("random", "shuffle", "cycle")
 class OrderCursor:
     """Position of one environment in the order.
 
-    Attributes:
-        first: index of the first module of the environment's share.
-        step: distance of the modules of its share: the number of environments of a vector environment.
-        left: indices of the remaining modules of the round, the next one last.
-        order: order of this environment; None for that of its arguments.
+    A vector environment gives environment `first` the modules `first`, `first + step`, …. `left` has the indices of the
+    remaining modules of the round, the next one last. `order` is None for that of the environment's arguments.
     """
 
     first: int = 0

@@ -77,15 +77,9 @@ def open_corpus(
 
 @dataclass(frozen=True, slots=True)
 class NamedCorpus:
-    """A corpus that has a name.
+    """A corpus that has a name, with its folder in the cache.
 
-    Attributes:
-        name: value for `corpus=`.
-        summary: one-line description.
-        licence: licence of the sources.
-        folder: folder in the cache.
-        modules: number of modules, or None before the first use.
-        missing: modules and files that it lacks; the next use fetches them.
+    The number of modules is None before the first use. The next use fetches the missing modules and files.
     """
 
     name: str

@@ -34,10 +34,8 @@ def training_digest(module: Module) -> str:
 def read_digests(file: Path) -> dict[str, str]:
     """Return the digests of a sidecar file with the comment of each, mostly the module's name.
 
-    A line has any number of digests, or of their leading digits, and a comment after `#`.
-
-    Raises:
-        CorpusError: The file cannot be read, or has a word that is no digest.
+    A line has any number of digests, or of their leading digits, and a comment after `#`. Raises `CorpusError` if the
+    file cannot be read, or has a word that is no digest.
     """
     try:
         text = read_untrusted(file).decode()

@@ -15,7 +15,7 @@ from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import write_files
+from tests.corpus.conftest import corpus_command, description, files_below, write_files
 
 
 def test_other_files_are_skipped_and_named_and_the_output_may_lie_in_the_input_or_be_it(
@@ -161,3 +161,29 @@ def test_a_value_that_is_in_every_row_is_in_memory_once(tmp_path: Path) -> None:
     finally:
         pyarrow.set_memory_pool(before)
     assert watched.max_memory() < 96 << 20
+
+
+def test_13_14_15_and_21_bitcode_is_copied_nested_as_it_is_and_described(tmp_path: Path, calls: Path) -> None:
+    modules = ["nested/test1", "nested/test2"]
+    (tmp_path / "from/nested").mkdir(parents=True)
+    for name in modules:
+        shutil.copy(calls, tmp_path / f"from/{name}.bc")
+    corpus_command(
+        "make", f"--input_dir={tmp_path / 'from'}", f"--output_dir={tmp_path / 'to'}", "--default_args=-O3 -c"
+    )
+    assert description(tmp_path / "to") == {
+        "global_command_override": ["-O3", "-c"],
+        "has_thinlto": False,
+        "modules": modules,
+    }
+    assert files_below(tmp_path / "to") == [f"{name}.bc" for name in modules]
+
+
+def test_16_17_18_19_and_22_combined_modules_are_called_after_their_folders(tmp_path: Path) -> None:
+    write_description(tmp_path / "one", ["test1.o", "test2.o"])
+    write_description(tmp_path / "two", ["test3.o"])
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.log").touch()
+    corpus_command("combine", f"--root_dir={tmp_path}")
+    modules = ["one/test1.o", "one/test2.o", "two/test3.o"]
+    assert description(tmp_path) == {"has_thinlto": False, "modules": modules}

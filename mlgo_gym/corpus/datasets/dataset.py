@@ -41,7 +41,6 @@ class DatasetReport:
 
     Attributes:
         name: name that was requested.
-        folder: corpus folder.
         modules: number of modules.
         lines: source lines of the modules; each source counts once.
         languages: number of modules per language: `C`, `C++`, `Rust`.

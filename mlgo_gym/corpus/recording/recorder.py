@@ -92,17 +92,9 @@ class _Records:
 class Recorder:
     """The settings of one recording, and the folder for the records of its processes.
 
-    Args:
-        toolchain: the clang that records.
-        optimize: optimisation level of the modules, one of `LEVELS`; it replaces the build's.
-        root: folder that module names and sources are relative to.
-        target: target as for `driver_options()`.
-        parent: parent of the folder for records; by default that of temporary files.
-        probes: whether to record feature tests of build systems.
-
-    Attributes:
-        settings: `clang`, `before` and `after`: the driver's command and the options around the build's. `records`:
-            output folder. `temporary`: folder whose sources are probes. `root` and `probes` as given.
+    Module names and sources are relative to `root`. `settings` are `clang`, `before` and `after`: the driver's command
+    and the options around the build's; `records`: output folder; and `temporary`: folder whose sources are probes. The
+    folder for records is in `parent`, by default that of temporary files.
     """
 
     def __init__(

@@ -67,17 +67,9 @@ def record_compile(
     """Add a folder to `settings["records"]` for each source that a driver command line compiles.
 
     The folder contains `module.bc` and `record.json`; or `failure.json` if the front end fails; or `skipped.json` with
-    the reason if the source is not recorded.
-
-    Args:
-        settings: `Recorder.settings`, and `compiler_path`: compiler that the build called by path, or None.
-        arguments: driver arguments of the build, without the program.
-        folder: working directory.
-        mode: `c` or `c++`, the default language of the driver.
-        will_retry: whether the caller retries when a compiler is killed; nothing is written then.
-
-    Returns:
-        Whether a compiler was killed.
+    the reason if the source is not recorded. `settings` are those of `Recorder`, with `compiler_path` for a compiler
+    that the build called by path. `mode` is the default language of the driver, `c` or `c++`. Returns whether a
+    compiler was killed; with `will_retry` nothing is written then.
     """
     killed = False
     lines, problem = compile_commands(settings, list(arguments), folder, mode)

@@ -34,15 +34,10 @@ _ELF, _RELOCATABLE, _SHARED = b"\x7fELF", 1, 3
 def describe_link(arguments: Sequence[str], folder: str, root: str, store: str) -> dict[str, Any]:
     """Return the inputs of a successful link, and copy those that no recorded compile or link wrote.
 
-    Args:
-        arguments: driver arguments, with response files expanded.
-        folder: working directory.
-        root: root of the build; shared libraries outside belong to the machine.
-        store: folder of the recording, with `known` and `files`: empty files and copies, named by digests.
-
-    Returns:
-        `folder`, `arguments`, `output` (`position` of the argument, `named` part of it, `path`) and `inputs` in order,
-        each with the same keys, a `kind` as in `LinkInput`, and a `sha256` or `members`.
+    Shared libraries outside of the `root` of the build belong to the machine. `store` is the folder of the recording,
+    with `known` and `files`: empty files and copies, named by digests. The result has `folder`, `arguments`, `output`
+    (`position` of the argument, `named` part of it, `path`) and `inputs` in order, with the same keys, a `kind` as in
+    `LinkInput`, and a `sha256` or `members`.
     """
     position, name = named_output(arguments) or (None, "a.out")
     output = {"position": position, "named": name, "path": os.path.normpath(os.path.join(folder, name))}

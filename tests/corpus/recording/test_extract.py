@@ -1,4 +1,7 @@
-"""Corpora from real objects; test names state LLVM's behaviour, or a defect of LLVM's tools."""
+"""Objects of a build, and corpora from them; test names state LLVM's behaviour, or a defect of LLVM's tools.
+
+Numbers in names are those of LLVM's own tests of mlgo-utils.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,11 +22,21 @@ from mlgo_gym.corpus.folder import CorpusReport, read_command, read_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections, read_with_objcopy
-from mlgo_gym.corpus.recording.object_list import ObjectList, from_compile_commands, from_directory, from_local_thinlto
+from mlgo_gym.corpus.recording.object_list import (
+    BuildObject,
+    ObjectList,
+    from_bazel_aquery,
+    from_compile_commands,
+    from_directory,
+    from_linker_parameters,
+    from_local_thinlto,
+    read_object_list,
+)
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.compressed_object import compressed_object
+from tests.corpus.conftest import corpus_command, description, files_below
 
 Build = Callable[..., Path]
 Extract = Callable[..., CorpusReport]
@@ -227,3 +241,128 @@ def test_a_damaged_object_raises_no_other_error(
     path.write_bytes(data)
     with suppress(CorpusError):
         read_elf_sections(path, (".llvmbc", ".llvmcmd"))
+
+
+BASE = Path("/output/directory")
+
+
+def command_of(*arguments: str, **keys: Any) -> dict[str, Any]:
+    """Return a command of a compilation database."""
+    words = {"arguments": ["clang", "-c", "foo.c", *arguments]} if arguments else {}
+    return {"directory": str(BASE), "file": "foo.c", **words, **keys}
+
+
+def test_commands_without_an_output_and_broken_ones_are_skipped_and_named() -> None:
+    broken = [{}, {"directory": "/x"}, {"directory": "/x", "command": "cc -o 'x"}, 7, {"directory": "/", "command": 7}]
+    silent = command_of("-objc-isystem", "d", "-opt-record-file", "r")
+    found = from_compile_commands([*broken, None, silent, command_of(command="cc -c y.c -o y.o")])
+    assert [item.name for item in found.objects] == ["y.o"]
+    assert len(found.skipped) == 7
+    assert found.skipped[-1] == ("foo.c", "its command has no -o")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["-ofoo.o"], "foo.o"),
+        (["--output=foo.o"], "foo.o"),
+        (["--output", "foo.o"], "foo.o"),
+        (["-o", "x.o", "-o", "foo.o"], "foo.o"),
+        (["-o", "/output/directory/lib/x.o"], "lib/x.o"),
+        (["-o", "/elsewhere/x.o"], "elsewhere/x.o"),
+        (["-o", "../sibling/x.o"], "output/sibling/x.o"),
+        (["-o", "lib/../x.o"], "x.o"),
+        (["-o", "../../../../etc/x.o"], "etc/x.o"),
+        (["-o", "my lib/my file.o"], "my lib/my file.o"),
+    ],
+    ids=" ".join,
+)
+def test_defect_no_spelling_of_an_output_is_missed_or_escapes_the_corpus(words: list[str], name: str) -> None:
+    quoted = command_of(command="cc -c 'my file.c' -DX=\"a b\" " + " ".join(f'"{word}"' for word in words))
+    for command in (command_of(*words), quoted):
+        (item,) = from_compile_commands([command]).objects
+        assert (item.name, item.path) == (name, BASE / words[-1].removeprefix("--output=").removeprefix("-o"))
+
+
+def test_defect_equal_outputs_in_different_folders_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    def names(*outputs: tuple[str, str]) -> list[str]:
+        commands = [command_of("-o", name, directory=str(tmp_path / folder)) for folder, name in outputs]
+        (tmp_path / "compile_commands.json").write_text(json.dumps(commands))
+        return [item.name for item in read_object_list(tmp_path / "compile_commands.json", "json").objects]
+
+    assert names(("one", "lib/x.o"), ("two", "lib/x.o"), ("one", "lib/y.o")) == [
+        *("one/lib/x.o", "two/lib/x.o", "lib/y.o")
+    ]
+    renamed = names(("one", "x.o"), ("two", "x.o"), ("", "one/x.o/x.o"), (".", "two/x.o"))
+    assert len(set(renamed)) == len(renamed)
+
+
+def test_of_a_bazel_query_the_last_link_is_taken() -> None:
+    compiles = {"mnemonic": "CppCompile", "arguments": ["cc", "-o", "x.o"]}
+    actions = [
+        {"mnemonic": "CppLink", "arguments": ["ld", "-o", "a", "first.o"]},
+        compiles,
+        {"mnemonic": "CppLink", "arguments": ["ld", "-o", "b", "second.o", "x.a"]},
+        {"mnemonic": "CppArchive", "arguments": ["ar", "third.o"]},
+    ]
+    assert [item.name for item in from_bazel_aquery({"actions": actions}, BASE).objects] == ["second.o"]
+    queries: list[Any] = [{}, [], {"actions": []}, {"actions": [compiles]}]
+    for query in queries:
+        with pytest.raises(CorpusError, match="expected a CppLink action"):
+            from_bazel_aquery(query, BASE)
+
+
+def test_of_a_local_thinlto_link_half_modules_are_skipped_and_named(tmp_path: Path) -> None:
+    for name in ("1.3.import.bc", "2.thinlto.bc", "3.3.import.bc", "3.thinlto.bc"):
+        (tmp_path / name).touch()
+    found = from_local_thinlto(tmp_path)
+    assert [item.name for item in found.objects] == ["3"]
+    assert found.skipped == [("1", "1.thinlto.bc is missing"), ("2", "2.3.import.bc is missing")]
+
+
+def test_an_input_that_is_something_else_is_an_error(tmp_path: Path) -> None:
+    source = tmp_path / "input"
+    for kind, content in (("json", "{"), ("json", "{}"), ("bazel_aquery", "x"), ("directory", "x"), ("ninja", "")):
+        source.write_text(content)
+        with pytest.raises(CorpusError):
+            read_object_list(source, kind)
+    source.unlink()
+    for kind in ("json", "params"):
+        with pytest.raises(CorpusError):
+            read_object_list(source, kind)
+
+
+def test_6_linker_parameters_are_the_objects_among_them_without_the_output() -> None:
+    words = ["-o", "bin/program", "lib/one.o", "some.a", "-W,blah.o", "lib/other/two.o"]
+    listed = from_linker_parameters(words, BASE)
+    assert listed.objects == [BuildObject(name, BASE / name, BASE) for name in ("lib/one.o", "lib/other/two.o")]
+
+
+@pytest.mark.parametrize("based", [True, False])
+def test_4_and_5_flags_and_bitcode_are_those_of_the_object_below_its_base_or_here(
+    build: Build, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, based: bool
+) -> None:
+    folder = build("lib/test2.o").parents[1]
+    monkeypatch.chdir(tmp_path if based else folder)
+    listed = from_linker_parameters(["lib/test2.o"], folder if based else Path())
+    assert extract_corpus(listed, output).modules == ["lib/test2.o"]
+    assert (output / "lib/test2.o.cmd").read_bytes().startswith(b"-cc1\0")
+    assert (output / "lib/test2.o.bc").read_bytes().startswith(b"BC\xc0\xde")
+
+
+def test_11_a_filter_takes_modules_with_an_argument_that_it_matches(build: Build, extract: Extract) -> None:
+    build("test1.o")
+    for expression in (None, ".*", "^-Oz$"):
+        assert extract(cmd_filter=expression).modules == ["test1.o"]
+    # Theirs writes an empty corpus; this package raises.
+    with pytest.raises(CorpusError, match="excluded by the filter"):
+        extract(cmd_filter="^-O3$")
+
+
+def test_7_and_20_a_folder_is_all_objects_below_it_each_with_its_flags(build: Build, output: Path) -> None:
+    for name in ("test1.o", "lib/test2.o"):
+        folder = build(name).parent
+    corpus_command("extract", f"--input={folder.parent}", "--input_type=directory", f"--output_dir={output}")
+    assert description(output) == {"has_thinlto": False, "modules": ["lib/test2.o", "test1.o"]}
+    names = [f"{name}.o{suffix}" for name in ("lib/test2", "test1") for suffix in (".bc", ".cmd")]
+    assert files_below(output) == names

@@ -7,9 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.inspection import verify
@@ -20,7 +18,7 @@ from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from tests.corpus.conftest import write_files
+from tests.corpus.conftest import corpus_command, write_files
 
 SOURCES = {
     "user.c": "int helper(int); int twice(int x) { return helper(x) + helper(x + 1); }\n",
@@ -109,13 +107,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = write_files(tmp_path / "project", {**SOURCES, "lib/unused.c": "int unused(void) { return 7; }\n"})
     monkeypatch.chdir(folder)
     return folder
-
-
-def corpus_command(*words: object) -> str:
-    """Run `mlgo-gym corpus` and check its exit status."""
-    result = CliRunner().invoke(application, ["corpus", *map(str, words)])
-    assert result.exit_code == 0, f"{result.output}{result.exception}"
-    return result.stderr
 
 
 @pytest.mark.slow
