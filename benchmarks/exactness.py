@@ -240,14 +240,6 @@ def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
         yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *equal_of(group, names)]
 
 
-def policies(entries: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of policies, by policy and compiler: modules with the object of `gym.make`."""
-    names = ["evaluate", "trace", "mlgo-clang", "plugin"]
-    yield ["policy", "clang", "modules", *names]
-    for (policy, clang), group in groups(entries, lambda entry: (entry["policy"], entry["clang"])):
-        yield [f"`{policy}`", clang, str(len(group)), *equal_of(group, names)]
-
-
 def equal_of(group: list[Entry], names: list[str]) -> list[str]:
     """Return a cell for each way: how many of its objects are equal."""
     checks = [[entry["equal"][name] for entry in group if name in entry.get("equal", {})] for name in names]

@@ -82,10 +82,13 @@ class Job:
     def two_steps(self) -> TwoSteps:
         """Return the steps of the compile; the front end runs once for all policies."""
         if self._steps is None:
-            from mlgo_clang.two_steps import TwoSteps
-
-            self._steps = TwoSteps(self.compiler, self.rest, self.settings.timeout)
+            self._steps = self._make_steps()
         return self._steps
+
+    def _make_steps(self) -> TwoSteps:
+        from mlgo_clang.two_steps import TwoSteps
+
+        return TwoSteps(self.compiler, self.rest, self.settings.timeout)
 
 
 def compile_advised(job: Job) -> int:

@@ -63,12 +63,7 @@ class Tensor:
 
 
 class Header:
-    """The features of an advisor.
-
-    Attributes:
-        tensors: the features by name.
-        size: bytes of an observation.
-    """
+    """The features of an advisor by name (`tensors`), and the bytes of an observation (`size`)."""
 
     __slots__ = ("size", "tensors")
 
@@ -78,11 +73,7 @@ class Header:
 
 
 def read_header(line: bytes) -> Header:
-    """Return the header in the first line of a channel.
-
-    Raises:
-        ProtocolError: the line has another form, or the advice is not one `int64_t`.
-    """
+    """Return the header in the first line of a channel; raise ProtocolError if the advice is not one `int64_t`."""
     try:
         features, advice = line.decode("ascii").split('],"advice":')
         if _field(advice, "type") != "int64_t" or _element_count(advice) != 1:
@@ -113,12 +104,7 @@ def _element_count(text: str) -> int:
 
 
 class RuleServer:
-    """Answers each observation by a function of Python.
-
-    Args:
-        size: bytes of an observation.
-        decide: the function.
-    """
+    """Answers each observation of `size` bytes by a function of Python."""
 
     def __init__(self, size: int, decide: Decide) -> None:
         self._decisions = 0

@@ -58,14 +58,14 @@ def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[s
 
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:
     """Return arguments without options that begin with one of `joined`, or that take the next word as their value."""
-    kept: list[str] = []
+    remaining: list[str] = []
     rest = iter(words)
     for word in rest:
         if word in with_value:
             next(rest, None)
         elif not word.startswith(joined):
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
 def named_output(arguments: Sequence[str]) -> tuple[int, str] | None:

@@ -51,7 +51,7 @@ class NativeNetwork:
     Attributes:
         callee_features: names of the callee features, in order; empty if the network uses none.
         library: the loaded code.
-        path: as given.
+        path: the network's file.
     """
 
     __slots__ = ("_facts", "callee_features", "library", "path")
@@ -242,8 +242,8 @@ class NativeServer:
         return ctypes.string_at(text, length)
 
     def _text(self, function: str) -> tuple[ctypes.c_void_p, int]:
-        found = getattr(self._library, function)
-        found.restype = ctypes.c_int64
+        read = getattr(self._library, function)
+        read.restype = ctypes.c_int64
         text = ctypes.c_void_p()
-        length = found(self._channel, ctypes.byref(text)) if self._channel else 0
+        length = read(self._channel, ctypes.byref(text)) if self._channel else 0
         return text, length

@@ -40,8 +40,7 @@ def eviction_policy(policy: str, level: str, compiler: Sequence[str]) -> Bind:
 def network_file(policy: str, level: str) -> str:
     """Return the file of `mlp:FILE`, `rule:FILE`, a bundled policy, or for `inline-fast` of the level's fast network.
 
-    Raises:
-        PolicyError: there is no such file.
+    Raise PolicyError if there is no such file.
     """
     kind, colon, path = policy.partition(":")
     if colon:

@@ -27,8 +27,7 @@ def run_to_end(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program with the data as its standard input, and return its output.
 
-    Raises:
-        PolicyError: the program does not end in time, and was killed.
+    A program that does not end in time is killed, which raises a PolicyError.
     """
     import subprocess
 
@@ -45,8 +44,7 @@ def run_to_end(
 def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: float = DEFAULT_TIMEOUT) -> bytes:
     """Return the module that the front end makes of a source, before any optimisation and without debug information.
 
-    Raises:
-        PolicyError: the front end refuses the source, and the compile itself will say why; or it does not end in time.
+    Raise PolicyError if the front end refuses the source, for which the compile itself prints the reason.
     """
     words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
     flags = ["-c", "-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists"]
@@ -64,8 +62,7 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: flo
 def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds: float = DEFAULT_TIMEOUT) -> str:
     """Run a program of `mlgo_gym.deploy` with the data as its standard input, and return its standard output.
 
-    Raises:
-        PolicyError: the program failed, and the text is the last line of its standard error; or it did not end in time.
+    If it fails, the last line of its standard error is the text of a PolicyError.
     """
     result = run_to_end([sys.executable, "-m", f"mlgo_gym.deploy.{name}", *arguments], seconds, data)
     if result.returncode != 0:

@@ -86,13 +86,12 @@ class Crate:
         is_test: whether it is compiled as a program of its tests.
         output: the folder of its outputs and the suffix of their names, which tell two builds of a crate apart.
         options: the options in order.
+        values: the last value of each option by its name.
     """
-
-    __slots__ = ("emits_code", "is_test", "level", "name", "options", "output", "source", "types")
 
     def __init__(self, arguments: Sequence[str], folder: str = "") -> None:
         self.options = list(split_options(arguments, folder))
-        values = {name: value for name, value, _ in self.options}
+        self.values = values = {name: value for name, value, _ in self.options}
         inputs = [value for name, value, _ in self.options if not name]
         self.source = inputs[0] if len(inputs) == 1 else ""
         stem = os.path.splitext(os.path.basename(self.source))[0]
@@ -117,10 +116,15 @@ class Crate:
 
         Link time optimisation, debug information and a CPU of `native` are dropped.
         """
-        kept = [word for name, value, words in self.options if _is_kept(name, value) for word in words]
+        words = [word for name, value, part in self.options if _is_kept(name, value) for word in part]
         settings = (f"opt-level={level}", "codegen-units=1", "debuginfo=0", "embed-bitcode=no", "no-prepopulate-passes")
         options = [word for setting in settings for word in ("-C", setting)]
-        return [*kept, *options, "--cap-lints=allow", f"--emit=llvm-bc={bitcode},dep-info={sources}"]
+        return [*words, *options, "--cap-lints=allow", f"--emit=llvm-bc={bitcode},dep-info={sources}"]
+
+    @property
+    def llvm_arguments(self) -> list[str]:
+        """The options of LLVM."""
+        return [word for name, value, _ in self.options if name == "-C:llvm-args" for word in value.split()]
 
     def driver_flags(self) -> list[str]:
         """Return the driver flags of clang for options that decide code and that bitcode does not contain."""
@@ -130,9 +134,7 @@ class Crate:
                 flags.append(_POSITIONS.get(value, "-fPIC"))
             elif name == "-C:code-model":
                 flags.append(f"-mcmodel={value}")
-            elif name == "-C:llvm-args":
-                flags += [word for argument in value.split() for word in ("-mllvm", argument)]
-        return flags
+        return flags + [word for argument in self.llvm_arguments for word in ("-mllvm", argument)]
 
 
 def _is_kept(name: str, value: str) -> bool:

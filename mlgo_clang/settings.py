@@ -54,21 +54,9 @@ class Settings:
         strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
     """
 
-    __slots__ = (
-        "clang",
-        "eviction_policy",
-        "levels",
-        "link_facts",
-        "policies",
-        "recipes",
-        "search",
-        "strict",
-        "timeout",
-    )
-
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
         named = [policy.strip() for policy in (values.get("policy") or BY_LEVEL).split(",")]
-        expanded = (each for policy in named if policy for each in (_SMALLEST if policy == "smallest" else (policy,)))
+        expanded = (name for policy in named if policy for name in (_SMALLEST if policy == "smallest" else (policy,)))
         self.policies = tuple(dict.fromkeys(expanded))
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
@@ -116,17 +104,13 @@ def _seconds(text: str | None) -> float:
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
-    """Return the settings of `mlgo-clang`, and clang's arguments.
-
-    Raises:
-        UsageError: an option with the prefix `--mlgo-` is unknown, or its value is malformed.
-    """
+    """Return the settings and clang's arguments; raise UsageError if a `--mlgo-` option is unknown or malformed."""
     values = {option: os.environ[variable] for option, variable in _VALUES.items() if variable in os.environ}
     strict = os.environ.get("MLGO_STRICT", "") not in ("", "0")
-    kept = []
+    others = []
     for argument in arguments:
         if not argument.startswith(PREFIX):
-            kept.append(argument)
+            others.append(argument)
             continue
         option, equals, value = argument[len(PREFIX) :].partition("=")
         if argument == f"{PREFIX}strict":
@@ -136,4 +120,4 @@ def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
         else:
             known = ", ".join(f"{PREFIX}{name}=…" for name in _VALUES)
             raise UsageError(f"expected one of {known} or {PREFIX}strict, got {argument!r}")
-    return Settings(values, strict=strict), kept
+    return Settings(values, strict=strict), others

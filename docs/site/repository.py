@@ -8,6 +8,7 @@ command line is the output of Typer.
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import os
 import posixpath
@@ -25,15 +26,22 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
 _PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"></picture>')
-_HOME, _MANUAL, _ELSEWHERE = "index.md", "manual.md", "repository/"
+_HOME, _MANUAL, _API, _ELSEWHERE = "index.md", "manual.md", "api.md", "repository/"
+_PACKAGES = ("", "corpus", "policies", "evaluation", "search", "explanation", "training", "integrations")
+"""Packages below `mlgo_gym` whose public names are the Python API; a name of two packages is shown at the first."""
+
+_MODULES = ("errors", "evaluation.statistics", "evaluation.comparison", "llvm.toolchain", "llvm.object_file")
+"""Modules that it shows as a whole."""
 _NOTEBOOK, _NOTEBOOK_PAGE = ".ipynb", ".ipynb.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the home page, the manual, and everything outside docs/ that pages link to."""
     files.append(File.generated(config, _HOME, abs_src_path=str(ROOT / "README.md")))
-    files.append(File.generated(config, _MANUAL, content=_manual()))
-    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md") and file.src_uri != _MANUAL]
+    generated = {_MANUAL: _manual(), _API: _api()}
+    for uri, content in generated.items():
+        files.append(File.generated(config, uri, content=content))
+    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md") and file.src_uri not in generated]
     while waiting:
         page = _source(waiting.pop())
         for link in _LINK.finditer((ROOT / page).read_text(encoding="utf-8")):
@@ -58,7 +66,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if here == _HOME:
         page.meta["hide"] = ["toc"]
     listing = here.startswith(_ELSEWHERE) and page.file.abs_src_path is None and not here.endswith(_NOTEBOOK_PAGE)
-    if here == _MANUAL or listing:
+    if here in (_MANUAL, _API) or listing:
         return markdown
     source = posixpath.dirname(_source(here))
 
@@ -98,6 +106,19 @@ def _listing(folder: str) -> str:
     for path in sorted((ROOT / folder).glob("*.py")):
         parts += [f"## {path.name}", f"```python\n{path.read_text(encoding='utf-8')}```"]
     return "\n\n".join(parts)
+
+
+def _api() -> str:
+    """Return the page of the public functions and classes, for mkdocstrings."""
+    lines = ["# Python API", ""]
+    shown: set[str] = set()
+    for package in _PACKAGES:
+        module = importlib.import_module(f"mlgo_gym.{package}".rstrip("."))
+        objects = [getattr(module, name) for name in module.__all__]
+        names = [f"{each.__module__}.{each.__qualname__}" for each in objects if callable(each)]
+        lines += [f"## {module.__name__}", "", *(f"::: {name}" for name in names if name not in shown), ""]
+        shown.update(names)
+    return "\n".join([*lines, *(f"::: mlgo_gym.{name}" for name in _MODULES), ""])
 
 
 def _manual() -> str:

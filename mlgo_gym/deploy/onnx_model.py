@@ -36,12 +36,10 @@ def onnx_model(name: str, network: Network) -> bytes:
     features = graph.cast(graph.node("Concat", *network.features, axis=1), "FLOAT")
     logits = graph.node("Identity", forward(graph, network, features), output=LOGITS)
     if network.outputs == 1:
-        yes = graph.node("Greater", logits, graph.constant(np.zeros(1, np.float32)))
+        no, yes = graph.constant(np.zeros(1, np.float32)), logits
     else:
-        indices = (graph.constant(np.array([each])) for each in (0, 1))
-        no_logit, yes_logit = (graph.node("Gather", logits, index, axis=1) for index in indices)
-        yes = graph.node("Greater", yes_logit, no_logit)
-    graph.cast(yes, "INT64", DECISION)
+        no, yes = (graph.node("Gather", logits, graph.constant(np.array([index])), axis=1) for index in (0, 1))
+    graph.cast(graph.node("Greater", yes, no), "INT64", DECISION)
     return graph.finish(name, network)
 
 
@@ -103,7 +101,7 @@ class _OnnxGraph:
 
     def finish(self, name: str, network: Network) -> bytes:
         helper, types = self._onnx.helper, self._onnx.TensorProto
-        inputs = [helper.make_tensor_value_info(each, types.INT64, ["batch", 1]) for each in network.features]
+        inputs = [helper.make_tensor_value_info(feature, types.INT64, ["batch", 1]) for feature in network.features]
         outputs = [
             helper.make_tensor_value_info(DECISION, types.INT64, ["batch", 1]),
             helper.make_tensor_value_info(LOGITS, types.FLOAT, ["batch", network.outputs]),

@@ -74,10 +74,10 @@ def test_the_header_of_a_bundled_policy_decides_as_it_without_clangs_own_decisio
     rule = default_rule(policy, network.features)
     assert rule is not None
     decide = header_decides(release_header(network_decision_code(policy, network)), "InlinerSizeModel", tmp_path)
-    found = [decide([number.tobytes() for number in row]) for row in rows]
+    decisions = [decide([number.tobytes() for number in row]) for row in rows]
     rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
-    assert found == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
-    assert 0.05 < np.mean(found) < 0.95
+    assert decisions == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
+    assert 0.05 < np.mean(decisions) < 0.95
 
 
 def test_the_header_of_a_network_for_evictions_decides_as_it(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_the_header_of_a_network_for_evictions_decides_as_it(tmp_path: Path) -> 
             tensors, payload = {}, bytes(decision.payload)
             for spec in env.task.headers[0].features:
                 tensors[spec.name], payload = payload[: spec.nbytes], payload[spec.nbytes :]
-            chosen = policy.act(env.task.observe(decision), decision_info(env.task, decision, "module", 0))
-            assert decide([tensors[name] for name in (*COLUMN_FEATURES, "progress", "mask")]) == chosen
-            deviations += chosen != env.task.default_action(decision)
-            session.advise(env.task.encode(decision, int(chosen)) or b"")
+            action = policy.act(env.task.observe(decision), decision_info(env.task, decision, "module", 0))
+            assert decide([tensors[name] for name in (*COLUMN_FEATURES, "progress", "mask")]) == action
+            deviations += action != env.task.default_action(decision)
+            session.advise(env.task.encode(decision, int(action)) or b"")
         session.finish(60)
     assert deviations > 1
 
@@ -161,6 +161,6 @@ def test_a_folder_of_recipes_may_be_empty_but_must_exist(tmp_path: Path) -> None
     (tmp_path / "odd.recipe").write_text("{}")
     verified = run("recipes", "verify", tmp_path)
     assert (verified.exit_code, verified.stdout) == (1, "odd: damaged\n0 recipes verified, 1 failed\n")
-    assert "odd              damaged" in run("recipes", "list", tmp_path).stdout
+    assert run("recipes", "list", tmp_path).stdout.splitlines()[1].split() == ["odd", "damaged"]
     with pytest.raises(CorpusError, match="expected a folder of recipes, got"):
         run("recipes", "list", tmp_path / "nowhere")

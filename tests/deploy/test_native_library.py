@@ -72,15 +72,15 @@ def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path
     bound = 2.0**53
     seen[:, 1] = np.nan_to_num(floats[:, 1], nan=0, posinf=bound, neginf=-bound)
     values = np.where(masks, network(seen), -np.inf)
-    found = []
+    decisions = []
     width = 8 * (len(NAMES) + 5)
     for row in range(len(observations)):
         start = row * width
         behind = len(observations) * width - start + row * 4 * len(NAMES)
         offsets = [~(behind + 4 * i) if i in as_floats else 8 * i for i in range(len(NAMES))]
         table = (ctypes.c_int32 * (len(NAMES) + 1))(*offsets, 8 * len(NAMES))
-        found.append(int(native.mlgo_decide(data, ctypes.c_int64(start), table)))
-    assert found == values.argmax(1).tolist()
+        decisions.append(int(native.mlgo_decide(data, ctypes.c_int64(start), table)))
+    assert decisions == values.argmax(1).tolist()
 
 
 def test_a_compiler_that_fails_is_quoted(

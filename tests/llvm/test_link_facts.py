@@ -164,9 +164,9 @@ def test_a_plugin_reads_the_facts(major: int, build: Path, tmp_path: Path) -> No
         subprocess.run(command, check=True, timeout=60, env={**os.environ, "MLGO_LINK_FACTS": path})
         remaining.append(set(LinkFacts.of_objects(objects_in(output)).counts))
     assert remaining == [set(), {"_Z6sharedi"}]
-    for path in (facts.with_name("none"), facts):
+    for damaged in (facts.with_name("none"), facts):
         facts.write_bytes(facts.read_bytes()[:-3])
-        environment = {**os.environ, "MLGO_LINK_FACTS": str(path)}
+        environment = {**os.environ, "MLGO_LINK_FACTS": str(damaged)}
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
         assert done.stderr.count("\n") == 1
-        assert f"expected a complete file of link facts, got {path}" in done.stderr
+        assert f"expected a complete file of link facts, got {damaged}" in done.stderr

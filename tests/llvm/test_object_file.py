@@ -11,6 +11,7 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from mlgo_clang.object_size import text_size
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
@@ -87,7 +88,7 @@ def test_sizes_agree_with_pyelftools(objects: Objects, triple: str) -> None:
     for level in LEVELS:
         data = objects["sections", triple, level]
         assert object_sizes(data) == sections(data)
-        assert 0 < object_sizes(data).text < object_sizes(data).llvm_size < object_sizes(data).object
+        assert 0 < text_size(data) == object_sizes(data).text < object_sizes(data).llvm_size < object_sizes(data).object
         data = objects["functions", triple, level]
         sizes = function_sizes(data)
         assert by_names(sizes) == functions(data)
@@ -124,8 +125,9 @@ def test_split_off_parts_have_entries_and_overlapping_bytes_belong_to_the_first(
 
 def test_another_or_incomplete_file_is_refused(objects: Objects) -> None:
     for other in (b"", b"\x7fELF", b"BC\xc0\xde" + bytes(100), b"\xfe\xed\xfa\xcf" + bytes(100)):
-        with pytest.raises(MlgoError, match="expected an ELF object, got"):
-            object_sizes(other)
+        for measure in (object_sizes, text_size):
+            with pytest.raises(MlgoError, match="expected an ELF object, got"):
+                measure(other)
     for triple in TRIPLES:
         data = objects["sections", triple, "-Oz"]
         for length in range(0, len(data), 29):
@@ -155,6 +157,10 @@ def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(toolchai
     assert sum(sizes.functions.values()) + sizes.unnamed == sizes.text == object_sizes(data).text
     assert sizes.unnamed <= 5  # the number of functions
     assert object_sizes(data).object == len(data)
+    assert text_size(data) == object_sizes(data).text
+    for damaged in (data[: len(data) // 2], data[:9], data[:-1], data + b"\x0a\xff"):
+        with pytest.raises(MlgoError, match="is cut off"):
+            text_size(damaged)
     assert not has_block_frequencies(data)
     with pytest.raises(MlgoError, match=r"expected a WebAssembly file, got 8 bytes that begin with b'.*ELF'"):
         read_wasm(b"\x7fELF\2\1\1\0")

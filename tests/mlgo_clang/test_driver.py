@@ -1,4 +1,4 @@
-"""Links, versions, folders and other machines: what the driver shares with clang and with the package."""
+"""Links, other machines, and the one reader of the commands that clang's driver prints."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.errors import MlgoError
-from mlgo_clang.object_size import text_size
+from mlgo_clang.driver_commands import cc1_commands, read_commands, shown_commands
 from mlgo_clang.other_machines import library_target, target_of
-from mlgo_gym.corpus.driver import NATIVE, driver_options, linker_command
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.corpus.driver import cc1_line
+from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.mlgo_clang.conftest import Run
 
@@ -26,27 +25,6 @@ def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
     )
     assert run("-Oz", "-c", "calls.c", PATH=path).returncode == run("-Oz", "-E", "calls.c", PATH=path).returncode == 0
     assert b"no input files" in run(PATH=path).stderr
-
-
-def test_a_native_recording_uses_the_same_command(toolchain: Toolchain, clang: dict[str, list[str]]) -> None:
-    for mode, language in (("gcc", "c"), ("g++", "c++")):
-        assert linker_command(toolchain, language, NATIVE) == clang[mode]
-    assert [word for word in clang["gcc"] if word.startswith("-")] == driver_options(toolchain, NATIVE)[0]
-
-
-@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "armeb-linux-gnueabi", "wasm32-wasip1"])
-def test_objects_have_the_sizes_of_the_environments(tmp_path: Path, clang: dict[str, list[str]], target: str) -> None:
-    source, output = tmp_path / "two.c", tmp_path / "two.o"
-    source.write_text("int one(int n) { return n * n; }\nint table[9] = {1};\nint two(int n) { return table[n]; }\n")
-    command = [*clang["gcc"], f"--target={target}", "-Os", "-ffunction-sections", "-c", str(source), "-o", str(output)]
-    subprocess.run(command, check=True)
-    data = output.read_bytes()
-    assert text_size(data) == object_sizes(data).text > 0
-    damages = [data[: len(data) // 2]]
-    damages += (data[:9], data[:-1], data + b"\x0a\xff") if target.startswith("wasm") else (b"", data[:40])
-    for damaged in damages:
-        with pytest.raises(MlgoError, match=r"is cut off|expected an ELF object, got"):
-            text_size(damaged)
 
 
 HELLO = '#include <stdio.h>\nint main(int n, char **words) { printf("%s %d\\n", words[0] ? "hello" : "", n); }\n'
@@ -81,3 +59,35 @@ def test_the_last_target_counts_and_has_the_wheels_library() -> None:
         ("-Oz", "", ""),
     ):
         assert (target_of(words.split()), library_target(words.split())) == (target, library)
+
+
+WORDS = ['a "quote"', "a $dollar", "a back\\slash", "\\$", '\\"', "two\nlines", "", "-cc1", "é", " \t"]
+
+
+def test_each_word_is_read_as_it_was_given_by_every_caller(
+    toolchain: Toolchain, clang: dict[str, list[str]], tmp_path: Path
+) -> None:
+    source = tmp_path / "a.c"
+    source.touch()
+    for word in WORDS:
+        words = ["-c", f"-DX={word}", "-mllvm", f"-pass-remarks={word}", str(source)]
+        shown = subprocess.run([*clang["gcc"], *words, "-###"], capture_output=True, check=True)
+        (line,) = cc1_commands(shown.stderr.decode())
+        assert line[line.index("-D") + 1] == f"X={word}"
+        assert line[-1] == str(source)
+        assert {f"X={word}", f"-pass-remarks={word}"} <= set(cc1_line(toolchain, words))
+        assert f"-pass-remarks={word}" in cc1_flags([*clang["gcc"], *words])
+
+
+def test_messages_are_no_commands() -> None:
+    text = 'clang version 22\nInstalledDir: "/bin"\n "clang" "-cc1" "a.c"\nwarning: "-cc1" unused\n "ld" "-o"\n'
+    assert read_commands(text) == [["clang", "-cc1", "a.c"], ["ld", "-o"]]
+    assert cc1_commands(text) == [["-cc1", "a.c"]]
+
+
+def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:
+    driver = tmp_path / "clang"
+    driver.write_text("#!/bin/sh\necho ' \"a\"' >&2\nexec sleep 60\n")
+    driver.chmod(0o755)
+    assert shown_commands([str(driver)], 0.05) == []
+    assert shown_commands(["/bin/false"]) == []

@@ -83,10 +83,10 @@ def test_it_does_as_clang_does(invocation: str, clang: dict[str, list[str]], tmp
     folder = tmp_path / "sources"
     expected = outcome([*clang[mode], *words], folder)
     for policy in ("default", "never"):
-        found = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *words], folder)
-        assert found[:3] == expected[:3], policy
-        assert found[3].keys() == expected[3].keys(), policy
-        assert [name for name, data in found[3].items() if data != expected[3][name]] == [], policy
+        actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *words], folder)
+        assert actual[:3] == expected[:3], policy
+        assert actual[3].keys() == expected[3].keys(), policy
+        assert [name for name, data in actual[3].items() if data != expected[3][name]] == [], policy
 
 
 def test_its_version_is_that_of_clang(clang: dict[str, list[str]], tmp_path: Path) -> None:
