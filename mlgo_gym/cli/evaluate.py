@@ -37,8 +37,7 @@ DEMO_POLICIES = ("default", "threshold:0", "inline-os", "always")
 DEMO_MODULES = 8
 
 
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def evaluate(
     environment: EnvironmentArgument,
     *,
@@ -107,8 +106,7 @@ def evaluate(
     from mlgo_gym.evaluation import Evaluation
     from mlgo_gym.evaluation.result import with_smallest
 
-    given = {"metric": metric, "max_decisions": max_decisions}
-    arguments = {name: value for name, value in given.items() if value is not None} | compiler.arguments()
+    arguments = compiler.arguments(metric=metric, max_decisions=max_decisions)
     evaluation = Evaluation(
         environment,
         policies=split_policies(policy or ["default"]),

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, LargestOption, LimitOption, with_options
+from mlgo_gym.cli.options import (
+    CompilerOptions,
+    EnvironmentOption,
+    LargestOption,
+    LimitOption,
+    SeedOption,
+    with_options,
+)
 from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
 
 if TYPE_CHECKING:
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
     from mlgo_gym.explanation.importance import ImportanceResult
 
 
-@with_options("compiler", CompilerOptions)
+@with_options
 def explain(
     module: Annotated[str, typer.Argument(help="Module of the corpus, or a .bc file.")],
     *,
@@ -31,13 +38,13 @@ def explain(
     flags: Annotated[
         str | None, typer.Option(help="Flags for a .bc file without recorded flags, as one argument: '-Os -fPIC'.")
     ] = None,
-    environment: Annotated[str, typer.Option(help="Inlining environment.")] = "mlgo/Inline-v0",
+    environment: EnvironmentOption = "mlgo/Inline-v0",
     measured: Annotated[
         int, typer.Option("--show", min=0, help="Maximum number of calls to show and measure, one compile each.")
     ] = 10,
     html: Annotated[Path | None, typer.Option(help="File for a page with the call graph.")] = None,
     as_json: JsonOption = False,
-    seed: Annotated[int, typer.Option(help="Seed of random policies.")] = 0,
+    seed: SeedOption = 0,
     compiler: CompilerOptions,
 ) -> None:
     """Explain why two policies make different code of a module.
@@ -92,12 +99,12 @@ def _pair(policies: list[str]) -> tuple[str, str]:
     return pair[0], pair[1]
 
 
-@with_options("compiler", CompilerOptions)
+@with_options
 def importance(
     corpus: Annotated[str, typer.Argument(help="builtin, a dataset, a folder or a .bc file; several with commas.")],
     *,
     policy: Annotated[str, typer.Option(help="Deterministic policy, as in evaluate.")],
-    environment: Annotated[str, typer.Option(help="Environment.")] = "mlgo/Inline-v0",
+    environment: EnvironmentOption = "mlgo/Inline-v0",
     cost_features: Annotated[
         int, typer.Option(min=0, help="Number of features with a measured cost, by one compile per module each.")
     ] = 6,
@@ -105,7 +112,7 @@ def importance(
     limit: LimitOption = None,
     largest: LargestOption = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
     compiler: CompilerOptions,
 ) -> None:

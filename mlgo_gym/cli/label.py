@@ -9,35 +9,36 @@ from typing import Annotated, Any
 import typer
 
 from mlgo_gym.cli.options import (
+    CalleeFeaturesOption,
     CompilerOptions,
+    EnvironmentOption,
     ExecutionOptions,
     LargestOption,
     LimitOption,
     MetricOption,
+    SeedOption,
     with_options,
 )
-from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
+from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.cli.training_options import CalleeFeaturesOption, environment_arguments
 
 PADDING = 16
 """Difference in bytes that padding between functions can make."""
 
 
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def label(
     corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several separated by commas.")],
     *,
     output: Annotated[Path, typer.Option(help="Folder for the labels; finished modules are not labelled again.")],
     policy: Annotated[str, typer.Option(help="Policy that the labels are taken around.")] = "default",
-    environment: Annotated[str, typer.Option(help="Id of the environment.")] = "mlgo/Inline-v0",
+    environment: EnvironmentOption = "mlgo/Inline-v0",
     callee_features: CalleeFeaturesOption = False,
     metric: MetricOption = None,
     compiles: Annotated[int, typer.Option(min=1, help="Maximum number of compiles per module.")] = 40,
     seconds: Annotated[float | None, typer.Option(help="Maximum CPU seconds per module.")] = None,
     execution: ExecutionOptions,
-    seed: Annotated[int, typer.Option(help="Random seed of the decisions and of the order of the modules.")] = 0,
+    seed: SeedOption = 0,
     check: Annotated[int, typer.Option(min=0, help="Labels per module to measure again by a single flip.")] = 0,
     largest: LargestOption = None,
     limit: LimitOption = None,
@@ -57,8 +58,7 @@ def label(
     """
     from mlgo_gym.training import Labelling
 
-    arguments = environment_arguments(compiler, callee_features=callee_features)
-    arguments |= {} if metric is None else {"metric": metric}
+    arguments = compiler.arguments(callee_features=callee_features, metric=metric)
     labelling = Labelling(
         corpus,
         policy,
@@ -74,7 +74,7 @@ def label(
     total = len(labelling.modules(labelling.make().corpus))
     lines = _collect(labelling.run(output, execution.execution()), total)
     _report(lines, as_json)
-    raise typer.Exit(FAILED if any("error" in line for line in lines) else 0)
+    exit_with(any("error" in line for line in lines))
 
 
 def _collect(lines: Iterable[dict[str, Any]], total: int) -> list[dict[str, Any]]:

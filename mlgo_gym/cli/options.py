@@ -7,9 +7,9 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -25,6 +25,9 @@ EnvironmentArgument = Annotated[str, typer.Argument(help="Id of the environment,
 EnvironmentOption = Annotated[str, typer.Option(help="Id of the environment.")]
 CorpusOption = Annotated[str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")]
 SeedOption = Annotated[int, typer.Option(help="Random seed; of policies, and of the sample of --limit.")]
+CalleeFeaturesOption = Annotated[
+    bool, typer.Option("--callee-features", help="Add features of the callee and of earlier decisions.")
+]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Number of concurrent jobs. Default: one per CPU.")]
 LargestOption = Annotated[int | None, typer.Option(help="Skip modules with more bytes of bitcode than this.")]
 LevelOption = Annotated[str, typer.Option("--optimize", help="Optimisation level of the modules: Oz, Os, O2 or O3.")]
@@ -64,25 +67,22 @@ class CompilerOptions:
     ] = None
     trust_flags: TrustFlagsOption = False
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of an environment that were given.
+    def arguments(self, **further: Any) -> dict[str, Any]:
+        """Return the given arguments of an environment; `further` ones count unless they are None or False.
 
         Raises:
             MlgoError: `--set` has no name or no equals sign.
         """
         limits = {"memory_limit": self.memory_limit, "cpu_limit": self.cpu_limit}
-        entries: dict[str, Any] = {"trust_flags": True} if self.trust_flags else {}
         # JSON has no infinity.
-        entries |= {
+        entries = {
             name: None if value == float("inf") else value for name, value in limits.items() if value is not None
         }
-        given = parse_settings(self.settings or ())
-        entries |= given.pop("compile_options", {})
-        return {
-            **({} if self.clang is None else {"clang": self.clang}),
-            **given,
-            **({"compile_options": entries} if entries else {}),
-        }
+        settings = parse_settings(self.settings or ())
+        entries |= ({"trust_flags": True} if self.trust_flags else {}) | settings.pop("compile_options", {})
+        chosen = {"clang": self.clang, **further}
+        arguments = {name: value for name, value in chosen.items() if value is not None and value is not False}
+        return arguments | settings | ({"compile_options": entries} if entries else {})
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
@@ -144,39 +144,37 @@ def fill_ray_value(words: Sequence[str]) -> list[str]:
     ]
 
 
-Command = TypeVar("Command", bound=Callable[..., None])
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter whose type is a dataclass by options: its fields, which have typer annotations.
 
-
-def with_options(argument: str, group: type[Any]) -> Callable[[Command], Command]:
-    """Add the fields of a dataclass, with typer annotations, to a command as options.
-
-    The command receives an instance as the keyword argument of that name.
+    The command receives an instance.
     """
-
-    def decorate(command: Command) -> Command:
+    # Not get_type_hints: before Python 3.11 it changes annotations of arguments whose default is None.
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, tuple[type[Any], list[str]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            parameters.append(parameter)
+            continue
         hints = get_type_hints(group, include_extras=True)
-        options = [
+        parameters += [
             inspect.Parameter(
                 field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
             for field in fields(group)
-            if field.default is not MISSING
         ]
-        # Not get_type_hints: before Python 3.11 it changes annotations of arguments whose default is None.
-        signature = inspect.signature(command, eval_str=True)
-        parameters = []
-        for name, parameter in signature.parameters.items():
-            parameters += options if name == argument else [parameter]
+        groups[name] = group, [field.name for field in fields(group)]  # type: ignore[assignment] # a class
 
-        @functools.wraps(command)
-        def run(*arguments: Any, **given: Any) -> None:
-            chosen = {option.name: given.pop(option.name) for option in options}
-            command(*arguments, **{argument: group(**chosen)}, **given)
+    @functools.wraps(command)
+    def run(*arguments: Any, **values: Any) -> None:
+        for name, (group, names) in groups.items():
+            values[name] = group(**{option: values.pop(option) for option in names})
+        command(*arguments, **values)
 
-        # typer reads these two instead of the wrapped function.
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # functions take attributes
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        del run.__wrapped__
-        return run  # type: ignore[return-value] # typer calls it with the options
-
-    return decorate
+    # typer reads these two instead of the wrapped function.
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # functions take attributes
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__
+    return run

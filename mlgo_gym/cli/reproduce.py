@@ -32,7 +32,7 @@ RecordedClangOption = Annotated[
 ]
 
 
-@with_options("compiler", CompilerOptions)
+@with_options
 def trace(
     environment: EnvironmentArgument,
     *,

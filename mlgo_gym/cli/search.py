@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mlgo_gym.search import SearchResult
 
 
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def search(
     environment: EnvironmentArgument,
     *,
@@ -57,7 +56,7 @@ def search(
 
     campaign = CorpusSearch(
         environment,
-        {"corpus": corpus, **({} if metric is None else {"metric": metric}), **compiler.arguments()},
+        compiler.arguments(corpus=corpus, metric=metric),
         algorithm,
         compiles=compiles,
         seconds=seconds,

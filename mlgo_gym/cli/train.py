@@ -2,35 +2,116 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LargestOption, LimitOption, with_options
-from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.training_options import (
+from mlgo_gym.cli.options import (
     CalleeFeaturesOption,
-    HiddenOption,
-    MarginOption,
-    OutputOption,
+    CompilerOptions,
+    EnvironmentOption,
+    ExecutionOptions,
+    LargestOption,
+    LimitOption,
     SeedOption,
-    StepsOption,
-    TreeOptions,
-    environment_arguments,
-    margin_lines,
-    network_settings,
-    training_monitor,
+    with_options,
 )
+from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.errors import MlgoError
+
+if TYPE_CHECKING:
+    from mlgo_gym.training import Monitor, NetworkSettings, TreeImitation
 
 train_commands = typer.Typer(
     help="Train policies: from labels, from other policies, by evolution, or from a corpus.", no_args_is_help=True
 )
 
-EnvironmentOption = Annotated[str, typer.Option(help="Id of the environment.")]
+
+OutputOption = Annotated[Path, typer.Option(help="File for the network, in safetensors.")]
+HiddenOption = Annotated[str, typer.Option(help="Widths of the hidden layers, separated by commas.")]
+StepsOption = Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")]
+MarginOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Deviate from the base only where the output is beyond this.",
+        show_default="train imitation: 0 or the choice of --validation; train policy: the best of several",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """Trees fitted to labels, and the network that they are distilled into."""
+
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Policy that the network deviates from: default (clang's own choice) or threshold:K.",
+            show_default="default; threshold:5 for train policy --level Os",
+        ),
+    ] = None
+    models: Annotated[int, typer.Option(min=1, help="Number of averaged models of trees.")] = 12
+    trees: Annotated[int, typer.Option(min=1, help="Trees per model.")] = 300
+    hidden: HiddenOption = "128,64"
+    steps: StepsOption = 20_000
+    seed: SeedOption = 0
+
+    def fit(self, threads: int | None, cache: Path | None = None) -> TreeImitation:
+        """Return the fit; the cache is a folder that keeps networks."""
+        from mlgo_gym.training import TreeImitation
+
+        settings = network_settings(self.hidden, self.steps)
+        base = self.base or "default"
+        return TreeImitation(self.models, self.trees, settings, base, self.seed, threads or 1, cache)
+
+
+def network_settings(hidden: str, steps: int) -> NetworkSettings:
+    """Return the settings of a network with hidden layers such as `64,32`.
+
+    Raises:
+        MlgoError: a width is not a whole number ≥ 1.
+    """
+    from mlgo_gym.training import NetworkSettings
+
+    try:
+        widths = tuple(int(part) for part in hidden.split(",") if part.strip())
+    except ValueError:
+        widths = ()
+    if min(widths, default=0) < 1:
+        raise MlgoError(f"expected --hidden with widths ≥ 1 separated by commas, got {hidden!r}; use 64,32")
+    return NetworkSettings(widths, steps)
+
+
+@contextmanager
+def training_monitor(output: Path) -> Iterator[Monitor]:
+    """Show the progress of a training on standard error, and write curves for TensorBoard beside the output."""
+    from mlgo_gym.training.monitor import Monitor, Progress
+
+    with progress_over(None, "training") as shown:
+
+        def show(progress: Progress) -> None:
+            values = ", ".join(f"{name} {value:.4g}" for name, value in progress.values.items())
+            shown.at(progress.done, progress.total, progress.stage, values)
+
+        with Monitor(show, output.with_suffix(".curves")) as monitor:
+            yield monitor
+
+
+def margin_lines(chosen: Mapping[str, Any]) -> list[str]:
+    """Return a line about each margin that was compared."""
+    return [
+        f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, "
+        f"{tried['worse']} of {tried['modules']} validation modules are larger"
+        for tried in chosen["tried"]
+    ]
+
 
 BASES = {"Os": "threshold:5"}
 """Default base by level: at -Os the rule of -Oz is better than clang's own choices."""
@@ -40,9 +121,7 @@ EXTRA_LEVELS = {"Os": ["Oz"]}
 
 
 @train_commands.command()
-@with_options("trees", TreeOptions)
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def imitation(
     labels: Annotated[list[Path], typer.Argument(help="Folders of mlgo-gym label, or Parquet files of labels.")],
     *,
@@ -116,8 +195,7 @@ def imitation(
 
 
 @train_commands.command()
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def clone(
     *,
     output: OutputOption,
@@ -144,7 +222,7 @@ def clone(
     from mlgo_gym.policies.loading import with_callee_features
     from mlgo_gym.training import imitate
 
-    arguments = {"corpus": corpus, **environment_arguments(compiler, callee_features=callee_features)}
+    arguments = {"corpus": corpus, **compiler.arguments(callee_features=callee_features)}
     with training_monitor(output) as monitor:
         imitate(
             make_environment(environment, with_callee_features(arguments, [expert])),
@@ -165,8 +243,7 @@ def clone(
 
 
 @train_commands.command()
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def evolve(
     start: Annotated[Path, typer.Argument(help="File of the network to start from.")],
     *,
@@ -206,9 +283,7 @@ def evolve(
 
 
 @train_commands.command()
-@with_options("trees", TreeOptions)
-@with_options("execution", ExecutionOptions)
-@with_options("compiler", CompilerOptions)
+@with_options
 def policy(
     *,
     output: Annotated[Path, typer.Option(help="Folder for everything; the same command resumes from it.")],
@@ -252,7 +327,7 @@ def policy(
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),
         base,
-        arguments=environment_arguments(compiler, callee_features=callee_features),
+        arguments=compiler.arguments(callee_features=callee_features),
         compiles=compiles,
         seconds=seconds,
         seed=trees.seed,

@@ -14,7 +14,7 @@ from functools import partial
 from mlgo_gym.compiler.confinement import run_confined
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
-from mlgo_gym.compiler.process import Guard
+from mlgo_gym.compiler.process import HostPipe
 from mlgo_gym.errors import ToolchainError
 
 TIMEOUT = 3600.0
@@ -79,7 +79,7 @@ def _start(
     resources: ExitStack,
 ) -> subprocess.Popen[bytes]:
     """Start a process group; `resources` ends it."""
-    guard = Guard()
+    guard = HostPipe()
     resources.callback(guard.close)
     process = subprocess.Popen(
         command,
@@ -91,7 +91,7 @@ def _start(
         start_new_session=True,
     )
     resources.callback(_end, process)
-    guard.watch(process.pid)
+    guard.guard(process.pid)
     limits.apply(process.pid)
     if process.stdin is not None:
         with suppress(BrokenPipeError), process.stdin:

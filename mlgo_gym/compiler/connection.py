@@ -24,15 +24,9 @@ _READ_SIZE = 1 << 16
 
 
 class Channel:
-    """This process's ends of two new FIFOs.
-
-    Args:
-        base: Path of both, without `.in` (the advice) and `.out` (the log).
-        number: Index of the advisor in the session's advisors.
-        advisor: The advisor.
+    """This process's ends of two new FIFOs of an advisor, `base.in` for advice and `base.out` for the log.
 
     Attributes:
-        advisor: The advisor.
         advice: Descriptor for writing advice.
         log: Descriptor for reading the log; -1 once clang has closed it.
         decoder: Decoder of the log.
@@ -136,9 +130,7 @@ class Channel:
 
     def close(self) -> None:
         """Close the descriptors. Idempotent."""
-        for descriptor in (self.advice, self.log):
-            if descriptor >= 0:
-                os.close(descriptor)
+        _close(self.advice, self.log)
         self.advice = self.log = -1
 
 
@@ -147,8 +139,7 @@ class Connection:
 
     Attributes:
         channels: One channel per advisor.
-        output: Object file.
-        optimization_record: Optimisation record; -1 without one.
+        output, optimization_record: Object file; optimisation record, -1 without one.
         stderr: Read end of clang's standard error; -1 once clang has closed it.
         stderr_is_file: Whether standard error is a file, whose writes wake nothing, instead of a pipe.
         stderr_write: Write end for a clang that is started; -1 afterwards.
@@ -235,11 +226,9 @@ class Connection:
                 copied, places = channel.copy(new._channel_name(number))
                 new.channels.append(copied)
                 files |= places
-            new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, new.name("object"))
+            new.output = _copy_file(self.output, new.name("object"), files)
             if self.optimization_record >= 0:
-                new.optimization_record, files[file_id(os.fstat(self.optimization_record))] = _copy_file(
-                    self.optimization_record, new.name("record")
-                )
+                new.optimization_record = _copy_file(self.optimization_record, new.name("record"), files)
             new.stderr_is_file = self.stderr_is_file
             if self.stderr >= 0:
                 path = new.name("stderr")
@@ -304,28 +293,33 @@ class Connection:
         self.closed = True
         for channel in self.channels:
             channel.close()
-        for descriptor in (self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder):
-            if descriptor >= 0:
-                os.close(descriptor)
+        _close(self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder)
         self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.remove_files()
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _contents(descriptor: int) -> bytes:
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0) if descriptor >= 0 else b""
 
 
-def _copy_file(original: int, path: str) -> tuple[int, str]:
+def _copy_file(original: int, path: str, files: dict[FileId, str]) -> int:
+    """Copy a file to a path, which is noted in `files`; return the descriptor of the copy."""
+    files[file_id(os.fstat(original))] = path
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        remaining = os.fstat(original).st_size
-        offset = 0
-        while remaining > offset:
-            offset += os.sendfile(descriptor, original, offset, remaining - offset)
+        size, offset = os.fstat(original).st_size, 0
+        while size > offset:
+            offset += os.sendfile(descriptor, original, offset, size - offset)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, path
+    return descriptor
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError
 
@@ -34,13 +33,13 @@ def drive(session: Session, choose: Callable[[Decision], bytes], timeout: float)
 
     Args:
         session: The session; it stays open.
-        choose: Returns the bytes of an advice tensor for a decision. It may raise, or be interrupted by a signal.
+        choose: Returns the bytes of an advice tensor for a decision; it may raise.
         timeout: Maximum silence of clang, in seconds.
 
     Raises:
         CompilerError: clang failed, or was silent for too long.
     """
-    return run_blocking(drive_coroutine(session, partial(interruptible, choose)), timeout)
+    return run(drive_coroutine(session, choose), timeout)
 
 
 def run(coroutine: CompilerCoroutine[T], timeout: float) -> T:
@@ -72,18 +71,11 @@ def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
 
 
 class CoroutineDriver(Generic[T]):
-    """Runs a coroutine for an event loop.
-
-    Args:
-        coroutine: The coroutine; it starts at once.
-        timeout: Maximum silence of a clang, in seconds.
+    """Runs a coroutine for an event loop; it starts at once, and its errors are raised here.
 
     Attributes:
         session: The session to watch; None when the coroutine has finished.
-        deadline: Time of the timeout, on the monotonic clock.
-
-    Raises:
-        MlgoError: The coroutine raised it before its first wait.
+        deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
     """
 
     def __init__(self, coroutine: CompilerCoroutine[T], timeout: float) -> None:
@@ -106,11 +98,7 @@ class CoroutineDriver(Generic[T]):
         self.deadline = time.monotonic() + self._timeout
 
     def poll(self) -> bool:
-        """Continue without waiting; return whether the coroutine has finished.
-
-        Raises:
-            MlgoError: The coroutine raised it.
-        """
+        """Continue without waiting; return whether the coroutine has finished."""
         while (session := self.session) is not None:
             try:
                 decision = session.poll()
@@ -123,11 +111,7 @@ class CoroutineDriver(Generic[T]):
         return True
 
     def time_out(self) -> None:
-        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU.
-
-        Raises:
-            MlgoError: The coroutine raised it, or waits for no clang.
-        """
+        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU."""
         if self.session is None:
             raise MlgoError("expected a coroutine that waits for a clang, got one that does not; poll() tells")
         if grace := self.session.grace(self._timeout):

@@ -49,6 +49,11 @@ os.register_at_fork(after_in_child=_close_all)
 class HostPipe:
     """A pipe whose read end a program inherits; forks of this process close both ends.
 
+    As a guard it kills a process group when it is closed, also by the exit of this process: the kernel sends SIGKILL
+    (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`, see fcntl(2)). A parent-death signal would need code between fork and exec, and
+    fires when the starting thread exits. This process may be killed before `guard()`: the program must wait for input
+    that follows it.
+
     Attributes:
         read_end: Descriptor that the program inherits.
     """
@@ -58,6 +63,17 @@ class HostPipe:
         # The program must see the end of the pipe when this process exits.
         close_after_fork(self)
 
+    def guard(self, pid: int) -> None:
+        """Kill process group `pid` when this is closed; the group keeps the only read end."""
+        kill_group_with(self.read_end, pid)
+        os.close(self.read_end)
+        self.read_end = -1
+
+    def send(self, word: str) -> None:
+        """Send an argument; the program may have exited."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._write_end, os.fsencode(word))
+
     @uninterrupted()
     def close(self) -> None:
         """Close both ends. Idempotent."""
@@ -66,21 +82,6 @@ class HostPipe:
                 os.close(descriptor)
         self.read_end = self._write_end = -1
         cancel_close_after_fork(self)
-
-
-class Guard(HostPipe):
-    """A pipe that kills a process group when it is closed, also by the exit of this process.
-
-    The group holds the read end. The kernel sends it SIGKILL (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`, see fcntl(2)) when the
-    only write end is closed. A parent-death signal would need code between fork and exec, and fires when the starting
-    thread exits. This process may be killed before `watch()`: the program must wait for input that follows it.
-    """
-
-    def watch(self, pid: int) -> None:
-        """Kill process group `pid` when this is closed; the group keeps the only read end."""
-        kill_group_with(self.read_end, pid)
-        os.close(self.read_end)
-        self.read_end = -1
 
 
 def kill_group_with(read_end: int, pid: int) -> None:
@@ -101,10 +102,9 @@ CLANG_ACTION = "-emit-obj"
 
 
 class CompilerProcess:
-    """A child process that leads its own process group, guarded as by `mlgo_gym.compiler.Guard`.
+    """A child process that leads its own process group, guarded as by `HostPipe`.
 
-    This process may be killed before the guard is set. One argument is withheld from the child until then: without it
-    the child exits.
+    One argument is withheld from the child until the guard is set: without it the child exits.
 
     Attributes:
         pid: Process id, and id of its process group.
@@ -160,12 +160,12 @@ class CompilerProcess:
         copies: list[int] = []
         pid, pidfd = 0, -1
         words = list(command)
-        response: _Response | None = None
+        response: HostPipe | None = None
         try:
             # dup2 onto a low descriptor must not overwrite a source that is copied later.
             sources = [stdout, stderr, read_end, *extras]
             if withheld in words:
-                response = _Response()
+                response = HostPipe()
                 words.remove(withheld)
                 words.append(f"@/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR + len(extras)}")
                 sources.append(response.read_end)
@@ -200,13 +200,8 @@ class CompilerProcess:
             raise_if_descriptor_limit(error)
             if not isinstance(error, OSError):
                 raise
-            raise CompilerError(
-                f"cannot start {command[0]!r}: {error}",
-                kind="start",
-                exit_status=None,
-                stderr="",
-                command=tuple(command),
-            ) from error
+            message = f"cannot start {command[0]!r}: {error}"
+            raise CompilerError(message, kind="start", command=tuple(command)) from error
         finally:
             os.close(read_end)
             for copy in copies:
@@ -258,15 +253,6 @@ class CompilerProcess:
             if descriptor >= 0:
                 os.close(descriptor)
         self.pidfd = self.guard = -1
-
-
-class _Response(HostPipe):
-    """A response file: a pipe with one more argument for the program."""
-
-    def send(self, word: str) -> None:
-        """Send the argument; the program may have exited."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._write_end, os.fsencode(word))
 
 
 def describe_exit(status: int | None) -> tuple[str, str]:

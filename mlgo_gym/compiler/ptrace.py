@@ -57,7 +57,7 @@ def _ptrace(request: int, pid: int, address: int = 0, data: object = 0) -> None:
         raise OSError(number, f"ptrace request {request:#x}: {os.strerror(number)}")
 
 
-class Call(NamedTuple):
+class SystemCall(NamedTuple):
     """A system call for another process.
 
     Attributes:
@@ -75,7 +75,7 @@ _ROW = struct.Struct("4q")
 """A row of the table of `SyscallAbi.batch`: number or result, and three arguments."""
 
 
-def _rows(calls: Sequence[Call], abi: SyscallAbi, texts: int) -> bytes:
+def _rows(calls: Sequence[SystemCall], abi: SyscallAbi, texts: int) -> bytes:
     """Return the table of system calls; `texts` is the address of their zero-terminated bytes."""
     table = b""
     for call in calls:
@@ -91,16 +91,10 @@ def _rows(calls: Sequence[Call], abi: SyscallAbi, texts: int) -> bytes:
 
 
 class Tracee:
-    """A process that this thread traces.
+    """A process that this thread traces, a child of this process.
 
-    Args:
-        pid: A child of this process.
-        abi: System call interface of the processor.
-        deadline: Time limit of every wait, on the monotonic clock.
-        seize: Whether to start tracing; False for a child of a traced process, which is traced already.
-
-    Raises:
-        OSError: Tracing is not permitted, or the process does not exist.
+    The deadline of every wait is on the monotonic clock. A child of a traced process is traced already: `seize=False`.
+    Raises `OSError` if tracing is not permitted, or the process does not exist.
     """
 
     def __init__(self, pid: int, abi: SyscallAbi, deadline: float, *, seize: bool = True) -> None:
@@ -127,11 +121,7 @@ class Tracee:
         self.wait_for_interrupt()
 
     def wait_for_interrupt(self) -> None:
-        """Wait for the stop after `interrupt()`, or of a new child of a traced process.
-
-        Raises:
-            SnapshotError: It did not stop in time, or exited.
-        """
+        """Wait for the stop after `interrupt()`, or of a new child; raise `SnapshotError` if there is none in time."""
         while (stop := self._wait()) != signal.SIGTRAP | _EVENT_STOP << 8:
             if stop >> 8:
                 raise SnapshotError(
@@ -207,13 +197,29 @@ class Tracee:
             OSError: The process cannot be forked.
             SnapshotError: It did not stop in time.
         """
-        self._begin_clone(at)
+        abi = self._abi
+        registers = at.copy()
+        registers[abi.number] = abi.numbers["clone"]
+        # With CLONE_PARENT the copy is a child of this process.
+        for register, argument in zip(abi.arguments, (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0), strict=False):
+            registers[register] = argument
+        child = None
         try:
-            result = meanwhile()
+            try:
+                self.set_registers(registers)
+                _ptrace(_SINGLE_STEP, self.pid)
+                try:
+                    result = meanwhile()
+                finally:
+                    child = self._wait_for_clone()
+            finally:
+                self._restore(at)
+            child.wait_for_interrupt()
         except BaseException:
-            self._end_clone(at).kill()
+            if child is not None:
+                child.kill()
             raise
-        return self._end_clone(at), result
+        return child, result
 
     def _restore(self, at: list[int]) -> None:
         try:
@@ -222,34 +228,6 @@ class Tracee:
             # It has exited; or it runs with registers that it must not continue with.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-
-    def _begin_clone(self, at: list[int]) -> None:
-        abi = self._abi
-        registers = at.copy()
-        registers[abi.number] = abi.numbers["clone"]
-        # With CLONE_PARENT the copy is a child of this process.
-        for register, argument in zip(abi.arguments, (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0), strict=False):
-            registers[register] = argument
-        try:
-            self.set_registers(registers)
-            _ptrace(_SINGLE_STEP, self.pid)
-        except BaseException:
-            self._restore(at)
-            raise
-
-    def _end_clone(self, at: list[int]) -> Tracee:
-        try:
-            child = self._wait_for_clone()
-        except BaseException:
-            self._restore(at)
-            raise
-        try:
-            self._restore(at)
-            child.wait_for_interrupt()
-        except BaseException:
-            child.kill()
-            raise
-        return child
 
     def _wait_for_clone(self) -> Tracee:
         abi = self._abi
@@ -270,12 +248,10 @@ class Tracee:
             raise
         return child
 
-    def run(self, at: list[int], calls: Sequence[Call]) -> None:
+    def run(self, at: list[int], calls: Sequence[SystemCall]) -> None:
         """Let the stopped process make system calls, all at once; its registers must be restored afterwards.
 
-        Args:
-            at: Registers with the program counter in executable memory and the stack pointer in writable memory.
-            calls: The system calls, in order.
+        `at` has the program counter in executable memory and the stack pointer in writable memory.
 
         Raises:
             OSError: A system call failed; later ones were made nevertheless.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.compiler.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, file_id
-from mlgo_gym.compiler.ptrace import Call, Tracee
+from mlgo_gym.compiler.ptrace import SystemCall, Tracee
 from mlgo_gym.compiler.syscall_abi import SyscallAbi, syscall_abi
 from mlgo_gym.errors import SnapshotError
 
@@ -44,16 +44,9 @@ class _Descriptor:
 def fork_process(
     process: CompilerProcess, reading: int, make_files: Callable[[], tuple[Mapping[FileId, str], str]], timeout: float
 ) -> CompilerProcess:
-    """Return a guarded copy of a compiler that waits in the same `read`.
+    """Return a guarded copy of a compiler that waits in the same `read`; arguments and errors as `copy_process()`.
 
-    Args:
-        process: The process; after an error it continues, and there is no copy.
-        reading: Descriptor of the file that it reads.
-        make_files: Returns the copy's files as for `copy_process()`, without the guard, and a free path for the guard.
-        timeout: Time limit in seconds.
-
-    Raises:
-        SnapshotError: The process cannot be copied.
+    `reading` is a descriptor; `make_files` returns the files without the guard, and a free path for the guard.
     """
     write_end = -1
 
@@ -66,7 +59,7 @@ def fork_process(
         return {**files, file_id(os.fstat(process.guard)): guard}
 
     try:
-        pid = copy_process(process.pid, file_id(os.fstat(reading)), make_all, GUARD_DESCRIPTOR, timeout)
+        pid = copy_process(process.pid, file_id(os.fstat(reading)), make_all, timeout)
         try:
             pidfd = os.pidfd_open(pid)
         except BaseException:
@@ -80,18 +73,15 @@ def fork_process(
     return CompilerProcess(pid, pidfd, write_end)
 
 
-def copy_process(
-    pid: int, reading: FileId, make_files: Callable[[], Mapping[FileId, str]], guard: int, timeout: float
-) -> int:
+def copy_process(pid: int, reading: FileId, make_files: Callable[[], Mapping[FileId, str]], timeout: float) -> int:
     """Copy a process, and return the id of the copy: a child of this process in its own session.
 
     Args:
         pid: A child with a single thread that waits in a `read`, or soon will.
         reading: The file that it reads.
         make_files: Returns the path that the copy opens for each file of the original, at the same position. Opening
-            must not block. Other files stay shared. Called while the kernel copies.
-        guard: Descriptor of one of these files, a FIFO; when its last writer is closed, the copy's process group is
-            killed.
+            must not block. Other files stay shared. Called while the kernel copies. One of them is the FIFO of
+            `GUARD_DESCRIPTOR`: when its last writer is closed, the copy's process group is killed.
         timeout: Time limit in seconds.
 
     Raises:
@@ -102,7 +92,7 @@ def copy_process(
         raise SnapshotError(f"expected x86-64 or AArch64 to copy a process, got {os.uname().machine}")
     deadline = time.monotonic() + timeout
 
-    def find_calls() -> list[Call]:
+    def find_calls() -> list[SystemCall]:
         descriptors = _descriptors(pid)
         try:
             files = make_files()
@@ -120,7 +110,7 @@ def copy_process(
                 raise SnapshotError(f"expected a single thread in process {pid}, got several; a fork copies only one")
             child, calls = template.fork(start, find_calls)
             try:
-                child.run(start, [*calls, *_guarding(child.pid, guard)])
+                child.run(start, [*calls, *_guarding(child.pid)])
                 child.set_registers(start)
                 child.detach()
             except BaseException:
@@ -201,30 +191,26 @@ def _refuse_shared_output(pid: int, shared: list[_Descriptor]) -> None:
             raise SnapshotError(f"process {pid} writes {name}, which a copy would share; remove the flag for it")
 
 
-def _calls(descriptors: list[_Descriptor], files: Mapping[FileId, str]) -> list[Call]:
+def _calls(descriptors: list[_Descriptor], files: Mapping[FileId, str]) -> list[SystemCall]:
     """Return the system calls that give a copy its own files."""
     replaced = [descriptor for descriptor in descriptors if descriptor.file in files]
     used = {descriptor.number for descriptor in descriptors if descriptor.file not in files}
-    calls = [Call("close", (descriptor.number,)) for descriptor in replaced]
+    calls = [SystemCall("close", (descriptor.number,)) for descriptor in replaced]
     for descriptor in replaced:
         number, flags = descriptor.number, descriptor.flags & _KEPT_FLAGS
         # The kernel uses the lowest free number.
         opened = next(free for free in range(number + 1) if free not in used)
-        calls.append(Call("openat", (_AT_FDCWD, os.fsencode(files[descriptor.file]), flags), opened))
+        calls.append(SystemCall("openat", (_AT_FDCWD, os.fsencode(files[descriptor.file]), flags), opened))
         if opened != number:
-            calls.append(Call("dup3", (opened, number, flags & os.O_CLOEXEC), number))
-            calls.append(Call("close", (opened,)))
+            calls.append(SystemCall("dup3", (opened, number, flags & os.O_CLOEXEC), number))
+            calls.append(SystemCall("close", (opened,)))
         if descriptor.position:
-            calls.append(Call("lseek", (number, descriptor.position, os.SEEK_SET), descriptor.position))
+            calls.append(SystemCall("lseek", (number, descriptor.position, os.SEEK_SET), descriptor.position))
         used.add(number)
     return calls
 
 
-def _guarding(pid: int, guard: int) -> list[Call]:
+def _guarding(pid: int) -> list[SystemCall]:
     """Return the system calls that give a process its own session, which its guard kills."""
-    return [
-        Call("setsid", (), pid),
-        Call("fcntl", (guard, fcntl.F_SETOWN, -pid)),
-        Call("fcntl", (guard, fcntl.F_SETSIG, signal.SIGKILL)),
-        Call("fcntl", (guard, fcntl.F_SETFL, os.O_ASYNC)),
-    ]
+    settings = ((fcntl.F_SETOWN, -pid), (fcntl.F_SETSIG, signal.SIGKILL), (fcntl.F_SETFL, os.O_ASYNC))
+    return [SystemCall("setsid", (), pid), *(SystemCall("fcntl", (GUARD_DESCRIPTOR, *setting)) for setting in settings)]

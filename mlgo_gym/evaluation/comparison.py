@@ -12,8 +12,17 @@ from mlgo_gym.evaluation.configuration import effective_arguments
 from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change, estimates
-from mlgo_gym.evaluation.table import Table, change, count, number, percent, probability, short, with_unit
-from mlgo_gym.evaluation.tables import extremes_table
+from mlgo_gym.evaluation.table import (
+    Table,
+    change,
+    count,
+    extremes_table,
+    number,
+    percent,
+    probability,
+    short,
+    with_unit,
+)
 
 _POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "observation", "reward", "strict"})
 """Arguments of environments that change a policy's input, but not the size that a sequence of actions gives."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
@@ -12,7 +11,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.options import with_compile_options
-from mlgo_gym.errors import MlgoError, MlgoWarning
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.record import DONE, Assignment, EpisodeRecord, compile_metrics
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
@@ -122,43 +121,27 @@ class PolicyPool:
     """Lends policy objects to episodes.
 
     A policy with a batched form serves any number of episodes. Of any other policy each episode gets an object of its
-    own, loaded by the same specification. If no second object can be made, episodes take turns.
+    own, loaded by the same specification. If that returns the same object again, episodes take turns.
     """
 
     def __init__(self, evaluated: EvaluatedPolicies) -> None:
         self._evaluated = evaluated
-        self._objects = {name: [policy] for name, policy in evaluated.policies.items()}
         self._free = {name: [policy] for name, policy in evaluated.policies.items()}
-        self._single: set[str] = set()
+        self._single = {name for name, policy in evaluated.settings.policies.items() if not isinstance(policy, str)}
 
     def take(self, name: str) -> Policy | None:
         """Return a policy object for one episode; None while the only one is in use."""
-        objects, free = self._objects[name], self._free[name]
-        if is_batched(objects[0]):
-            return objects[0]
-        if free:
-            return free.pop()
-        another = None if name in self._single else self._load(name)
-        if another is None or any(another is other for other in objects):
-            self._single.add(name)
-            return None
-        objects.append(another)
-        return another
-
-    def _load(self, name: str) -> Policy | None:
-        spec = self._evaluated.settings.policies[name]
-        if not isinstance(spec, str):
-            return None
-        try:
-            return load_policy(spec, self._evaluated.env, seed=self._evaluated.settings.seed)
-        except Exception as error:  # noqa: BLE001 - user code may allow a single object
-            warnings.warn(
-                f"{name} cannot be loaded twice ({type(error).__name__}: {error}); one object serves one episode at a "
-                "time",
-                MlgoWarning,
-                stacklevel=2,
-            )
-            return None
+        first, free = self._evaluated.policies[name], self._free[name]
+        if is_batched(first):
+            return first
+        if not free and name not in self._single:
+            settings = self._evaluated.settings
+            another = load_policy(str(settings.policies[name]), self._evaluated.env, seed=settings.seed)
+            if another is first:
+                self._single.add(name)
+            else:
+                free.append(another)
+        return free.pop() if free else None
 
     def give_back(self, name: str, policy: Policy) -> None:
         """Return a policy object to the pool at the end of its episode."""

@@ -69,46 +69,37 @@ class Schedule:
         self._waiting = deque(
             Assignment(policy, module, projects[module])
             for policy, module in (*first, *others)
-            if (policy, module) not in done and module not in self._without_decisions
+            if (policy, module) not in done
         )
-        self._per_module = Counter(assignment.module for assignment in self._waiting)
-        self._count = len(self._waiting)
 
     def __len__(self) -> int:
         """Return the number of waiting assignments."""
-        return self._count
+        return sum(assignment.module not in self._without_decisions for assignment in self._waiting)
 
     def take(self) -> Assignment | None:
         """Return the next assignment; None if none is waiting."""
         while self._waiting:
             assignment = self._waiting.popleft()
             if assignment.module not in self._without_decisions:
-                self._count -= 1
-                self._per_module[assignment.module] -= 1
                 self._running += 1
                 return assignment
         return None
 
-    def put_back(self, assignments: Iterable[Assignment]) -> None:
+    def put_back(self, assignments: Sequence[Assignment]) -> None:
         """Put assignments without a result back at the front."""
-        for assignment in reversed(list(assignments)):
-            self._running -= 1
-            if assignment.module not in self._without_decisions:
-                self._count += 1
-                self._per_module[assignment.module] += 1
-                self._waiting.appendleft(assignment)
+        self._running -= len(assignments)
+        self._waiting.extendleft(reversed(assignments))
 
     def finish(self, result: EpisodeRecord) -> None:
         """Record the result of an assignment; a module without decisions leaves the schedule."""
         self._running -= 1
-        if result.status == NO_DECISIONS and result.module not in self._without_decisions:
+        if result.status == NO_DECISIONS:
             self._without_decisions.add(result.module)
-            self._count -= self._per_module.pop(result.module, 0)
 
     @property
     def unfinished(self) -> int:
         """Number of assignments without a result."""
-        return self._count + self._running
+        return len(self) + self._running
 
 
 class Evaluation:

@@ -77,20 +77,12 @@ class Figure:
 
 
 def plotting() -> Any:
-    """Return matplotlib.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Return matplotlib."""
     return library("matplotlib", "the figures of a report", "report")
 
 
 def figures_of(result: EvaluationResult) -> list[Figure]:
-    """Return the figures of an evaluation, none before its first finished module.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Return the figures of an evaluation, none before its first finished module."""
     summaries = [summary for summary in result.summaries() if summary.modules]
     # `default` is shown only if it is the only policy.
     summaries = [summary for summary in summaries if summary.policy != DEFAULT] or summaries
@@ -240,11 +232,7 @@ def _projects(result: EvaluationResult, shown: Sequence[Shown]) -> Figure:
 
 
 def curve_figures(curves: Sequence[Curve]) -> list[Figure]:
-    """Return one figure per kind of learning curve, and one for all searches.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Return one figure per kind of learning curve, and one for all searches."""
     by_name: dict[str, list[Curve]] = {}
     for curve in curves:
         by_name.setdefault("search" if curve.unit != "step" else curve.name, []).append(curve)

@@ -18,9 +18,18 @@ from mlgo_gym.evaluation.curves import Inputs
 from mlgo_gym.evaluation.figures import Figure, inline_svg
 from mlgo_gym.evaluation.report import by_language, by_project, notes, present
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.statistics import Summary, estimates
-from mlgo_gym.evaluation.table import change, count, percent
-from mlgo_gym.evaluation.tables import between_policies, certainty, describe, levels, overview, wins_and_losses
+from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.evaluation.table import (
+    between_policies,
+    certainty,
+    change,
+    count,
+    describe,
+    levels,
+    overview,
+    percent,
+    wins_and_losses,
+)
 from mlgo_gym.extras import library
 
 _PURPOSE = "a report as a page"
@@ -35,11 +44,7 @@ class Drawn:
 
 
 def page(inputs: Inputs, drawn: Drawn) -> str:
-    """Return the page.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-    """
+    """Return the page."""
     jinja2 = library("jinja2", _PURPOSE, "report")
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -67,10 +72,10 @@ def page(inputs: Inputs, drawn: Drawn) -> str:
 
 def _pictures(figures: Sequence[Figure], prefix: str) -> list[dict[str, Any]]:
     markup = library("markupsafe", _PURPOSE, "report").Markup
-    drawn = {f"{prefix}-{each.name}": each for each in figures}
+    named = [(f"{prefix}-{figure.name}", figure) for figure in figures]
     return [
-        {"id": name, "svg": markup(inline_svg(each, name)), "title": each.title, "text": each.text}
-        for name, each in drawn.items()
+        {"id": name, "svg": markup(inline_svg(figure, name)), "title": figure.title, "text": figure.text}
+        for name, figure in named
     ]
 
 
@@ -82,34 +87,40 @@ def _part(part_id: str, name: str, result: EvaluationResult, figures: Sequence[F
         "id": part_id,
         "title": name,
         "described": describe(configuration),
-        "cards": [_card(each, metric) for each in summaries if each.modules],
+        "cards": [_card(summary.policy, summary.changes[metric], metric) for summary in summaries if summary.modules],
         "tables": present(sums, certainty(metric, summaries), between_policies(result.pairs)),
         "figures": _pictures(figures, part_id),
         "extremes": wins_and_losses(metric, summaries, narrow=False),
         "groups": present(by_language(result), by_project(result)),
         "notes": notes(result),
         "command": command_of(configuration),
-        "facts": facts_of(configuration),
+        "facts": [
+            ("compiler", f"clang {configuration.clang}"),
+            ("mlgo-gym", configuration.mlgo_gym),
+            ("metric", metric),
+            ("modules", f"{count(configuration.modules, 'module')} ({levels(configuration)})"),
+            ("digest of modules and flags", configuration.modules_digest),
+            *((f"policy {policy}", identity) for policy, identity in configuration.policies.items()),
+        ],
     }
 
 
-def _card(summary: Summary, metric: str) -> dict[str, Any]:
-    modules = summary.changes[metric]
-    found = estimates(modules)
-    parts = (modules.better, modules.equal, modules.worse)
+def _card(policy: str, modules: Change, metric: str) -> dict[str, Any]:
+    total, mean, _ = estimates(modules)
+    parts = {"less": modules.better, "same": modules.equal, "more": modules.worse}
     return {
-        "policy": summary.policy,
-        "total": percent(found.total.value) if found.total.value else "no change",
-        "kind": "good" if found.total.value < 0 else "bad" if found.total.value > 0 else "",
-        "statistics": f"{metric} in total; geometric mean {change(found.mean)} %",
+        "policy": policy,
+        "total": percent(total.value) if total.value else "no change",
+        "kind": "good" if total.value < 0 else "bad" if total.value > 0 else "",
+        "statistics": f"{metric} in total; geometric mean {change(mean)} %",
         "counts": f"{modules.better} smaller, {modules.equal} equal, {modules.worse} larger",
-        **{name: round(100 * part / sum(parts), 2) for name, part in zip(("less", "same", "more"), parts, strict=True)},
+        **{name: round(100 * part / len(modules.pairs), 2) for name, part in parts.items()},
     }
 
 
 def _comparisons(inputs: Inputs) -> list[dict[str, Any]]:
     """Return the comparison of each evaluation with the next, or the reason why they cannot be compared."""
-    found = []
+    parts = []
     for number, (before, after) in enumerate(pairwise(inputs.evaluations), start=1):
         runs = {name: inputs.evaluations[name] for name in (before, after)}
         part: dict[str, Any] = {"tables": [], "notes": [], "refused": ""}
@@ -118,8 +129,8 @@ def _comparisons(inputs: Inputs) -> list[dict[str, Any]]:
             part |= {"tables": comparison.tables(), "notes": comparison.notes}
         except MlgoError as error:
             part["refused"] = f"{error}."
-        found.append({"id": f"change-{number}", "title": f"From {before} to {after}", **part})
-    return found
+        parts.append({"id": f"change-{number}", "title": f"From {before} to {after}", **part})
+    return parts
 
 
 def command_of(configuration: Configuration, output: str = "RESULTS") -> str:
@@ -135,19 +146,3 @@ def command_of(configuration: Configuration, output: str = "RESULTS") -> str:
     ]
     words = [str(word) for option, value in options if value is not None for word in (option, value)]
     return shlex.join(["mlgo-gym", "evaluate", configuration.environment, *words])
-
-
-def facts_of(configuration: Configuration) -> list[tuple[str, str]]:
-    """Return names and values of the settings that results depend on."""
-    rows = [
-        ("compiler", f"clang {configuration.clang}"),
-        ("mlgo-gym", configuration.mlgo_gym),
-        ("environment", configuration.environment),
-        ("arguments", json.dumps(dict(configuration.arguments)) if configuration.arguments else "none"),
-        ("metric", configuration.metric),
-        ("corpus", configuration.corpus.replace(",", ", ")),
-        ("modules", f"{count(configuration.modules, 'module')} ({levels(configuration)})"),
-        ("digest of modules and flags", configuration.modules_digest),
-        ("seed", str(configuration.seed)),
-    ]
-    return rows + [(f"policy {name}", identity) for name, identity in configuration.policies.items()]

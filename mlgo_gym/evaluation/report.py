@@ -8,8 +8,7 @@ from typing import Any
 from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import DEFAULT, Summary
-from mlgo_gym.evaluation.table import Table, count
-from mlgo_gym.evaluation.tables import between_policies, by_group, certainty, overview, wins_and_losses
+from mlgo_gym.evaluation.table import Table, between_policies, by_group, certainty, count, overview, wins_and_losses
 
 _MAX_LISTED = 10
 

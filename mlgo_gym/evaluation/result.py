@@ -12,7 +12,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import UNKNOWN, Configuration, ModuleFacts
 from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, EpisodeRecord
 from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Summary
-from mlgo_gym.evaluation.tables import certainty, overview
+from mlgo_gym.evaluation.table import certainty, overview
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -222,11 +222,10 @@ def estimates(change: Change) -> Estimates:
         mean = np.expm1(counts @ logarithms / counts.sum(axis=1))
         return np.stack([total, mean, np.expm1(trimmed_means(logarithms, counts))], axis=1)
 
-    points = statistics(np.ones((1, count), np.int64))[0]
+    points = statistics(np.ones((1, count), np.int64))[0].tolist()
     if count < 2:
-        return Estimates(*map(Estimate, points.tolist()))
-    bounds = interval_of(np.concatenate([statistics(counts) for counts in samples(change.clusters)]))
-    return Estimates(*(Estimate(*ends) for ends in zip(points.tolist(), *bounds.tolist(), strict=True)))
+        return Estimates(*map(Estimate, points))
+    return Estimates(*map(Estimate, points, *_ends(change.clusters, statistics)))
 
 
 def trimmed_means(values: Floats, counts: Counts) -> Floats:
@@ -262,7 +261,7 @@ def profile(change: Change, thresholds: Floats | Sequence[float]) -> Profile:
     shares = above.mean(axis=0).tolist()
     if len(above) < 2:
         return shares, None
-    low, high = _ends_of_means(above, change.clusters).tolist()
+    low, high = _ends(change.clusters, lambda counts: counts @ above / counts.sum(axis=1, keepdims=True))
     return shares, (low, high)
 
 
@@ -270,14 +269,16 @@ def mean_with_interval(values: Floats, clusters: tuple[str, ...]) -> Estimate:
     """Return the mean of one value per module, such as 1 for a win; the clusters are the projects of the modules."""
     if len(values) < 2:
         return Estimate(float(values.mean()) if len(values) else 0.0)
-    low, high = _ends_of_means(values[:, None], clusters)[:, 0].tolist()
-    return Estimate(float(values.mean()), low, high)
+    low, high = _ends(clusters, lambda counts: (counts @ values / counts.sum(axis=1))[:, None])
+    return Estimate(float(values.mean()), *low, *high)
 
 
-def _ends_of_means(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_], clusters: Sequence[str]) -> Floats:
-    """Return the ends of the intervals of the means of columns, float64 of shape (2, columns)."""
-    means = [counts @ values / counts.sum(axis=1, keepdims=True) for counts in samples(clusters)]
-    return interval_of(np.concatenate(means))
+def _ends(clusters: Sequence[str], statistics: Callable[[Counts], Floats]) -> list[list[float]]:
+    """Return the low and the high ends of percentile intervals of statistics; these have one row per sample."""
+    drawn = np.concatenate([statistics(counts) for counts in samples(clusters)])
+    tail = (1 - CONFIDENCE) / 2
+    ends: list[list[float]] = np.quantile(drawn, [tail, 1 - tail], axis=0).tolist()
+    return ends
 
 
 def samples(clusters: Sequence[str]) -> Iterator[Counts]:
@@ -303,10 +304,3 @@ def samples(clusters: Sequence[str]) -> Iterator[Counts]:
             draws = drawn[:, number] * size
             counts[:, modules] = draws[:, None] if size == 1 else generator.multinomial(draws, np.full(size, 1 / size))
         yield counts
-
-
-def interval_of(statistics: Floats) -> Floats:
-    """Return the ends of the percentile interval of samples: float64 of shape (2, …) for shape (samples, …)."""
-    tail = (1 - CONFIDENCE) / 2
-    ends: Floats = np.quantile(statistics, [tail, 1 - tail], axis=0)
-    return ends

@@ -148,9 +148,6 @@ def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
 
     Nodes have the classes `node` and `grown`, `shrunk` or `same`; edges have `edge` and their outcome. Each has a
     title, which browsers show at the pointer.
-
-    Raises:
-        MissingExtraError: igraph is not installed.
     """
     corners, paths = layered_layout(len(graph.nodes), [(edge.caller, edge.callee) for edge in graph.edges])
     positions = [position for path in paths for position in path] + corners
@@ -234,9 +231,6 @@ def layered_layout(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[P
     """Return the layout of a graph by Sugiyama's method: the position of each node, and positions along each edge.
 
     An edge, of indices of caller and callee, has one position for each layer that it crosses.
-
-    Raises:
-        MissingExtraError: igraph is not installed.
     """
     igraph = library("igraph", "the picture of the call graph", "explain")
     graph = igraph.Graph(n=count, edges=list(edges), directed=True)

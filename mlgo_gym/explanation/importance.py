@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.statistics import Change, estimates
-from mlgo_gym.explanation.recorded_decisions import (
+from mlgo_gym.explanation.feature_effects import (
     RecordedDecision,
     Rows,
     actions_on,

@@ -124,11 +124,7 @@ def _filled(text: str, indent: int = 0) -> str:
 
 
 def as_page(explanation: Explanation, command: str) -> str:
-    """Return an explanation as HTML, with the command that reproduces it.
-
-    Raises:
-        MissingExtraError: Jinja or igraph is not installed.
-    """
+    """Return an explanation as HTML, with the command that reproduces it."""
     jinja2, markupsafe = (library(name, "a page of HTML", "explain") for name in ("jinja2", "markupsafe"))
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),

@@ -35,11 +35,11 @@ def start_rllib(algorithm: Any, network: Network) -> None:
         PolicyError: the shapes of the layers differ.
     """
     network = two_outputs(network)
-    found = _actor(algorithm, network)
     state: dict[str, Any] = {}
     for layer, weight, bias in zip(_layers(network), network.weights, network.biases, strict=True):
         state |= {f"{layer}.weight": np.ascontiguousarray(weight.T), f"{layer}.bias": bias}
-    expected, shapes = ({name: part.shape for name, part in each.items()} for each in (state, found))
+    arrays = state, _actor(algorithm, network)
+    expected, shapes = ({name: array.shape for name, array in side.items()} for side in arrays)
     if shapes != expected:
         raise PolicyError(
             f"expected layers of the shapes {expected}, got {shapes}; build the algorithm with rl_module(model_config="

@@ -95,18 +95,17 @@ class VecEnvAdapter(VecEnv):
 
     def reset(self) -> VecEnvObs:
         """Start an episode in every environment; return the first observations, one row each."""
-        seed = self._seeds if any(each is not None for each in self._seeds) else None
+        seeds: Any = None if self._seeds == [None] * self.num_envs else self._seeds
         names = {name for options in self._options for name in options}
-        options = {name: [each.get(name) for each in self._options] for name in names}
+        values: dict[str, Any] = {name: [options.get(name) for options in self._options] for name in names}
         self._totals[:], self._lengths[:] = 0, 0
         if self._any_order:
-            self.envs.async_reset(
-                seed=None if seed is None else seed[0], options={name: values[0] for name, values in options.items()}
-            )
+            first = {name: rows[0] for name, rows in values.items()}
+            self.envs.async_reset(seed=seeds and seeds[0], options=first)
             observations, *_, info = self.envs.recv()
             self.env_ids = info["env_id"]
         else:
-            observations, info = self.envs.reset(seed=seed, options=options)
+            observations, info = self.envs.reset(seed=seeds, options=values)
         self.reset_infos = unbatch_infos(info, self.num_envs)
         self._reset_seeds()
         self._reset_options()
@@ -136,11 +135,8 @@ class VecEnvAdapter(VecEnv):
         infos = unbatch_infos(info, self.num_envs)
         for row in np.flatnonzero(dones).tolist():
             first, number = infos[row], self.env_ids[row]
-            statistics = {
-                "r": round(float(self._totals[number]), 6),
-                "l": int(self._lengths[number]),
-                "t": round(time.monotonic() - self._start, 6),
-            }
+            reward, seconds = round(float(self._totals[number]), 6), round(time.monotonic() - self._start, 6)
+            statistics = {"r": reward, "l": int(self._lengths[number]), "t": seconds}
             self._totals[number], self._lengths[number] = 0, 0
             last = {"terminal_observation": first.pop("final_obs"), "episode": statistics}
             infos[row] = {**first.pop("final_info"), **last}
@@ -225,15 +221,11 @@ class CreditAdvantages(BaseCallback):
     def __init__(self, clip: float = 5.0) -> None:
         super().__init__()
         self._clip = clip
-        self._credits: npt.NDArray[np.float32] = np.empty((0, 0), np.float32)
-        self._shown: list[int] = []
-        self._cells: dict[int, list[tuple[int, int]]] = {}
-        self._steps = 0
-        self._ended = 0
 
     def _on_training_start(self) -> None:
         if not isinstance(self.model, OnPolicyAlgorithm):
             raise MlgoError(f"expected PPO or A2C for CreditAdvantages, got {type(self.model).__name__}; omit it")
+        self._buffer: Any = self.model.rollout_buffer
         self._set_rows_change(True)
 
     def _on_training_end(self) -> None:
@@ -245,10 +237,10 @@ class CreditAdvantages(BaseCallback):
             adapter.rows_change = value
 
     def _on_rollout_start(self) -> None:
-        self._ended = 0
-        buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
-        self._credits, self._steps = np.full((buffer.buffer_size, buffer.n_envs), np.nan, np.float32), 0
-        self._shown, self._cells = self._env_ids(), defaultdict(list)
+        self._steps = self._ended = 0
+        self._credits = np.full((self._buffer.buffer_size, self._buffer.n_envs), np.nan, np.float32)
+        self._cells: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._shown = self._env_ids()
 
     def _on_step(self) -> bool:
         for row, number in enumerate(self._shown):
@@ -273,7 +265,7 @@ class CreditAdvantages(BaseCallback):
         return numbers
 
     def _on_rollout_end(self) -> None:
-        buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
+        buffer = self._buffer
         if not self._ended:
             warnings.warn(
                 f"no episode ended in a rollout of {buffer.buffer_size} steps, so no decision has an advantage; raise "
@@ -303,24 +295,20 @@ def start_sb3(algorithm: Callable[..., Model], env: Any, network: Network, **set
     network = two_outputs(network)
     space = env.observation_space
     masked = isinstance(space, gym.spaces.Dict)
-    flat = space["observations"] if masked else space
-    _check_features(env, network, int(flat.shape[0]))
+    _check_features(env, network, int((space["observations"] if masked else space).shape[0]))
     widths = hidden_widths(network)
     shape = {"net_arch": {"pi": widths, "vf": widths}, "activation_fn": ACTIVATIONS[network.activation]}
     settings["policy_kwargs"] = {**shape, **settings.get("policy_kwargs", {})}
     model = algorithm("MultiInputPolicy" if masked else "MlpPolicy", env, **settings)
     mask = sum(int(part.shape[0]) for name, part in space.items() if name != "observations") if masked else 0
-    copy_layers(network, _actor_layers(model), extra_inputs=mask)
-    return model
-
-
-def _actor_layers(model: Any) -> list[Any]:
+    policy: Any = cast("Any", model).policy
     try:
-        layers = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
+        layers = [*policy.mlp_extractor.policy_net, policy.action_net]
     except AttributeError:
         name = type(model).__name__
         raise PolicyError(f"expected a model with an actor and a critic, got {name}; use PPO or A2C") from None
-    return [layer for layer in layers if isinstance(layer, nn.Linear)]
+    copy_layers(network, [layer for layer in layers if isinstance(layer, nn.Linear)], extra_inputs=mask)
+    return model
 
 
 def _check_features(env: Any, network: Network, count: int) -> None:

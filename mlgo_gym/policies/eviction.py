@@ -39,13 +39,9 @@ _SMALL = np.full(1, 1e-6, np.float32)
 
 
 def column_inputs(features: Floats, legal: npt.NDArray[np.intp], default: int, progress: float) -> Floats:
-    """Return the inputs of the network for some columns, float32 of shape (legal columns without `default`, inputs).
+    """Return the inputs of the network for the legal columns but clang's own choice, float32 of shape (…, inputs).
 
-    Args:
-        features: `COLUMN_FEATURES` of all columns, of shape (columns, features); the last is the candidate.
-        legal: The legal columns.
-        default: Clang's own choice.
-        progress: The feature `progress`.
+    `features` are the `COLUMN_FEATURES` of all columns, of shape (columns, features); the last is the candidate.
     """
     last = len(features) - 1
     columns = legal[legal != default]
@@ -67,12 +63,7 @@ def _relation(first: Floats, second: Floats) -> Floats:
 
 
 class EvictionPolicy:
-    """Deviates from clang's own choice where a network expects a smaller cost.
-
-    Args:
-        env: The environment, with observations of any form.
-        network: The network, with `INPUTS` and one output.
-        name: Name of the policy, for errors.
+    """Deviates from clang's own choice where a network with `INPUTS` and one output expects a smaller cost.
 
     Raises:
         PolicyError: The environment has other decisions, or lacks a feature.

@@ -50,14 +50,7 @@ _MAX_ERROR = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ModelTensor:
-    """One tensor of a model.
-
-    Attributes:
-        name: its name; for an input, the name of a feature.
-        shape: its dimensions; 1 for a free dimension.
-        dtype: type of an element.
-        batched: whether its first dimension is free, for batches.
-    """
+    """One tensor of a model; a free dimension counts as 1, and `batched` says whether the first one is free."""
 
     name: str
     shape: tuple[int, ...]
@@ -82,8 +75,7 @@ class ForeignModel:
         data: the model, if it is a part of the file.
 
     Attributes:
-        inputs: its inputs.
-        outputs: its outputs, which need not be numbers.
+        inputs, outputs: its tensors; outputs need not be numbers.
 
     Raises:
         MissingExtraError: the library that runs it is not installed.
@@ -108,12 +100,7 @@ class ForeignModel:
         return self._checked(self.outputs[index])
 
     def run(self, output: int, arrays: Iterable[Array], rows: int = 1) -> Array:
-        """Return an output of the model, flat.
-
-        Args:
-            output: its index.
-            arrays: the inputs, each of its tensor's type.
-            rows: extent of free first dimensions.
+        """Return an output of the model by its index, flat; `rows` is the extent of free first dimensions.
 
         Raises:
             PolicyError: the model cannot be run, or gives another output; the next run starts a new process.
@@ -187,12 +174,8 @@ class ForeignPolicy:
     of other outputs is that of `chooser()`.
 
     Args:
-        env: the environment.
-        kind: `"tflite"` or `"onnx"`.
-        model: the model.
         inputs: the model's inputs, named as features.
-        output: index of the output that decides.
-        unit: divisor of the output.
+        output: index of the output that decides; it is divided by `unit`.
 
     Raises:
         PolicyError: a feature is missing or has another size, or the output is no action.
@@ -239,12 +222,7 @@ class ForeignPolicy:
 
 
 class OnnxPolicy(ForeignPolicy):
-    """Runs an ONNX model in a process of its own; the first output decides.
-
-    Args:
-        env: the environment.
-        path: the model.
-        process: the process that runs the model; None starts one.
+    """Runs an ONNX model, in a given process or in one of its own; the first output decides.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
@@ -259,11 +237,7 @@ class OnnxPolicy(ForeignPolicy):
         self._batched = all(tensor.batched for tensor in (*model.inputs, model.outputs[0]))
 
     def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the model's decisions, in one run if its first dimensions are free, else one by one.
-
-        Raises:
-            PolicyError: as in `act()`.
-        """
+        """Return the model's decisions, in one run if its first dimensions are free, else one by one."""
         singles = [row(observations, number) for number in range(len(infos))]
         if not self._batched:
             return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
@@ -273,16 +247,11 @@ class OnnxPolicy(ForeignPolicy):
 
 
 class TflitePolicy(ForeignPolicy):
-    """Runs a TensorFlow Lite model in a process of its own, by LLVM's rules (llvm/lib/Analysis/TFLiteUtils.cpp).
+    """Runs a TensorFlow Lite model, a file or a folder with `model.tflite`, by LLVM's rules.
 
-    `serving_default_`, `action_` and the port after the colon are no part of an input's name. The file
-    `output_spec.json` beside the model names the output that decides. Without that file the model has one output. The
-    model gives advice; an action may have another unit.
-
-    Args:
-        env: the environment.
-        path: the model, or a folder with `model.tflite`.
-        process: the process that runs the model; None starts one.
+    The rules are those of llvm/lib/Analysis/TFLiteUtils.cpp: `serving_default_`, `action_` and the port after the colon
+    are no part of an input's name, and the file `output_spec.json` beside the model names the output that decides.
+    Without that file the model has one output. The model gives advice; an action may have another unit.
 
     Raises:
         MissingExtraError: ai-edge-litert is not installed.

@@ -44,11 +44,7 @@ class MlpPolicy:
         return [self._choose(values, info.get("action_mask")) for values, info in zip(outputs, infos, strict=True)]
 
     def logits(self, observations: Any) -> Floats:
-        """Return the network's preference of action 1 over action 0, float32 of shape (decisions,).
-
-        Raises:
-            PolicyError: there are more than two actions.
-        """
+        """Return the preference of action 1 over action 0, float32 of shape (decisions,); an error for more actions."""
         part = observations
         while isinstance(part, dict):
             part = next(iter(part.values()))

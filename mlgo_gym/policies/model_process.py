@@ -73,12 +73,7 @@ class ModelProcess:
         return self._process.pid if self._process is not None else 0
 
     def request(self, letter: bytes, parts: Sequence[bytes], max_bytes: int) -> tuple[bytes, bytes]:
-        """Send a request, and return the letter and the bytes of the answer.
-
-        Args:
-            letter: letter of the request.
-            parts: its bytes, in pieces.
-            max_bytes: maximum size of the answer.
+        """Send a request in pieces, and return the letter and the bytes of the answer, at most `max_bytes`.
 
         Raises:
             ModelProcessError: there was no valid answer, and the process was stopped.

@@ -74,14 +74,7 @@ def rows(observations: Any, numbers: Sequence[int] | npt.NDArray[Any]) -> Any:
 
 
 class SessionPolicy:
-    """A policy's decisions about one module.
-
-    Args:
-        task: the bound task.
-        policy: the policy; its decision depends on the observation only. If it uses callee features, the decisions
-            must have them.
-        module: the module's name.
-    """
+    """Decisions about one module, of a policy that depends on the observation only; it may need callee features."""
 
     def __init__(self, task: Task, policy: Policy, module: str) -> None:
         self._task, self._policy, self._module = task, policy, module

@@ -66,11 +66,7 @@ def save_sb3(
 
 
 def saved_features(path: Path) -> tuple[str, ...]:
-    """Return the names of the features that `save_sb3()` wrote into a file; none of another file.
-
-    Raises:
-        PolicyError: the file is no archive.
-    """
+    """Return the names of the features that `save_sb3()` wrote into a file; none of another file."""
     return tuple(map(str, _saved(path)[1].get("features") or ()))
 
 
@@ -95,12 +91,9 @@ def _saved(path: Path, *entries: str) -> tuple[list[bytes], dict[str, Any]]:
 
 
 def read_sb3(path: Path, env: CompilerEnv, process: ModelProcess | None = None) -> Network:
-    """Return the deciding network of a model's file; its inputs are the action mask, if it has one, and the features.
+    """Return the deciding network of a file of `model.save()` or `save_sb3()`; a given process reads the weights.
 
-    Args:
-        path: a file of `model.save()` or `save_sb3()`.
-        env: the environment; its features are those of a model that names none.
-        process: the process that reads the weights; None starts one.
+    Its inputs are the action mask, if it has one, and the features; those of the environment if the file names none.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -131,12 +124,7 @@ def read_sb3(path: Path, env: CompilerEnv, process: ModelProcess | None = None) 
 
 
 def load_sb3(env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> MlpPolicy:
-    """Return the policy of a model's file; a given process reads the weights.
-
-    Raises:
-        MissingExtraError: torch is not installed.
-        PolicyError: as in `read_sb3()`, a feature is missing, or the actions are others.
-    """
+    """Return the policy of `read_sb3()`; a PolicyError if a feature is missing, or the actions are others."""
     return MlpPolicy(env, read_sb3(path, env, process), f"sb3:{path}")
 
 

@@ -47,14 +47,7 @@ _MAX_PAIRS = 8  # of calls, per caller and per callee
 
 
 class BundleSearch:
-    """The state of a search by bundles.
-
-    Args:
-        space: The decisions, with the start policy and the portfolio.
-        seed: Seed of the random generator.
-
-    Attributes:
-        best: The best compile so far.
+    """The state of a search by bundles; `best` is the best compile so far.
 
     Raises:
         MlgoError: The metric has no value for each function, the scope is a function, or the task is not inlining.

@@ -88,14 +88,10 @@ class FlipPlan:
 
 
 class Trial(NamedTuple):
-    """A compile of the search.
+    """A compile of the search, with its cost by the environment's metric.
 
-    Attributes:
-        compiled: The compile.
-        overrides: Sites whose answer is not that of the compile's policy.
-        costs: The cost of each function in place of its bytes, and their sum in place of `text`; with the metric `text`
-            those of `compiled`.
-        cost: Cost of the compile, by the environment's metric.
+    The `overrides` are sites whose answer is not that of the compile's policy. The `costs` are those of each function
+    in place of its bytes, and their sum in place of `text`.
     """
 
     compiled: InlineCompile
@@ -115,10 +111,6 @@ class Trial(NamedTuple):
 
 class ExpectedCompile:
     """A compile, with the better parts of other compiles.
-
-    Args:
-        trial: The compile to start from.
-        counts_calls: Whether the cost of a function depends on how often it is called.
 
     Attributes:
         visits: The decisions by context and visit.

@@ -41,10 +41,6 @@ class _Best(NamedTuple):
 class FunctionSearch:
     """The state of a search of all functions at once.
 
-    Args:
-        space: The decisions, with the start policy.
-        seed: Seed of the random generator.
-
     Raises:
         MlgoError: The task is not eviction, or the metric is no sum over functions.
         CompilerError: The first compile failed. Later failures are counted.

@@ -122,9 +122,7 @@ _SHARE_OF_CALLER = 0.02
 class MoveRanking:
     """Scores moves by expected savings; corrects the table of measured flips by the results of this search.
 
-    Args:
-        by_cost: Whether to expect a share of the costs of the caller and the callee instead of the table, which is in
-            bytes.
+    With `by_cost` it expects a share of the costs of the caller and the callee instead of the table, which is in bytes.
     """
 
     def __init__(self, *, by_cost: bool = False) -> None:

@@ -31,11 +31,7 @@ MAX_BRANCHES = 32
 
 
 class BranchCache(AbstractContextManager["BranchCache"]):
-    """Least-recently-used cache of waiting compiles by path, so that no path starts at the first decision.
-
-    Args:
-        root: A branch at the first decision; the caller closes it.
-    """
+    """Least-recently-used cache of waiting compiles by path, so that no path starts at the first decision."""
 
     def __init__(self, root: Branch) -> None:
         self._root = root
@@ -96,8 +92,8 @@ def _look_ahead(space: SearchSpace, branch: Branch, *, follow: bool) -> None:
             branch.take(space.best.actions[len(branch.actions)])
 
 
-def beam(space: SearchSpace, _seed: int = 0, width: int = BEAM_WIDTH) -> Leaf:
-    """Return the best leaf of beam search within the budget, with `width` branches (≥ 1) at each decision."""
+def beam(space: SearchSpace, _seed: int = 0) -> Leaf:
+    """Return the best leaf of beam search within the budget."""
     with space.root() as root:
         branches = [(root.fork(), root.fork().roll_out())]
         try:
@@ -110,7 +106,7 @@ def beam(space: SearchSpace, _seed: int = 0, width: int = BEAM_WIDTH) -> Leaf:
                             return space.best
                         options.append((branch, action, branch.try_action(action)))
                 options.sort(key=lambda option: option[2].cost)
-                branches = _advance(branches, options[:width])
+                branches = _advance(branches, options[:BEAM_WIDTH])
         finally:
             for branch, _ in branches:
                 branch.close()

@@ -319,11 +319,11 @@ def test_an_error_midway_leaves_no_copy_and_the_original_continues(
     before = children()
     with waiting:
         # No kernel fails in the middle of a copy on demand.
-        for broken in ("run", "set_registers", "wait_for_interrupt", "_begin_clone", "write_memory"):
+        for broken in ("run", "set_registers", "wait_for_interrupt", "fork", "write_memory"):
             original = getattr(Tracee, broken)
 
             def fail(tracee: Tracee, *arguments: object, broken: str = broken, original: object = original) -> object:
-                if tracee.pid == waiting.pid and broken != "_begin_clone":
+                if tracee.pid == waiting.pid and broken != "fork":
                     return original(tracee, *arguments)  # type: ignore[operator]
                 raise OSError(5, "made up")
 

@@ -37,19 +37,25 @@ def configuration(**changes: Any) -> Configuration:
     return Configuration(**{**fields, **changes})
 
 
+CONFIGURATION = configuration()
+
+
+def record(policy: str, module: str, size: int = 90, baseline: int = 100, **more: Any) -> EpisodeRecord:
+    """Return the record of an episode from policy, module and text sizes."""
+    fields: dict[str, Any] = {"project": "p", "status": "done", "metrics": {"text": (size, baseline)}}
+    return EpisodeRecord(policy, module, **{**fields, **more})
+
+
 def made_up(
     policies: Mapping[str, Mapping[str, int]], *, baselines: Mapping[str, int] | None = None, **changes: Any
 ) -> EvaluationResult:
     """Return an evaluation with the sizes of policies by name and module; other sizes are plain clang's."""
     plain = {**SIZES, **(baselines or {})}
     episodes = tuple(
-        EpisodeRecord(
-            policy, module, "p" if module < "c" else "q", "done", {"text": (sizes.get(module, size), size)},
-            seconds=0.5,
-        )
+        record(policy, module, sizes.get(module, size), size, project="p" if module < "c" else "q", seconds=0.5)
         for policy, sizes in policies.items()
         for module, size in plain.items()
-    )  # fmt: skip
+    )
     modules = {name: ModuleFacts(name, f"digest {name}", None, LANGUAGES[name], ("-cc1", "-Oz")) for name in plain}
     settings = configuration(**{"policies": {name: name for name in policies}, **changes})
     return EvaluationResult(settings, episodes, modules)

@@ -12,29 +12,26 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, read_episodes
-from tests.evaluation.conftest import MakeResult
+from tests.evaluation.runs import CONFIGURATION, record
 
 
-def test_results_are_read_back_without_an_unfinished_line(
-    tmp_path: Path, configuration: Configuration, make_result: MakeResult
-) -> None:
-    failed = make_result("default", "a", status="failed", error={"kind": "exit"})
-    first, second = make_result("default", "b"), make_result("default", "a")
+def test_results_are_read_back_without_an_unfinished_line(tmp_path: Path) -> None:
+    failed = record("default", "a", status="failed", error={"kind": "exit"})
+    first, second = record("default", "b"), record("default", "a")
     output = tmp_path / "new" / "folder"
-    with closing(ResultFolder(output, configuration)) as folder:
+    with closing(ResultFolder(output, CONFIGURATION)) as folder:
         folder.append(failed)
         folder.append(first)
         assert read_episodes(output) == [failed, first]
         folder.append(second)
     assert sorted(read_episodes(output), key=lambda episode: episode.module) == [second, first], "the last one counts"
-    assert read_configuration(output) == configuration
+    assert read_configuration(output) == CONFIGURATION
     path = output / "episodes.jsonl"
     for cut in (1, 60):
         path.write_bytes(path.read_bytes()[:-cut])
         assert sorted(read_episodes(output), key=lambda episode: episode.module) == [failed, first]
-        with closing(ResultFolder(output, configuration)) as folder:
+        with closing(ResultFolder(output, CONFIGURATION)) as folder:
             folder.append(second)
         assert read_episodes(output)[-1] in (first, second)
         assert len(read_episodes(output)) == 2
@@ -45,8 +42,8 @@ def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
 import os, pathlib, signal
 from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.evaluation.result_folder import ResultFolder
-from tests.evaluation.runs import configuration
-ResultFolder(pathlib.Path({str(tmp_path)!r}), configuration()).append(EpisodeRecord("default", "a", "p", "done"))
+from tests.evaluation.runs import CONFIGURATION
+ResultFolder(pathlib.Path({str(tmp_path)!r}), CONFIGURATION).append(EpisodeRecord("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     root = Path(__file__).parents[2]
@@ -54,24 +51,24 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
-def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path, configuration: Configuration) -> None:
-    with closing(ResultFolder(tmp_path, configuration)), pytest.raises(MlgoError, match="another process writes"):
-        ResultFolder(tmp_path, configuration)
+def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path) -> None:
+    with closing(ResultFolder(tmp_path, CONFIGURATION)), pytest.raises(MlgoError, match="another process writes"):
+        ResultFolder(tmp_path, CONFIGURATION)
     # The location of the corpus and the release do not matter.
-    later = replace(configuration, policies={"mine.py:P": "1234"}, mlgo_gym="9.9", corpus="elsewhere")
+    later = replace(CONFIGURATION, policies={"mine.py:P": "1234"}, mlgo_gym="9.9", corpus="elsewhere")
     with closing(ResultFolder(tmp_path, later)) as folder:
         assert folder.configuration.policies == {"default": "default", "mine.py:P": "1234"}
     assert read_configuration(tmp_path).policies == {"default": "default", "mine.py:P": "1234"}
     with pytest.raises(MlgoError, match=r"policy mine\.py:P: its file has changed"):
-        ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "5678"}))
+        ResultFolder(tmp_path, replace(CONFIGURATION, policies={"mine.py:P": "5678"}))
 
 
-def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path, configuration: Configuration) -> None:
+def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(MlgoError, match=r"got no meta\.json"):
         read_configuration(tmp_path)
     (tmp_path / "episodes.jsonl").write_text("precious\n")
     with pytest.raises(MlgoError, match=r"no meta\.json"):
-        ResultFolder(tmp_path, configuration)
+        ResultFolder(tmp_path, CONFIGURATION)
     assert [path.name for path in tmp_path.iterdir()] == ["episodes.jsonl"]
     assert (tmp_path / "episodes.jsonl").read_text() == "precious\n"
     for content in ("", "{}", '{"format": 0}', '{"format": 1, "colour": 2}', "[]"):

@@ -10,13 +10,12 @@ import pytest
 from scipy import stats
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.evaluation import Schedule
 from mlgo_gym.evaluation.report import as_data, notes
 from mlgo_gym.evaluation.result import EvaluationResult, with_smallest
 from mlgo_gym.evaluation.statistics import Change
-from mlgo_gym.evaluation.tables import between_policies, overview, wins_and_losses
-from tests.evaluation.conftest import MakeResult
+from mlgo_gym.evaluation.table import between_policies, overview, wins_and_losses
+from tests.evaluation.runs import CONFIGURATION, record
 
 MIXED = Change(((90, 100), (220, 200), (50, 50), (0, 0)))
 PROJECTS = dict.fromkeys("abcde", "p")
@@ -32,21 +31,19 @@ def test_a_change_has_sums_a_geometric_mean_and_counts() -> None:
     assert (nothing.total, nothing.mean, nothing.equal, Change(((5, 0),)).total) == (0, 0, 0, 0)
 
 
-def test_only_modules_with_decisions_and_timed_decisions_count(
-    configuration: Configuration, make_result: MakeResult
-) -> None:
+def test_only_modules_with_decisions_and_timed_decisions_count() -> None:
     episodes = (
-        make_result("default", "a", 100, 100),
-        make_result("clang:-x", "a", 80, 100, seconds=1.5),
-        make_result("default", "empty", status="no-decisions", metrics={}),
-        make_result("clang:-x", "empty", 1, 1000),
-        make_result("clang:-x", "b", status="failed", metrics={}, seconds=0.5),
-        make_result("rule", "a", decisions=30, policy_seconds=0.002),
-        make_result("rule", "b", decisions=10, policy_seconds=0.001),
-        make_result("rule", "c", decisions=70),  # its time was not measured
+        record("default", "a", 100, 100),
+        record("clang:-x", "a", 80, 100, seconds=1.5),
+        record("default", "empty", status="no-decisions", metrics={}),
+        record("clang:-x", "empty", 1, 1000),
+        record("clang:-x", "b", status="failed", metrics={}, seconds=0.5),
+        record("rule", "a", decisions=30, policy_seconds=0.002),
+        record("rule", "b", decisions=10, policy_seconds=0.001),
+        record("rule", "c", decisions=70),  # its time was not measured
     )
     policies = dict.fromkeys(("default", "clang:-x", "rule"), "")
-    _, summary, timed = EvaluationResult(replace(configuration, policies=policies), episodes).summaries()
+    _, summary, timed = EvaluationResult(replace(CONFIGURATION, policies=policies), episodes).summaries()
     assert (summary.modules, summary.failures, summary.seconds) == (1, 1, 2.0)
     assert summary.changes["text"].pairs == ((80, 100),)
     assert timed.decisions == 40
@@ -69,15 +66,15 @@ def test_pairs_compare_modules_of_both_and_the_probability_is_the_mann_whitney_s
     assert 0.5 < low < probability.value < high < 1
 
 
-def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make_result: MakeResult) -> None:
+def test_the_change_of_a_policy_is_one_number() -> None:
     result = EvaluationResult(
         replace(
-            configuration, metric="spill_cost", policies=dict.fromkeys(("ours", "default", "broken", "absent"), "")
+            CONFIGURATION, metric="spill_cost", policies=dict.fromkeys(("ours", "default", "broken", "absent"), "")
         ),
         (
-            make_result("ours", "a", metrics={"text": (199, 399), "spill_cost": (0, 1)}),
-            make_result("ours", "b", metrics={"text": (399, 399), "spill_cost": (1, 1)}, project="q"),
-            make_result("broken", "a", status="failed", metrics={}),
+            record("ours", "a", metrics={"text": (199, 399), "spill_cost": (0, 1)}),
+            record("ours", "b", metrics={"text": (399, 399), "spill_cost": (1, 1)}, project="q"),
+            record("broken", "a", status="failed", metrics={}),
         ),
     )
     assert result.change("ours") == result.change("ours", metric="text") == pytest.approx(0.5**0.5 - 1)
@@ -92,19 +89,19 @@ def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make
             result.change(**arguments)
 
 
-def test_the_smallest_of_several_policies_counts(configuration: Configuration, make_result: MakeResult) -> None:
+def test_the_smallest_of_several_policies_counts() -> None:
     episodes = (
-        make_result("ours", "a", 300, 400, seconds=2.0),
-        make_result("default", "a", 400, 400, seconds=1.0),
-        make_result("ours", "b", 500, 400),
-        make_result("default", "b", 410, 400),
-        make_result("ours", "c", status="failed", metrics={}),
-        make_result("default", "c", 100, 100),
-        make_result("ours", "d", status="no-decisions", metrics={}),
-        make_result("ours", "e", status="failed", metrics={}),
-        make_result("default", "e", status="failed", metrics={}),
+        record("ours", "a", 300, 400, seconds=2.0),
+        record("default", "a", 400, 400, seconds=1.0),
+        record("ours", "b", 500, 400),
+        record("default", "b", 410, 400),
+        record("ours", "c", status="failed", metrics={}),
+        record("default", "c", 100, 100),
+        record("ours", "d", status="no-decisions", metrics={}),
+        record("ours", "e", status="failed", metrics={}),
+        record("default", "e", status="failed", metrics={}),
     )
-    result = EvaluationResult(replace(configuration, policies=dict.fromkeys(("ours", "default"), "")), episodes)
+    result = EvaluationResult(replace(CONFIGURATION, policies=dict.fromkeys(("ours", "default"), "")), episodes)
     found = with_smallest(result)
     assert found.policies == ("ours", "default", "smallest of 2")
     assert found.values("smallest of 2", "text") == {"a": 300, "b": 400, "c": 100}
@@ -129,7 +126,7 @@ def drain(schedule: Schedule) -> list[tuple[str, str]]:
     return taken
 
 
-def test_the_first_policy_is_scheduled_first_and_unfinished_work_alone(make_result: MakeResult) -> None:
+def test_the_first_policy_is_scheduled_first_and_unfinished_work_alone() -> None:
     def schedule(*results: Any) -> Schedule:
         return Schedule(["first", "second", "third"], SIZES, SIZES.__getitem__, lambda name: f"of {name}", results)
 
@@ -139,30 +136,30 @@ def test_the_first_policy_is_scheduled_first_and_unfinished_work_alone(make_resu
         ("second", "medium"), ("third", "medium"),
         ("second", "small"), ("third", "small"),
     ]  # fmt: skip
-    finished = make_result("first", "large"), make_result("first", "medium", status="no-decisions")
-    assert drain(schedule(*finished, make_result("second", "small", status="failed"))) == [
+    finished = record("first", "large"), record("first", "medium", status="no-decisions")
+    assert drain(schedule(*finished, record("second", "small", status="failed"))) == [
         ("first", "small"), ("second", "large"), ("third", "large"), ("second", "small"), ("third", "small")
     ]  # fmt: skip
     plan = schedule()
     assert plan.take() == ("first", "large", "of large")
     assert (len(plan), plan.unfinished) == (8, 9)
-    plan.finish(make_result("first", "large", status="no-decisions"))
+    plan.finish(record("first", "large", status="no-decisions"))
     assert (len(plan), plan.unfinished) == (6, 6)
     assert {module for _, module in drain(plan)} == {"medium", "small"}
 
 
 @pytest.fixture
-def result(configuration: Configuration, make_result: MakeResult) -> EvaluationResult:
+def result() -> EvaluationResult:
     episodes = (
-        make_result("default", "a", 100, 100, project="one"),
-        make_result("default", "b", 201, 200, project="one"),
-        make_result("default", "c", 50, 50, project="two"),
-        make_result("never", "a", 110, 100, project="one"),
-        make_result("never", "b", 190, 200, project="one"),
-        make_result("never", "c", status="failed", metrics={}, project="two", error={"message": "stalled\nfor 60 s"}),
-        make_result("default", "d", status="no-decisions", metrics={}),
+        record("default", "a", 100, 100, project="one"),
+        record("default", "b", 201, 200, project="one"),
+        record("default", "c", 50, 50, project="two"),
+        record("never", "a", 110, 100, project="one"),
+        record("never", "b", 190, 200, project="one"),
+        record("never", "c", status="failed", metrics={}, project="two", error={"message": "stalled\nfor 60 s"}),
+        record("default", "d", status="no-decisions", metrics={}),
     )
-    return EvaluationResult(replace(configuration, policies={"default": "default", "never": "never"}), episodes)
+    return EvaluationResult(replace(CONFIGURATION, policies={"default": "default", "never": "never"}), episodes)
 
 
 def test_the_tables_have_the_figures_of_each_policy(result: EvaluationResult) -> None:

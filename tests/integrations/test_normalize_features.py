@@ -12,6 +12,8 @@ import pytest
 
 from mlgo_gym.integrations import Normalization, NormalizeFeatures, fit_normalization, vector
 
+CALLS = {"module": "calls"}
+
 
 @pytest.fixture
 def env(corpus: Path) -> Iterator[gym.Env[Any, Any]]:
@@ -25,45 +27,34 @@ def normalization(env: gym.Env[Any, Any]) -> Normalization:
     return fit_normalization(env, observations=30, seed=1)
 
 
-def test_the_wrapped_environment_shows_normalized_observations(
-    env: gym.Env[Any, Any],
-    normalization: Normalization,
+def test_observations_have_the_normalized_features_that_the_normalization_knows(
+    env: gym.Env[Any, Any], normalization: Normalization
 ) -> None:
-    raw, _ = env.reset(options={"module": "calls"})
+    raw, _ = env.reset(options=CALLS)
     wrapped = NormalizeFeatures(env, normalization)
-    observation, info = wrapped.reset(options={"module": "calls"})
+    observation, info = wrapped.reset(options=CALLS)
     assert np.array_equal(observation, normalization(raw))
     assert observation in wrapped.observation_space
     observation, *_ = wrapped.step(info["default_action"])
     assert observation in wrapped.observation_space
+    few = normalization.select(["threshold", "callee_users"])
+    wrapped = NormalizeFeatures(env, few)
+    assert wrapped.feature_names == ("threshold", "callee_users")
+    observation, _ = wrapped.reset(options=CALLS)
+    names = env.get_wrapper_attr("feature_names")
+    assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
 def test_it_is_made_from_a_file_and_from_a_specification(
-    env: gym.Env[Any, Any],
-    normalization: Normalization,
-    tmp_path: Path,
+    env: gym.Env[Any, Any], normalization: Normalization, tmp_path: Path
 ) -> None:
     normalization.save(tmp_path / "n.json")
     wrapped = NormalizeFeatures(env, tmp_path / "n.json")
     first, _ = wrapped.reset(seed=4)
     assert wrapped.spec is not None
-    again = gym.make(wrapped.spec)
-    second, _ = again.reset(seed=4)
-    again.close()
+    with gym.make(wrapped.spec) as again:
+        second, _ = again.reset(seed=4)
     assert np.array_equal(first, second)
-
-
-def test_features_that_it_does_not_know_are_left_out(
-    env: gym.Env[Any, Any],
-    normalization: Normalization,
-) -> None:
-    few = normalization.select(["threshold", "callee_users"])
-    wrapped = NormalizeFeatures(env, few)
-    assert wrapped.feature_names == ("threshold", "callee_users")
-    observation, _ = wrapped.reset(options={"module": "calls"})
-    raw, _ = env.reset(options={"module": "calls"})
-    names = env.get_wrapper_attr("feature_names")
-    assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
 def test_the_mask_of_a_masked_environment_stays() -> None:
@@ -82,8 +73,8 @@ def test_the_vector_environment_shows_the_same(
     single = NormalizeFeatures(env, normalization)
     inner = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus=str(corpus), autoreset_mode="SameStep")
     many = vector.NormalizeFeatures(inner, normalization)
-    observations, _ = many.reset(options={"module": "calls"})
-    alone, _ = single.reset(options={"module": "calls"})
+    observations, _ = many.reset(options=CALLS)
+    alone, _ = single.reset(options=CALLS)
     assert observations in many.observation_space
     ended = False
     while not ended:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter, start_sb3
 
@@ -35,44 +34,29 @@ pytestmark = [
 ]
 
 
-MakeVecEnv = Callable[..., VecEnv]
-
-
 def adapted(name: str, corpus: str, num_envs: int = 2, **options: Any) -> VecEnvAdapter:
     return VecEnvAdapter(make(name, corpus, num_envs, autoreset_mode="SameStep", **options))
 
 
-def dummy(name: str, corpus: str, num_envs: int = 2, **options: Any) -> DummyVecEnv:
-    return DummyVecEnv([lambda: gym.make(name, corpus=corpus, **options)] * num_envs)
-
-
-both = pytest.mark.parametrize("make_env", [adapted, dummy])
+def ppo(env: Any, steps: int = 32, batch: int = 16) -> PPO:
+    return PPO("MlpPolicy", env, n_steps=steps, batch_size=batch, seed=0, device="cpu")
 
 
 # Learning
 
 
-def learn(algorithm: Any, policy: str, env: VecEnv) -> int:
-    """Learn for a few hundred steps; return how many episodes ended."""
-    env = env if isinstance(env, VecEnvAdapter) else VecMonitor(env)
+@pytest.mark.parametrize("name", [INLINE, EVICT, "mlgo/Joint-v0"])
+def test_agents_learn_and_never_take_an_illegal_action(name: str, varied: str) -> None:
+    env = adapted(name, varied, strict=True, max_decisions=12)
+    algorithm: Any = PPO if name == INLINE else MaskablePPO
+    policy = "MlpPolicy" if name == INLINE else "MultiInputPolicy"
     model = algorithm(policy, env, n_steps=64, batch_size=32, n_epochs=2, seed=1, device="cpu")
     before = [parameter.clone() for parameter in model.policy.parameters()]
     model.learn(256)
+    env.close()
     assert any(not (old == new).all() for old, new in zip(before, model.policy.parameters(), strict=True))
     assert all(parameter.isfinite().all() for parameter in model.policy.parameters())
-    model.env.close()
-    return len(model.ep_info_buffer)
-
-
-@both
-def test_ppo_learns_to_inline(make_env: MakeVecEnv, varied: str) -> None:
-    assert learn(PPO, "MlpPolicy", make_env(INLINE, varied, strict=True)) > 10
-
-
-@both
-@pytest.mark.parametrize("name", [EVICT, "mlgo/Joint-v0"])
-def test_maskable_ppo_learns_and_never_takes_an_illegal_action(make_env: MakeVecEnv, name: str, varied: str) -> None:
-    assert learn(MaskablePPO, "MultiInputPolicy", make_env(name, varied, strict=True, max_decisions=12)) > 10
+    assert len(model.ep_info_buffer) > 10
 
 
 class Watch(CreditAdvantages):
@@ -96,8 +80,7 @@ class Watch(CreditAdvantages):
 
 def test_the_credit_of_decisions_becomes_the_advantages_of_finished_episodes(varied: str) -> None:
     env, watch = adapted(INLINE, varied, credit=True), Watch()
-    agent = PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu")
-    agent.learn(64, callback=watch)
+    ppo(env).learn(64, callback=watch)
     env.close()
     assert np.array_equal(watch.advantages, watch.returns - watch.values)
     known = watch.advantages != 0
@@ -115,7 +98,7 @@ class Follow(CreditAdvantages):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, list[float], list[float]]] = []
+        self.episodes: list[tuple[str, list[float], list[float]]] = []
         self._positions: dict[int, list[tuple[int, int]]] = {}
 
     def _on_step(self) -> bool:
@@ -126,7 +109,7 @@ class Follow(CreditAdvantages):
             if self.locals["dones"][row]:
                 cells, info = self._positions.pop(number), self.locals["infos"][row]
                 kept = [float(self._credits[cell]) for cell in cells]
-                self.found.append((info["module"], kept, list(info["rewards"])))
+                self.episodes.append((info["module"], kept, list(info["rewards"])))
         return True
 
 
@@ -135,17 +118,17 @@ def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied:
         normalization = fit_normalization(single, observations=50)
     envs = make(INLINE, varied, 5, batch_size=2, autoreset_mode="SameStep", credit=True)
     env, follow = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization)), Follow()
-    agent = PPO("MlpPolicy", env, n_steps=64, batch_size=32, seed=0, device="cpu")
+    agent = ppo(env, 64, 32)
     agent.learn(128, callback=follow)
     assert env.num_envs == 2
     assert len(env.get_attr("metric")) == 2
     env.close()
-    assert len(follow.found) > 10
-    assert len({module for module, *_ in follow.found}) > 1
-    for _, kept, credit in follow.found:
+    assert len(follow.episodes) > 10
+    assert len({module for module, *_ in follow.episodes}) > 1
+    for _, kept, credit in follow.episodes:
         assert kept == pytest.approx(credit, rel=1e-5)
     lengths = [int(episode["l"]) for episode in agent.ep_info_buffer]
-    assert lengths == [len(credit) for _, _, credit in follow.found][-100:]
+    assert lengths == [len(credit) for _, _, credit in follow.episodes][-100:]
 
 
 class EndClang(Follow):
@@ -159,20 +142,23 @@ class EndClang(Follow):
 
 def test_the_decisions_of_a_failed_episode_share_its_reward(varied: str) -> None:
     env, follow = adapted(INLINE, varied, credit=True, error_reward=-2.0), EndClang()
-    PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu").learn(32, callback=follow)
+    ppo(env).learn(32, callback=follow)
     env.close()
-    failed = [shares for _, shares, rewards in follow.found if sum(rewards) == pytest.approx(-2.0)]
+    failed = [shares for _, shares, rewards in follow.episodes if sum(rewards) == pytest.approx(-2.0)]
     assert failed == [pytest.approx([-2.0 / len(failed[0])] * len(failed[0]))]
 
 
 def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
     envs = make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True)
     env = VecEnvAdapter(envs, rows_change=True)
+    assert is_masking_supported(env)
     env.seed(3)
     observations = env.reset()
     for _ in range(20):
         masks = get_action_masks(env)
+        assert masks.shape == (2, 33)
         assert np.array_equal(masks, observations["action_mask"])
+        assert np.array_equal(env.env_method("action_masks", indices=1), masks[1:])
         observations, *_ = env.step(masks.argmax(axis=1))
     env.close()
 
@@ -182,7 +168,9 @@ def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
 
 @pytest.mark.parametrize("name", [INLINE, EVICT, "mlgo/RegAllocPriority-v0"])
 def test_it_returns_the_same_as_dummy_vec_env(name: str, varied: str) -> None:
-    ours, theirs = (each(name, varied, max_decisions=3, strict=False) for each in (adapted, dummy))
+    options: dict[str, Any] = {"max_decisions": 3, "strict": False}
+    ours = adapted(name, varied, **options)
+    theirs = DummyVecEnv([lambda: gym.make(name, corpus=varied, **options)] * 2)
     ours.seed(4)
     theirs.seed(4)
     ours.action_space.seed(1)
@@ -219,17 +207,6 @@ def assert_equal(ours: Any, theirs: Any) -> None:
         assert np.array_equal(ours, theirs)
     else:
         assert ours == theirs
-
-
-def test_sb3_contrib_finds_the_masks(varied: str) -> None:
-    env = adapted(EVICT, varied)
-    env.reset()
-    assert is_masking_supported(env)
-    masks = get_action_masks(env)
-    assert masks.shape == (2, 33)
-    assert np.array_equal(masks, [info["action_mask"] for info in env.reset_infos])
-    assert np.array_equal(env.env_method("action_masks", indices=1), masks[1:])
-    env.close()
 
 
 def test_a_failed_compile_is_a_truncation(varied: str) -> None:
@@ -283,13 +260,9 @@ def test_attributes_and_methods_of_some_environments(varied: str) -> None:
     with pytest.raises(MlgoError, match="expected render_mode 'rgb_array' for images, got 'ansi'"):
         env.get_images()
     env.close()
-
-
-def test_pictures_of_all_rows_make_one(varied: str) -> None:
     env = adapted(INLINE, varied, render_mode="rgb_array")
     env.reset()
-    images = env.get_images()
-    assert [image.shape for image in images if image is not None] == [(288, 480, 3)] * 2
+    assert [image.shape for image in env.get_images() if image is not None] == [(288, 480, 3)] * 2
     picture = env.render()
     assert picture is not None
     assert picture.size >= 2 * 288 * 480 * 3
@@ -298,7 +271,7 @@ def test_pictures_of_all_rows_make_one(varied: str) -> None:
 
 def test_changing_rows_train_only_with_a_callback_or_on_request(varied: str) -> None:
     env = adapted(INLINE, varied, 3, batch_size=1, credit=True, max_decisions=2)
-    agent = PPO("MlpPolicy", env, n_steps=16, batch_size=8, seed=0, device="cpu")
+    agent = ppo(env, 16, 8)
     agent.learn(16, callback=CreditAdvantages())
     with pytest.raises(MlgoError, match="expected the callback CreditAdvantages with batch_size 1 of 3 environments"):
         agent.learn(16)
@@ -332,9 +305,8 @@ def test_credit_that_would_train_nothing_is_refused(
 def test_a_rollout_without_the_end_of_an_episode_warns(varied: str) -> None:
     env = adapted(INLINE, varied, credit=True)
     env.set_options({"module": "calls"})
-    agent = PPO("MlpPolicy", env, n_steps=4, batch_size=8, seed=0, device="cpu")
     with pytest.warns(UserWarning, match="no episode ended in a rollout of 4 steps"):
-        agent.learn(8, callback=CreditAdvantages())
+        ppo(env, 4, 8).learn(8, callback=CreditAdvantages())
     env.close()
 
 
@@ -351,16 +323,16 @@ def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: 
     with pytest.raises(MlgoError, match=message):
         VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward))
     envs.close()
-    with pytest.raises(MlgoError, match=r"expected one of gymnasium.make_vec, got SyncVectorEnv"):
-        VecEnvAdapter(make_sync(INLINE, varied))
 
 
-def test_gymnasiums_wrappers_are_kept(varied: str) -> None:
+def test_gymnasiums_wrappers_are_kept_and_its_vector_environments_refused(varied: str) -> None:
     envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
     env = VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward + 1))
     env.reset()
     assert env.step(np.array([1, 1]))[1].min() >= 0.9
     env.close()
+    with pytest.raises(MlgoError, match=r"expected one of gymnasium.make_vec, got SyncVectorEnv"):
+        VecEnvAdapter(make_sync(INLINE, varied))
 
 
 # Models that start from a network
@@ -374,9 +346,9 @@ def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, var
         assert normal is not None
         wrapped = NormalizeFeatures(inner, normal)
         model = start_sb3(PPO, wrapped, network, n_steps=32, batch_size=32, seed=0, device="cpu")
-        chosen, _ = model.predict(normal(rows), deterministic=True)
-        assert set(chosen.tolist()) == {0, 1}
-        assert (chosen == decisions(network, rows)).mean() > 0.99  # ties may differ
+        actions, _ = model.predict(normal(rows), deterministic=True)
+        assert set(actions.tolist()) == {0, 1}
+        assert (actions == decisions(network, rows)).mean() > 0.99  # ties may differ
         save_sb3(model, tmp_path / "m.zip", network.features, normal)
         read = read_sb3(tmp_path / "m.zip", inner.unwrapped)  # type: ignore[arg-type, unused-ignore] # it is of mlgo-gym
         assert decisions(read, rows) == decisions(network, rows)
@@ -395,9 +367,9 @@ def test_maskable_ppo_starts_from_a_network(varied: str) -> None:
         masks = np.random.default_rng(0).integers(0, 2, (len(rows), 33), np.int8)
         masks[:, -1] = 1
         observations = {"observations": normal(rows), "action_mask": masks}
-        chosen, _ = model.predict(observations, deterministic=True, action_masks=masks)
-        assert len(set(chosen.tolist())) > 5
-        assert (chosen == np.where(masks, network(rows), -np.inf).argmax(1)).mean() > 0.99
+        actions, _ = model.predict(observations, deterministic=True, action_masks=masks)
+        assert len(set(actions.tolist())) > 5
+        assert (actions == np.where(masks, network(rows), -np.inf).argmax(1)).mean() > 0.99
 
 
 def test_other_features_and_models_without_an_actor_are_refused(varied: str) -> None:

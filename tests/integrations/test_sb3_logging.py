@@ -42,14 +42,8 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
         (tmp_path / "corpus" / project).mkdir(parents=True)
         shutil.copy(calls, tmp_path / "corpus" / project / "calls.bc")
     envs = make(INLINE, str(tmp_path / "corpus"), 2, autoreset_mode="SameStep", max_decisions=3)
-    agent = PPO(
-        "MlpPolicy",
-        VecEnvAdapter(envs),
-        n_steps=32,
-        batch_size=32,
-        device="cpu",
-        tensorboard_log=str(tmp_path / "runs"),
-    )
+    settings = {"n_steps": 32, "batch_size": 32, "device": "cpu", "tensorboard_log": str(tmp_path / "runs")}
+    agent: Any = PPO("MlpPolicy", VecEnvAdapter(envs), **settings)
     crash = Crash(envs)
     agent.learn(64, callback=crash)
     envs.close()
@@ -58,11 +52,11 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
     events = accumulator.EventAccumulator(str(folder))
     events.Reload()
     last = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
-    kept = [info for info in crash.infos if not info.get("error")]
-    assert len(crash.infos) - len(kept) == 1
+    finished = [info for info in crash.infos if not info.get("error")]
+    assert len(crash.infos) - len(finished) == 1
     assert last["failures/rate"] == pytest.approx(1 / len(crash.infos))
     assert last["failures/signal"] == last["failures/rate"]
     for project in ("one", "two"):
-        reductions = [info["reduction"] for info in kept if info["module"].startswith(project)]
+        reductions = [info["reduction"] for info in finished if info["module"].startswith(project)]
         assert last[f"reduction/{project}"] == pytest.approx(sum(reductions) / len(reductions))
-    assert last["reduction/all"] == pytest.approx(sum(info["reduction"] for info in kept) / len(kept))
+    assert last["reduction/all"] == pytest.approx(sum(info["reduction"] for info in finished) / len(finished))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,13 @@ from mlgo_gym.policies import Policy
 from mlgo_gym.policies.eviction import INPUTS
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
+
+
+class Trap:
+    """An object whose pickle runs code."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (sys.exit, ("a file has run code",))
 
 
 def play(env: CompilerEnv, policy: Policy, module: str) -> tuple[list[Any], dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import pickle
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from mlgo_gym.policies.loading import needs_callee_features, policy_identity, wi
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
-from tests.policies.episodes import eviction_network, play, random_network, shifted
+from tests.policies.episodes import Trap, eviction_network, play, random_network, shifted
 
 NAMES = ("small", "huge", "constant")
 ROWS = np.array(
@@ -124,11 +123,6 @@ def test_a_network_computes_its_layers_and_is_saved_exactly(activation: str, tmp
         replace(network, features=("huge", "small", "constant"))
 
 
-class _Trap:
-    def __reduce__(self) -> tuple[object, ...]:
-        return (sys.exit, ("a file has run code",))
-
-
 def saved(tensors: dict[str, tuple[int, ...]], features: tuple[str, ...] = NAMES, activation: str = "relu") -> bytes:
     metadata = {"format": FORMAT, "features": json.dumps(features), "activation": activation}
     return save({name: np.zeros(shape, np.float32) for name, shape in tensors.items()}, metadata)
@@ -142,7 +136,7 @@ def test_files_that_are_no_network_are_refused_and_run_nothing(tmp_path: Path) -
     layer = {"0.weight": (2, 3), "0.bias": (2,)}
     names = ("", 'a"', "a" * 101)  # some would inject code into an export
     for content, message in (
-        (pickle.dumps(_Trap()), "expected a safetensors file"),
+        (pickle.dumps(Trap()), "expected a safetensors file"),
         (save(zeros), "got None"),
         (save(zeros, {"format": FORMAT, "features": "["}), "expected metadata of a network"),
         (saved(layer | {"0.weight": (2, 4)}), "layers for 3 features"),

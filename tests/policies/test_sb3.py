@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from mlgo_gym.integrations import NormalizeFeatures
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.observation_samples import fit_normalization, record_observations
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
-from tests.policies.episodes import play
+from tests.policies.episodes import Trap, play
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -69,19 +68,14 @@ def test_a_masked_model_decides_as_in_its_library(evict: CompilerEnv, tmp_path: 
     assert len(chosen) > 1
 
 
-class _Trap:
-    def __reduce__(self) -> tuple[object, ...]:
-        return (sys.exit, ("a file has run code",))
-
-
 @pytest.mark.libraries
 def test_pickled_code_does_not_run_and_gigabytes_are_refused(sb3: Any, inline: CompilerEnv, tmp_path: Path) -> None:
     import torch
 
     trap, repeated = io.BytesIO(), io.BytesIO()
-    torch.save({"action_net.weight": _Trap()}, trap)
+    torch.save({"action_net.weight": Trap()}, trap)
     torch.save({"action_net.weight": torch.zeros(1).expand(1 << 30)}, repeated)
-    for content in (pickle.dumps(_Trap()), trap.getvalue(), repeated.getvalue()):
+    for content in (pickle.dumps(Trap()), trap.getvalue(), repeated.getvalue()):
         with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
             archive.writestr("data", json.dumps({"policy_class": {":serialized:": "gASVAAA="}}))
             archive.writestr("policy.pth", content)

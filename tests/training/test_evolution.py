@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.training import Evolution, Monitor
 from mlgo_gym.training.evolution import OPTIMISERS, flatten
 from mlgo_gym.training.monitor import Progress
+from tests.policies.episodes import random_network
 
 SMALL: dict[str, Any] = {"generations": 2, "directions": 1, "best": 1, "modules": 1, "deviation": 0.5}
 
@@ -44,12 +46,10 @@ def simple(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def start(tmp_path: Path) -> Path:
     """A small network."""
-    chance = np.random.default_rng(0)
-    shapes = [(2, 3), (3, 1)]
-    weights = tuple(chance.normal(size=shape).astype(np.float32) for shape in shapes)
-    biases = tuple(np.zeros(shape[1], np.float32) for shape in shapes)
-    Network(("cost_estimate", "callee_users"), weights, biases).save(tmp_path / "start.safetensors")
-    return tmp_path / "start.safetensors"
+    file = tmp_path / "start.safetensors"
+    network = random_network(("cost_estimate", "callee_users"), 3, 1)
+    replace(network, biases=tuple(map(np.zeros_like, network.biases))).save(file)
+    return file
 
 
 def interrupt(progress: Progress) -> None:

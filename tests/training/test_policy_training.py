@@ -32,6 +32,7 @@ from mlgo_gym.training.checkpoint_choice import MarginResult, best_margin
 from mlgo_gym.training.labels import LABELS
 from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Progress
+from tests.policies.episodes import random_network
 from tests.training.label_samples import constant, inlining_labels
 
 NAMES = ("a", "cost_estimate", "inlining_default")
@@ -95,23 +96,12 @@ def observations() -> np.ndarray:
     return rows
 
 
-def network_of(hidden: tuple[int, ...], *, normal: bool = True) -> Network:
-    generator = np.random.default_rng(1)
-    shapes = list(zip((3, *hidden), (*hidden, 1), strict=True))
-    return Network(
-        NAMES,
-        tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes),
-        tuple(generator.normal(size=shape[1]).astype(np.float32) for shape in shapes),
-        "relu",
-        Normalization.fit(observations(), NAMES) if normal else None,
-    )
-
-
 @pytest.mark.parametrize("normal", [True, False])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 5), (6, 5, 4)])
 def test_a_network_deviates_from_its_base_beyond_the_margin_alone(hidden: tuple[int, ...], normal: bool) -> None:
     rows = observations()
-    plain = network_of(hidden, normal=normal)
+    normalization = Normalization.fit(rows, NAMES) if normal else None
+    plain = random_network(NAMES, *hidden, 1, normalization=normalization)
     logits = plain(rows)[:, 0]
     assert np.allclose(with_margin(plain, 0.0)(rows)[:, 0], logits, atol=1e-3, rtol=1e-4)
     bases = {"default": rows[:, 2] == 1, **{f"threshold:{cost}": rows[:, 1] < cost for cost in (-3, 0, 5)}}
@@ -135,9 +125,9 @@ def test_a_base_answers_as_the_policy_of_its_name_and_others_are_refused() -> No
     with pytest.raises(MlgoError, match=r"a hidden layer and inlining_default, got 1, relu, .* and a$"):
         with_margin(blind, 1.0)
     with pytest.raises(MlgoError, match=r"cost_estimate, got 1, relu, 1 outputs, 0 hidden layers"):
-        with_margin(network_of(()), 1.0, "threshold:5")
+        with_margin(random_network(NAMES, 1), 1.0, "threshold:5")
     with pytest.raises(MlgoError, match="expected a margin ≥ 0"):
-        with_margin(network_of((4,)), float("nan"))
+        with_margin(random_network(NAMES, 4, 1), float("nan"))
 
 
 def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: Path) -> None:

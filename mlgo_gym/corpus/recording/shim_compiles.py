@@ -144,11 +144,6 @@ def compile_commands(
     return cc1_commands(stderr), stderr.strip() if status != 0 else None
 
 
-def without_side_outputs(line: Sequence[str]) -> list[str]:
-    """Return a `-cc1` line without its output and without options that write other files."""
-    return drop_options(line, _SIDE_OUTPUTS_JOINED, _SIDE_OUTPUTS_WITH_VALUE)
-
-
 def _lto(arguments: Sequence[str]) -> str | None:
     """Return the kind of link time optimisation in driver arguments: `thin`, `full` or None."""
     flags = [word for word in arguments if word.startswith("-flto") or word == "-fno-lto"]
@@ -186,7 +181,9 @@ def _record(
     started = time.time_ns()
     scratch = new_record(settings)
     bitcode = f"{scratch}/module.bc"
-    front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
+    # Other options name files that the build's compile has written already.
+    plain = drop_options(line[:-1], _SIDE_OUTPUTS_JOINED, _SIDE_OUTPUTS_WITH_VALUE)
+    front_end = [word for word in _with_plain_headers(plain, folder) if word != "-emit-obj"]
     front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
     status, stderr = run_front_end([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
     if status < 0 and will_retry:

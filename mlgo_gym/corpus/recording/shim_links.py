@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import product
 
 from mlgo_clang.driver_commands import named_output
 
@@ -69,7 +70,8 @@ def _keep(store: str, data: bytes) -> str:
 
 def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, str]]:
     """Yield position of the argument, part that names the file, and path of each input file."""
-    libraries = list(_library_folders(arguments, folder))
+    following = [*arguments[1:], ""]
+    folders = [word[2:] or value for word, value in zip(arguments, following) if word.startswith("-L")]  # noqa: B905
     skip_value = False
     static = "-static" in arguments
     for position, word in enumerate(arguments):
@@ -84,7 +86,11 @@ def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, st
             elif part in ("-Bstatic", "-dn", "-non_shared", "-Bdynamic", "-dy", "-call_shared"):
                 static = part in ("-Bstatic", "-dn", "-non_shared")
             elif part.startswith("-l") and len(part) > 2:
-                library = _library(part[2:], libraries, static=static)
+                name = part[2:]
+                names = [f"lib{name}.a"] if static else [f"lib{name}.so", f"lib{name}.a"]
+                candidates = [name[1:]] if name.startswith(":") else names
+                paths = (os.path.normpath(os.path.join(folder, *pair)) for pair in product(folders, candidates))
+                library = next(filter(os.path.isfile, paths), None)
                 if library is not None:
                     yield position, part, library
             else:
@@ -92,24 +98,6 @@ def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, st
                 path = os.path.normpath(os.path.join(folder, value))
                 if value and (not option or equals) and option not in _OPTION_WITH_VALUE and os.path.isfile(path):
                     yield position, value, path
-
-
-def _library_folders(arguments: Sequence[str], folder: str) -> Iterator[str]:
-    for position, word in enumerate(arguments):
-        if word == "-L" and position + 1 < len(arguments):
-            yield os.path.join(folder, arguments[position + 1])
-        elif word.startswith("-L"):
-            yield os.path.join(folder, word[2:])
-
-
-def _library(name: str, folders: Sequence[str], *, static: bool) -> str | None:
-    names = [name[1:]] if name.startswith(":") else [f"lib{name}.a"] if static else [f"lib{name}.so", f"lib{name}.a"]
-    for folder in folders:
-        for candidate in names:
-            path = os.path.normpath(os.path.join(folder, candidate))
-            if os.path.isfile(path):
-                return path
-    return None
 
 
 def file_kind(path: str, *, is_word: bool) -> str | None:
