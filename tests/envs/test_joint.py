@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES
+from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES, JointVectorEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -183,3 +183,20 @@ def test_credit_is_shared_between_inlining_and_registers(make_bitcode: MakeBitco
     inlined = run_blocking(setup.reference(setup.compilation(setup.corpus[0])), 60.0).text - other["text"]
     assert credit[np.array(kinds) == 0].sum() == pytest.approx(inlined)
     env.close()
+
+
+def test_a_batched_info_has_a_callee_where_the_single_one_has(many_calls: str) -> None:
+    env = JointEnv(corpus=many_calls, callee_features=True)
+    envs = JointVectorEnv(1, corpus=many_calls, callee_features=True)
+    (_, info), (_, infos) = env.reset(seed=1), envs.reset(seed=1)
+    seen = set()
+    for _ in range(200):
+        seen.add("callee" in info)
+        assert ("callee" in info) == bool(infos.get("_callee", [False])[0])
+        if len(seen) == 2 or "default_action" not in info:
+            break
+        *_, infos = envs.step(infos["default_action"])
+        *_, info = env.step(info["default_action"])
+    assert seen == {True, False}
+    env.close()
+    envs.close()
