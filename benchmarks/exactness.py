@@ -2,12 +2,11 @@
 
     python -m benchmarks.exactness own --corpus builtin --corpus zstd --corpus zstd@Os
     python -m benchmarks.exactness ways --corpus builtin --limit 20 [--clang clang-22 --plugin 22] [--ray]
-    python -m benchmarks.exactness policies --policy inline-oz [--clang clang-22 --plugin 22]
 
 `own` compiles each module plainly, and with clang's own choice as the answer to every request; a difference is tested
 for its known causes. `ways` gives one list of random answers per module in a single environment and in the other ways:
 a vector environment, forks, forked resets, answers sent ahead, episodes of one function, a pass plugin, Ray, and
-`mlgo-clang`. `policies` compiles the sources of `builtin` with a policy in every tool.
+`mlgo-clang`.
 
 Each appends a line of JSON per module to runs/exactness-KIND.jsonl, so the same command resumes an interrupted run.
 `--collect` adds that file to docs/results/exactness.json, where the last result of a module counts.
@@ -32,8 +31,6 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.deploy.c_code import decision_code
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
@@ -48,7 +45,6 @@ from tests.ways_to_answer import (
     in_wrapper,
     make,
     over_ray,
-    policy_objects,
 )
 
 DATA = RESULTS / "exactness.json"
@@ -153,26 +149,6 @@ def check_ways(
             errors.append(f"{name}: {str(error)[:300]}")
     equal["by function"] = all(whole == part for whole, part in ways.by_function())
     return {"answers": len(answers), "equal": equal, **({"error": "; ".join(errors)} if errors else {})}
-
-
-def check_policy(source: Path, policy: str, clang: str, plugin: Path | None) -> Entry:
-    """Return for each way to use a policy whether it gives the object of `gym.make`."""
-    objects = policy_objects(source, policy, clang=clang, plugin=plugin)
-    return {"policy": policy, "equal": {name: found == objects["gym.make"] for name, found in objects.items()}}
-
-
-def check_policies(options: argparse.Namespace, checked: CheckedModules, folder: Path) -> None:
-    """Check one policy on the sources of `builtin`."""
-    plugin = None
-    if options.plugin:
-        plugin = folder / "policy.so"
-        code = decision_code(options.policy, callee_features=True)
-        build_plugin(code, installed_llvm(f"llvm-config-{options.plugin}"), plugin)
-    clang = options.clang or "bundled"
-    for source in sorted(PROGRAMS.rglob("*.c*"))[: options.limit]:
-        module = str(source.relative_to(PROGRAMS).with_suffix(""))
-        find = partial(check_policy, source, options.policy, clang, plugin)
-        checked.check(INLINE, f"builtin with {options.policy}", module, clang, find)
 
 
 def check_corpora(options: argparse.Namespace, checked: CheckedModules, folder: Path) -> None:
@@ -283,20 +259,19 @@ def collect(kind: str, output: Path) -> None:
 def main() -> None:
     """Check the modules that the output lacks."""
     parser = command_line(__doc__)
-    parser.add_argument("kind", choices=("own", "ways", "policies"))
+    parser.add_argument("kind", choices=("own", "ways"))
     parser.add_argument("--corpus", action="append", default=[], help="a corpus; repeatable")
     parser.add_argument("--environment", action="append", default=[], help="id of an environment; repeatable")
     parser.add_argument("--clang", help="the compiler (default: the bundled one)")
     parser.add_argument("--limit", type=int, help="number of modules per corpus (default: all)")
     parser.add_argument("--plugin", type=int, help="major version of the LLVM to build a plugin for; needs its --clang")
-    parser.add_argument("--policy", default="inline-oz", help="policy of `policies` (default: inline-oz)")
     parser.add_argument("--ray", action="store_true", help="also in a worker of a Ray cluster on this machine")
     parser.add_argument("--output", type=Path, help="file of JSON lines (default: runs/exactness-KIND.jsonl)")
     parser.add_argument("--collect", action="store_true", help="add the output to docs/results/exactness.json")
     options = parser.parse_args()
     output = options.output or Path(f"runs/exactness-{options.kind}.jsonl")
     with CheckedModules(output) as checked, tempfile.TemporaryDirectory() as folder:
-        (check_policies if options.kind == "policies" else check_corpora)(options, checked, Path(folder))
+        check_corpora(options, checked, Path(folder))
     if options.collect:
         collect(options.kind, output)
 

@@ -24,17 +24,19 @@ ROOT = Path(__file__).parents[1]
 
 MAX_WHEEL_BYTES = 6_000_000
 
+LABELS = "mlgo_gym/training/bundled_labels/"
 ALLOWED = ("mlgo_clang/", "mlgo_gym/", "mlgo_gym-")
 FORBIDDEN = (".bc", ".cmd", ".o", ".so", ".parquet", ".jsonl", ".onnx", ".tflite", ".recipe", ".png")
 """Endings of test data, and of files that users make in a checkout; the bundled labels are no such files."""
 
-LABELS = "mlgo_gym/training/bundled_labels/"
+EXPECTED = (
+    *("mlgo_gym/envs/inline.py", "mlgo_gym/py.typed", "mlgo_clang/py.typed", f"{LABELS}Os.parquet"),
+    "mlgo_gym/policies/networks/inline-oz-fast.md",
+)
 
 EXTRAS = "tools"
 NO_NETWORK = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 """Proxies at a port where no server listens."""
-
-DEMO = "mlgo-gym demo --output demo"
 
 SMOKE = """
 import gymnasium as gym, mlgo_gym
@@ -53,69 +55,39 @@ assert "site-packages" in mlgo_gym.__file__, mlgo_gym.__file__
 """
 
 
-class StepFailedError(Exception):
-    """A step of the check failed."""
-
-
 def run(title: str, words: Sequence[str | Path], folder: Path, **environment: str) -> str:
-    """Run a step, print its outcome and time, and return its output.
-
-    Raises:
-        StepFailedError: it failed.
-    """
+    """Run a step, print its outcome and time, and return its output; exit if it fails."""
     start = time.perf_counter()
     inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MLGO_CLANG")}
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=folder,
-        env={**inherited, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(f"{'ok' if done.returncode == 0 else 'FAILED':7} {title}  ({time.perf_counter() - start:.0f} s)", flush=True)
+    variables, null = {**inherited, **environment}, subprocess.DEVNULL
+    command = [str(word) for word in words]
+    done = subprocess.run(command, cwd=folder, env=variables, stdin=null, capture_output=True, text=True, check=False)
+    print(f"{'FAILED' if done.returncode else 'ok':7} {title}  ({time.perf_counter() - start:.0f} s)", flush=True)
     if done.returncode:
-        raise StepFailedError(f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        sys.exit(f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
     return done.stdout
 
 
-def check_files(wheel: Path) -> None:
-    """Check that a wheel is small and contains only the packages and their data.
+def is_allowed(name: str) -> bool:
+    """Return whether a wheel may have a file of this name."""
+    fine = name.startswith(ALLOWED) and "/test" not in name
+    return fine and (name.startswith(LABELS) or not name.endswith(FORBIDDEN))
 
-    Raises:
-        StepFailedError: it is too large, lacks a file or contains another.
-    """
+
+def check_files(wheel: Path) -> None:
+    """Check that a wheel is small and contains only the packages and their data; exit if not."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     size = wheel.stat().st_size
-    others = [
-        name
-        for name in names
-        if not name.startswith(ALLOWED) or (name.endswith(FORBIDDEN) and not name.startswith(LABELS)) or "/test" in name
-    ]
-    expected = [
-        "mlgo_gym/envs/inline.py",
-        "mlgo_gym/py.typed",
-        "mlgo_clang/py.typed",
-        "mlgo_gym/policies/networks/inline-oz-fast.md",
-        f"{LABELS}Os.parquet",
-    ]
-    missing = [name for name in expected if name not in names]
-    fine = size <= MAX_WHEEL_BYTES and not others and not missing
-    print(f"{'ok' if fine else 'FAILED':7} the wheel: {size} bytes, {len(names)} files", flush=True)
-    if not fine:
-        raise StepFailedError(
-            f"expected at most {MAX_WHEEL_BYTES} bytes, got {size}; unexpected files: {others}; missing: {missing}"
-        )
+    others = [name for name in names if not is_allowed(name)]
+    missing = [name for name in EXPECTED if name not in names]
+    print(f"the wheel: {size} bytes, {len(names)} files", flush=True)
+    if size > MAX_WHEEL_BYTES or others or missing:
+        sys.exit(f"expected at most {MAX_WHEEL_BYTES} bytes, got {size}; unexpected: {others}; missing: {missing}")
 
 
 def check(kind: str, distribution: Path, work: Path, *, network: bool) -> None:
-    """Install a distribution in a new environment, and use it.
-
-    Raises:
-        StepFailedError: a step failed.
-    """
+    """Install a distribution in a new environment, and use it."""
     folder = work / kind
     folder.mkdir()
     run(f"{kind}: environment", (sys.executable, "-m", "venv", "venv"), folder)
@@ -129,11 +101,10 @@ def check(kind: str, distribution: Path, work: Path, *, network: bool) -> None:
     run(f"{kind}: mlgo-gym --version", (programs / "mlgo-gym", "--version"), folder, **variables)
     run(f"{kind}: every environment", (programs / "python", "-W", "error", "-c", SMOKE), folder, **variables)
     run(f"{kind}: mlgo-gym doctor", (programs / "mlgo-gym", "doctor"), folder, **variables)
-    run(f"{kind}: demonstration without a network", DEMO.split(), folder, **variables, **NO_NETWORK)
-    words: list[str | Path] = [programs / "python", ROOT / "benchmarks" / "pages.py", "README.md"]
-    print(
-        run(f"{kind}: the README", [*words, "--network"] if network else words, folder, **variables), end="", flush=True
-    )
+    demo = ("mlgo-gym", "demo", "--output", "demo")
+    run(f"{kind}: demonstration without a network", demo, folder, **variables, **NO_NETWORK)
+    words = (programs / "python", ROOT / "benchmarks" / "pages.py", "README.md", *(["--network"] if network else []))
+    print(run(f"{kind}: the README", words, folder, **variables), end="", flush=True)
 
 
 def main() -> None:
@@ -141,20 +112,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", action="store_true", help="also run steps of the README that download sources")
     options = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-release-") as temporary:
-            work = Path(temporary)
-            run("build environment", (sys.executable, "-m", "venv", "build"), work)
-            builder = work / "build" / "bin" / "python"
-            run("install build", (builder, "-m", "pip", "install", "-q", "--disable-pip-version-check", "build"), work)
-            run("build wheel and sdist", (builder, "-m", "build", "--outdir", work / "dist", ROOT), work)
-            (wheel,), (source,) = (list((work / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
-            check_files(wheel)
-            check("wheel", wheel, work, network=options.network)
-            check("sdist", source, work, network=False)
-            shutil.copytree(work / "dist", ROOT / "dist", dirs_exist_ok=True)
-    except StepFailedError as error:
-        sys.exit(str(error))
+    with tempfile.TemporaryDirectory(prefix="mlgo-gym-release-") as temporary:
+        work = Path(temporary)
+        run("build environment", (sys.executable, "-m", "venv", "build"), work)
+        builder = work / "build" / "bin" / "python"
+        run("install build", (builder, "-m", "pip", "install", "-q", "--disable-pip-version-check", "build"), work)
+        run("build wheel and sdist", (builder, "-m", "build", "--outdir", work / "dist", ROOT), work)
+        (wheel,), (source,) = (list((work / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
+        check_files(wheel)
+        check("wheel", wheel, work, network=options.network)
+        check("sdist", source, work, network=False)
+        shutil.copytree(work / "dist", ROOT / "dist", dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

@@ -92,11 +92,7 @@ def uses_callee_features(features: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=64)
 def with_callee_features(header: LogHeader) -> LogHeader:
-    """Return the header of an inlining channel, extended by callee features as float32 tensors of shape (1,).
-
-    Raises:
-        ToolchainError: the compiler lacks one of `SOURCE_FEATURES`.
-    """
+    """Extend the header of an inlining channel by float32 tensors of shape (1,), or raise `ToolchainError`."""
     if missing := [name for name in SOURCE_FEATURES if name not in {spec.name for spec in header.features}]:
         raise ToolchainError(
             f"expected a clang with the features {', '.join(SOURCE_FEATURES)} for callee features, got one without "

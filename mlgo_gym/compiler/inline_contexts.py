@@ -127,11 +127,7 @@ def callee_name(remarks: bytes, features: Sequence[int]) -> str | None:
 
 
 def check_command(command: Sequence[str]) -> None:
-    """Check that a command line has no option that filters or redirects the output for contexts.
-
-    Raises:
-        MlgoError: It has such an option.
-    """
+    """Raise `MlgoError` if a command line has an option that filters or redirects the output for contexts."""
     for word in command:
         if word.lstrip("-").startswith(_FILTERS):
             raise MlgoError(

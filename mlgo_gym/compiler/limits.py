@@ -110,11 +110,7 @@ def _lower(pid: int, limited: int, soft: int, hard: int | None = None) -> None:
 
 
 def raise_if_descriptor_limit(error: BaseException) -> None:
-    """Raise an error with a remedy if an error means that no file descriptor is left.
-
-    Raises:
-        MlgoError: The limit of this process or of the machine is reached.
-    """
+    """Raise `MlgoError` with a remedy if an error means that no file descriptor is left."""
     if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
         return
     if error.errno == errno.ENFILE:

@@ -121,11 +121,7 @@ class Tracee:
         self.wait_for_interrupt()
 
     def wait_for_interrupt(self) -> None:
-        """Wait for the stop after `interrupt()`, or of a new child of a traced process.
-
-        Raises:
-            SnapshotError: It did not stop in time, or exited.
-        """
+        """Wait for the stop after `interrupt()`, or of a new child; raise `SnapshotError` if there is none in time."""
         while (stop := self._wait()) != signal.SIGTRAP | _EVENT_STOP << 8:
             if stop >> 8:
                 raise SnapshotError(

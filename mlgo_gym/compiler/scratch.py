@@ -17,11 +17,7 @@ _PREFIX = "mlgo-gym-"
 
 
 def make_scratch() -> Path:
-    """Make an empty folder for one compile in the scratch root; the caller removes it.
-
-    Raises:
-        OSError: The folder cannot be made.
-    """
+    """Make an empty folder for one compile in the scratch root, or raise `OSError`; the caller removes it."""
     try:
         return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
     except FileNotFoundError:

@@ -123,11 +123,7 @@ def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
 
 
 def finite(text: str) -> float:
-    """Return the number that a text states.
-
-    Raises:
-        ValueError: the text is not a finite number.
-    """
+    """Return the number in a text; raise `ValueError` if it is not a finite one."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"expected a finite number, got {text[:80]!r}")

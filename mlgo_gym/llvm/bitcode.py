@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitstream import Block, Record, read_stream
@@ -21,6 +22,8 @@ _FUNCTION_INDEX = 0xFFFFFFFF
 _MIN_SIZE, _OPTIMIZE_FOR_SIZE, _OPTIMIZE_NONE = 6, 19, 37
 _SHARED_LINKAGES = frozenset({16, 17, 18, 19})  # weak, weak_odr, linkonce, linkonce_odr
 _INTERESTING = frozenset({_MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABLE})
+
+T = TypeVar("T")
 
 _LANGUAGES = {
     **dict.fromkeys(("C", "cc", "cpp", "cxx", "c++"), "C++"),
@@ -92,43 +95,43 @@ def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
     """Return the facts of a bitcode file, wrapped or not; of several modules in one file, the first.
 
     Raises:
-        CorpusError: the file cannot be read, or is not whole LLVM bitcode; the text names the file.
+        CorpusError: the file cannot be read, or is not whole LLVM bitcode; the text contains its path.
     """
+    return _read(path, _Reader.facts)
+
+
+def shared_definitions(path: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the functions with a body that other modules may define too, such as templates of C++.
+
+    The errors are those of `read_bitcode()`.
+    """
+    return _read(path, _Reader.shared_definitions)
+
+
+def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> BitcodeFacts:
+    """Return the facts of bitcode in memory, or raise `CorpusError` with its origin."""
+    return _parse(data, origin, _Reader.facts)
+
+
+def _read(path: str | os.PathLike[str], facts: Callable[[_Reader], T]) -> T:
     try:
         with Path(path).open("rb") as file:
             if not file.read(1):
                 raise CorpusError(f"{path}: expected LLVM bitcode, got an empty file; make the module again")
             # The file may be large and not bitcode: mapping it reads only the pages that are used.
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return parse_bitcode(data, path)
+                return _parse(data, path, facts)
     except OSError as error:
         raise CorpusError(f"{path}: expected LLVM bitcode, and the file cannot be read: {error}") from error
 
 
-def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> BitcodeFacts:
-    """Return the facts of bitcode in memory; `origin` is named in errors.
-
-    Raises:
-        CorpusError: it is not whole LLVM bitcode.
-    """
+def _parse(data: bytes | mmap.mmap, origin: str | os.PathLike[str], facts: Callable[[_Reader], T]) -> T:
+    reader = _Reader()
     try:
-        return _Reader().read(read_stream(data, _INTERESTING.__contains__))
+        reader.read(read_stream(data, _INTERESTING.__contains__))
+        return facts(reader)
     except (ValueError, IndexError) as error:
         raise CorpusError(f"{origin}: expected LLVM bitcode: {error}; make the module again") from error
-
-
-def shared_definitions(path: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the names of the functions with a body that other modules may define too, such as templates of C++.
-
-    Raises:
-        CorpusError: the file cannot be read, or is not whole LLVM bitcode.
-    """
-    try:
-        reader = _Reader()
-        reader.read(read_stream(Path(path).read_bytes(), _INTERESTING.__contains__))
-    except (OSError, ValueError, IndexError) as error:
-        raise CorpusError(f"{path}: expected LLVM bitcode: {error}; make the module again") from error
-    return reader.shared_definitions()
 
 
 @dataclass(slots=True)
@@ -142,7 +145,7 @@ class _Reader:
     strings: bytes = b""
     modules: int = 0
 
-    def read(self, items: Iterator[tuple[Block, Record | None]]) -> BitcodeFacts:
+    def read(self, items: Iterator[tuple[Block, Record | None]]) -> None:
         for block, record in items:
             if record is None:
                 if block == _MODULE:
@@ -161,7 +164,6 @@ class _Reader:
                 self._module_record(record)
         if not self.modules:
             raise ValueError("it holds no module")
-        return self._facts()
 
     def _module_record(self, record: Record) -> None:
         if record.code == _MODULE_VERSION:
@@ -178,7 +180,7 @@ class _Reader:
         names = (self.strings[each[0] : each[0] + each[1]] for each in found if each[5] in _SHARED_LINKAGES)
         return frozenset(name.decode(errors="surrogateescape") for name in names)
 
-    def _facts(self) -> BitcodeFacts:
+    def facts(self) -> BitcodeFacts:
         # From version 2 on, a name's offset and length in the string table come before the other fields.
         first = 2 if self.version >= 2 else 0
         defined = [record.values for record in self.functions if not record.values[first + 2]]

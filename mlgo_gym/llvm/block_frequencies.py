@@ -62,11 +62,7 @@ class FunctionBlocks(NamedTuple):
 
 
 def has_block_frequencies(data: bytes) -> bool:
-    """Return whether an object has block frequencies; WebAssembly has none.
-
-    Raises:
-        MlgoError: `data` is not a whole object file.
-    """
+    """Return whether an object has block frequencies; WebAssembly has none. Raise `MlgoError` for a damaged one."""
     if data[:4] == WASM_MAGIC:
         return False
     elf = read_elf(data)

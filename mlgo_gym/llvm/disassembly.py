@@ -71,11 +71,7 @@ class Code(NamedTuple):
 
 
 def load_capstone() -> Any:
-    """Return the library that disassembles.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return the library that disassembles, or raise `MissingExtraError`."""
     return extras.library("capstone", 'The metric "estimated-instructions"', "run-time")
 
 
@@ -134,11 +130,7 @@ class Disassembler:
 
 
 def machine_of(elf: ElfFile) -> Machine:
-    """Return the architecture of an object.
-
-    Raises:
-        MlgoError: it is not supported.
-    """
+    """Return the architecture of an object, or raise `MlgoError`."""
     machine = MACHINES.get(elf.machine)
     if machine is None or not elf.wide or elf.order != "<":
         raise MlgoError(

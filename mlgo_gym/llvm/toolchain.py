@@ -104,21 +104,13 @@ def find_toolchain(clang: str | None = None) -> Toolchain:
 
 
 def bundled_command(mode: str = "clang") -> tuple[str, ...]:
-    """Return the words that start the compiler of the `ziglang` wheel: mode `clang`, `cc`, `c++` or `ar`.
-
-    Raises:
-        ToolchainError: the wheel is not installed.
-    """
+    """Return the command of the `ziglang` wheel's `clang`, `cc`, `c++` or `ar`; errors as `bundled_folder()`."""
     return (str(bundled_folder() / "zig"), mode)
 
 
 @lru_cache(maxsize=1)
 def bundled_folder() -> Path:
-    """Return the folder of the `ziglang` wheel, which also holds the headers of libc and libc++ below `lib`.
-
-    Raises:
-        ToolchainError: the wheel is not installed.
-    """
+    """Return the folder of the `ziglang` wheel, with headers of libc and libc++ in `lib`, or raise `ToolchainError`."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:
         raise ToolchainError(

@@ -78,11 +78,7 @@ class ByteReader:
 
 
 def read_wasm(data: bytes) -> WasmFile:
-    """Read the code section of a WebAssembly file, and the names of its functions.
-
-    Raises:
-        MlgoError: `data` is not a whole WebAssembly file.
-    """
+    """Read the code and the names of functions of a WebAssembly file; raise `MlgoError` for another file."""
     if len(data) < 8 or data[:4] != WASM_MAGIC:
         raise MlgoError(f"expected a WebAssembly file, got {len(data)} bytes that begin with {data[:4]!r}")
     imported, code, sizes = 0, 0, list[int]()

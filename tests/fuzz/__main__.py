@@ -4,8 +4,7 @@ Each format has its own processes, one after the other, of at most 250,000 input
 comparison of arrays. Coverage guides the inputs where atheris is installed and the reader is Python; elsewhere they are
 random changes of real files. The output keeps the corpus that coverage found, and the next run starts with it. A
 finding is an input that raises anything but the typed error, takes over a second or 200 MB, or ends the process. The
-shortest input of each cause is kept; `--keep` copies it to `tests/fuzz/found`, which the tests read. `--resume` resumes
-an interrupted command.
+shortest input of each cause is kept; `--keep` copies it to `tests/fuzz/found`, which the tests read.
 
 The exit status is 1 if there is a finding.
 """
@@ -36,26 +35,18 @@ MAX_DEATHS = 20
 """Number of inputs that end the process after which a format is stopped."""
 
 
-def fuzz(tested: Format, inputs: int, seed: int, output: Path, resume: bool = False) -> dict[str, Any]:
+def fuzz(tested: Format, inputs: int, seed: int, output: Path) -> dict[str, Any]:
     """Fuzz one format, and return its report."""
     place = (output / tested.name).absolute()
     (place / FINDS).mkdir(parents=True, exist_ok=True)
-    state = output / f"{tested.name}.json"
     engine = "mutations" if tested.native or find_spec("atheris") is None else "atheris"
     total: dict[str, Any] = {"engine": engine, "seconds": 0.0, "cpu_seconds": 0.0, "findings": {}}
     total |= dict.fromkeys(("inputs", "refused", "ended", "slowest", "grown_mb", "processes", "deaths"), 0)
-    if resume and state.exists():
-        total |= json.loads(state.read_bytes())
-    if resume and (place / REPORT).exists() and total["inputs"] < inputs:
-        # The inputs of the interrupted process.
-        total["inputs"] += _take(place, total).get("inputs", 0)
-        total["processes"] += 1
-        state.write_text(json.dumps(total, indent=1) + "\n")
     while total["inputs"] < inputs and total["deaths"] < MAX_DEATHS:
         piece = min(PIECE, inputs - total["inputs"])
         _run(tested.name, [tested.name, engine, str(piece), str(seed + total["processes"]), str(place)], place, total)
         total["processes"] += 1
-        state.write_text(json.dumps(total, indent=1) + "\n")
+    (output / f"{tested.name}.json").write_text(json.dumps(total, indent=1) + "\n")
     return total
 
 
@@ -114,7 +105,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs/fuzz"))
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.formats) - set(FORMATS))
     if unknown:
@@ -127,7 +117,7 @@ def main() -> None:
         if missing:
             print(f"{name:22} skipped: {', '.join(missing)} is not installed", flush=True)
             continue
-        total = fuzz(tested, arguments.inputs, arguments.seed, arguments.output, arguments.resume)
+        total = fuzz(tested, arguments.inputs, arguments.seed, arguments.output)
         share = total["refused"] / max(total["inputs"], 1)
         print(
             f"{name:22} {total['engine']:>9} {total['inputs']:>9} {total['cpu_seconds']:>7.0f} s {share:>7.0%} "
