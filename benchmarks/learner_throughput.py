@@ -9,7 +9,6 @@ turn of each is not counted. The results are in docs/results/learner_throughput.
 from __future__ import annotations
 
 import os
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import gymnasium as gym
 import torch
 from stable_baselines3 import PPO
 
-from benchmarks.measuring import RESULTS, Table, command_line, write_json
+from benchmarks.measuring import RESULTS, Table, command_line, cpu_seconds, write_json
 from mlgo_gym import open_corpus
 from mlgo_gym.integrations import Normalization, fit_normalization, vector
 from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter
@@ -33,9 +32,8 @@ def make_agent(num_envs: int, batch_size: int, corpus: Any, normalization: Norma
     options: dict[str, Any] = {"batch_size": batch_size, "autoreset_mode": "SameStep", "credit": True}
     envs = gym.make_vec("mlgo/Inline-v0", num_envs=num_envs, corpus=corpus, **options)
     env = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization))
-    return PPO(
-        "MlpPolicy", env, n_steps=TURN // batch_size, batch_size=256, n_epochs=4, gamma=0.0, seed=0, device="cpu"
-    )
+    sizes = {"n_steps": TURN // batch_size, "batch_size": 256, "n_epochs": 4}
+    return PPO("MlpPolicy", env, **sizes, gamma=0.0, seed=0, device="cpu")
 
 
 def main() -> None:
@@ -49,32 +47,20 @@ def main() -> None:
     with gym.make("mlgo/Inline-v0", corpus=corpus) as env:
         normalization = fit_normalization(env, observations=500)
     agents = {name: make_agent(*sizes, corpus, normalization) for name, sizes in KINDS.items()}
-    rows = {name: {"decisions": 0, "seconds": 0.0, "python_cpu": 0.0, "clang_cpu": 0.0} for name in KINDS}
+    rows = {name: {"decisions": 0.0, "seconds": 0.0, "cpu": 0.0} for name in KINDS}
     load = os.getloadavg()[0]
     for number in range(options.rounds):
         for name, agent in agents.items():
-            before = (time.monotonic(), *_cpu())
+            start, cpu = time.monotonic(), cpu_seconds()
             agent.learn(TURN, reset_num_timesteps=False, callback=CreditAdvantages())
-            spent = [after - start for after, start in zip((time.monotonic(), *_cpu()), before, strict=True)]
-            for key, value in zip(("decisions", "seconds", "python_cpu", "clang_cpu"), (TURN, *spent), strict=True):
-                rows[name][key] += value if number else 0
+            spent = {"decisions": TURN, "seconds": time.monotonic() - start, "cpu": cpu_seconds() - cpu}
+            if number:
+                rows[name] = {key: value + spent[key] for key, value in rows[name].items()}
     table = Table({"rows of a step": "<32", "decisions/s": ">12.0f", "ms CPU/decision": ">16.1f"})
     for name, row in rows.items():
         row["per_second"] = row["decisions"] / row["seconds"]
-        row["cpu_ms"] = 1000 * (row["python_cpu"] + row["clang_cpu"]) / row["decisions"]
-        table.row(name, row["per_second"], row["cpu_ms"])
-        env = agents[name].env
-        assert env is not None
-        env.close()
-    first, second = rows.values()
-    ratio = second["per_second"] / first["per_second"]
-    write_json(options.json, {"load": load, "cores": os.cpu_count(), "ratio": ratio, "rows": list(rows.values())})
-
-
-def _cpu() -> tuple[float, float]:
-    """Return the CPU seconds of this process and of the children that have ended."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return usages[0].ru_utime + usages[0].ru_stime, usages[1].ru_utime + usages[1].ru_stime
+        table.row(name, row["per_second"], 1000 * row["cpu"] / row["decisions"])
+    write_json(options.json, {"load": load, "cores": os.cpu_count(), "rows": list(rows.values())})
 
 
 if __name__ == "__main__":

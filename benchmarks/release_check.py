@@ -103,7 +103,8 @@ def check(kind: str, distribution: Path, work: Path, *, network: bool) -> None:
     run(f"{kind}: mlgo-gym doctor", (programs / "mlgo-gym", "doctor"), folder, **variables)
     demo = ("mlgo-gym", "demo", "--output", "demo")
     run(f"{kind}: demonstration without a network", demo, folder, **variables, **NO_NETWORK)
-    words = (programs / "python", ROOT / "benchmarks" / "pages.py", "README.md", *(["--network"] if network else []))
+    words: list[str | Path] = [programs / "python", ROOT / "benchmarks" / "pages.py", "README.md"]
+    words += ["--network"] if network else []
     print(run(f"{kind}: the README", words, folder, **variables), end="", flush=True)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,6 @@ NUM_ENVS = 4
 EPISODES = 8
 
 Info = dict[str, Any]
-
-
-class UnexpectedOutcomeError(AssertionError):
-    """An episode had another outcome than its scenario expects."""
 
 
 class Environments:
@@ -98,7 +95,7 @@ class Environments:
         """Check that an episode failed because this program killed a clang, which may have been any."""
         self.tally["truncated"] += 1
         if error["exit_status"] != -signal.SIGKILL or self.tally["truncated"] > self.tally["clangs killed"]:
-            raise UnexpectedOutcomeError(f"{self.env_id}: {error}")
+            raise AssertionError(f"{self.env_id}: {error}")
 
     def kill(self, pid: int) -> None:
         """Kill a clang."""
@@ -151,9 +148,8 @@ def _fork_resets(envs: Environments) -> int:
 
 
 def _fresh(envs: Environments) -> int:
-    env = envs.make()
-    envs.finish(env, env.reset(seed=int(envs.chance.integers(1 << 31)))[1])
-    env.close()
+    with closing(envs.make()) as env:
+        envs.finish(env, env.reset(seed=int(envs.chance.integers(1 << 31)))[1])
     return 1
 
 
@@ -197,11 +193,9 @@ def _steps(envs: Environments, vector: CompilerVectorEnv, count: int) -> int:
 
 
 def _fresh_vector(envs: Environments) -> int:
-    vector = envs.make_vector()
-    episodes = _steps(envs, vector, int(envs.chance.integers(1, 30)))
-    vector.close()
-    envs.tally["closed during episodes"] += NUM_ENVS
-    return episodes
+    with closing(envs.make_vector()) as vector:
+        envs.tally["closed during episodes"] += NUM_ENVS
+        return _steps(envs, vector, int(envs.chance.integers(1, 30)))
 
 
 def _vector_killed(envs: Environments) -> int:
@@ -224,7 +218,7 @@ def _killed(envs: Environments) -> int:
     envs.kill(own)
     info = envs.finish(env, info, default=True)
     if not info.get("error") or info["error"]["kind"] != "signal":
-        raise UnexpectedOutcomeError(f"{envs.env_id}: expected an error after SIGKILL, got {info}")
+        raise AssertionError(f"{envs.env_id}: expected an error after SIGKILL, got {info}")
     envs.finish(env, env.reset()[1])
     return 2
 
@@ -237,7 +231,7 @@ def _bad_modules(envs: Environments) -> int:
         except (CompilerError, CorpusError):
             envs.tally["modules refused"] += 1
         else:
-            raise UnexpectedOutcomeError(f"{envs.env_id}: expected an error for {module} bitcode, got an episode")
+            raise AssertionError(f"{envs.env_id}: expected an error for {module} bitcode, got an episode")
     envs.finish(env, env.reset()[1])
     return 1
 

@@ -69,9 +69,7 @@ class _Seeds(Sequence[str]):
 class _Programs:
     def __init__(self, seed: int, count: int, toolchain: Toolchain, optimize: str, target: str) -> None:
         self.names: Sequence[str] = _Seeds(seed, count)
-        self._toolchain = toolchain
-        self._optimize = optimize
-        self._target = find_target(target)
+        self._toolchain, self._optimize, self._target = toolchain, optimize, find_target(target)
         program = shutil.which("csmith")
         if program is None:
             raise CorpusError(

@@ -88,11 +88,6 @@ def notes(result: EvaluationResult) -> list[str]:
     return lines
 
 
-def as_text(result: EvaluationResult) -> str:
-    """Return the short tables and the notes as plain text."""
-    return "\n\n".join([*(table.as_text() for table in short_tables(result)), "\n".join(notes(result))])
-
-
 def as_data(result: EvaluationResult) -> dict[str, Any]:
     """Return the content of tables and notes as JSON-able data."""
     metric, summaries = result.configuration.metric, result.summaries()

@@ -8,13 +8,13 @@ to back and a newline; `outcome`, with the number of its observation, followed b
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from mlgo_gym.evaluation.record import Assignment
@@ -29,19 +29,23 @@ DECISION = {INLINING.name: "inlining_decision", EVICTION.name: "index_to_evict",
 """The name of the advice, which is the last feature of a log."""
 
 
-FORMATS = {"int64_t": "q", "int32_t": "i", "float": "f", "double": "d", "int8_t": "b"}
+FORMATS = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8", "int8_t": "i1"}
 
 
 class Row(NamedTuple):
-    """One decision: its context, its number in it, its features by name as lists of numbers, and its score."""
+    """One decision: its context, its number in it, its features by name, and its score."""
 
     context: str
     number: int
-    features: dict[str, list[float]]
-    score: list[float]
+    features: dict[str, npt.NDArray[Any]]
+    score: float
 
 
 def read_rows(stream: IO[bytes]) -> Iterator[Row]:
+    def tensor(spec: dict[str, Any]) -> npt.NDArray[Any]:
+        dtype = np.dtype(FORMATS[spec["type"]])
+        return np.frombuffer(stream.read(prod(spec["shape"]) * dtype.itemsize), dtype)
+
     header = json.loads(stream.readline())
     context = None
     while line := stream.readline():
@@ -50,18 +54,11 @@ def read_rows(stream: IO[bytes]) -> Iterator[Row]:
             context = event["context"]
             continue
         assert context is not None, "an observation before any context"
-        features = {spec["name"]: _tensor(stream, spec) for spec in header["features"]}
+        features = {spec["name"]: tensor(spec) for spec in header["features"]}
         assert stream.read(1) == b"\n"
-        outcome = json.loads(stream.readline())
-        assert outcome == {"outcome": event["observation"]}
-        score = _tensor(stream, header["score"])
+        assert json.loads(stream.readline()) == {"outcome": event["observation"]}
+        yield Row(context, event["observation"], features, float(tensor(header["score"])[0]))
         assert stream.read(1) == b"\n"
-        yield Row(context, event["observation"], features, score)
-
-
-def _tensor(stream: IO[bytes], spec: dict[str, Any]) -> list[float]:
-    layout = struct.Struct(f"<{prod(spec['shape'])}{FORMATS[spec['type']]}")
-    return list(layout.unpack(stream.read(layout.size)))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,7 @@ def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
                     np.testing.assert_array_equal(row.features[name], tensors[name].reshape(-1))
                 advice = np.frombuffer(step.advice, env.task.headers[number].advice.dtype)  # type: ignore[union-attr]
                 np.testing.assert_array_equal(row.features[DECISION[advisor.name]], advice)
-            scores = [row.score[0] for row in rows]
+            scores = [row.score for row in rows]
             assert not any(scores[:-1])
             if scores:
                 assert scores[-1] == pytest.approx(episode.reward, rel=1e-6)

@@ -41,14 +41,22 @@ def unpack_sources(dataset: Dataset, archives: Mapping[str, SourceArchive], fold
 
     A refused archive (see `unpack()`) is removed from the cache.
     """
-    source = _unpack(archives[""], folder).resolve()
+
+    def unpacked(archive: SourceArchive, folder: Path) -> Path:
+        try:
+            return unpack(archive.path, folder)
+        except CorpusError:
+            archive.path.unlink(missing_ok=True)
+            raise
+
+    source = unpacked(archives[""], folder).resolve()
     if dataset.folder:
         root = folder.with_name(f"{folder.name}.root").resolve()
         (root / dataset.folder).parent.mkdir(parents=True)
         source = source.rename(root / dataset.folder).parents[len(Path(dataset.folder).parts) - 1]
     for path in dataset.needs:
         needed = folder.with_name(f"{folder.name}.needed")
-        _unpack(archives[path], needed).rename(source / path)
+        unpacked(archives[path], needed).rename(source / path)
         shutil.rmtree(needed, ignore_errors=True)
     for amalgamation, target in dataset.amalgamations.items():
         text = (source / amalgamation).read_text(encoding="utf-8")
@@ -111,14 +119,6 @@ def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:
             f"{pattern!r}, got none"
         )
     return matches
-
-
-def _unpack(archive: SourceArchive, folder: Path) -> Path:
-    try:
-        return unpack(archive.path, folder)
-    except CorpusError:
-        archive.path.unlink(missing_ok=True)
-        raise
 
 
 def _write(path: Path, content: str) -> None:
@@ -193,31 +193,31 @@ def _download(client: PyPISimple, file: DistributionPackage, sha256: str | None)
         return cached
     folder = cache_directory() / "downloads" / expected
     folder.mkdir(parents=True, exist_ok=True)
+
+    def download() -> SourceArchive:
+        with process_folder(folder, ".part-") as scratch:
+            path = scratch / file.filename
+            client.download_package(file, path, verify=False, timeout=60)
+            if (actual := _digest(path)) != expected:
+                raise CorpusError(
+                    f"{file.filename}: expected sha256 {expected}, got {actual}; fetch it again, and if that changes "
+                    "nothing, the file on the index was replaced"
+                )
+            return SourceArchive(path.replace(folder / file.filename), expected)
+
     try:
         for delay in DELAYS:
             try:
-                return _download_once(client, file, expected, folder)
+                return download()
             except requests.RequestException as error:  # noqa: PERF203 - one iteration is a download
                 status = getattr(error.response, "status_code", None)
                 if status is not None and status < 500 and status != 429:
                     raise
                 sleep(delay)
-        return _download_once(client, file, expected, folder)
+        return download()
     finally:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
-
-
-def _download_once(client: PyPISimple, file: DistributionPackage, expected: str, folder: Path) -> SourceArchive:
-    with process_folder(folder, ".part-") as scratch:
-        path = scratch / file.filename
-        client.download_package(file, path, verify=False, timeout=60)
-        if (actual := _digest(path)) != expected:
-            raise CorpusError(
-                f"{file.filename}: expected sha256 {expected}, got {actual}; fetch it again, and if that changes "
-                "nothing, the file on the index was replaced"
-            )
-        return SourceArchive(path.replace(folder / file.filename), expected)
 
 
 def _cached(sha256: str) -> SourceArchive | None:

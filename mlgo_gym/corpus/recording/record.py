@@ -185,22 +185,19 @@ def _terminations_raised() -> Iterator[None]:
 
 def _build_environment(shims: Path) -> dict[str, str]:
     """Return the environment variables that replace the compilers of a build by shims."""
+    # Build systems split `CC` into words, so for a path with spaces it is the name on `PATH`.
+    prefix = "" if any(map(str.isspace, str(shims))) else f"{shims}/"
     variables = {
         "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "CC": _word(shims / "cc"),
-        "CXX": _word(shims / "c++"),
+        "CC": f"{prefix}cc",
+        "CXX": f"{prefix}c++",
         "CCACHE_DISABLE": "1",
         "RUSTC_WRAPPER": str(shims / RUSTC_WRAPPER),
     }
     for name in _ARCHIVERS:
         if (shims / name).exists():
-            variables[name.upper()] = _word(shims / name)
+            variables[name.upper()] = f"{prefix}{name}"
     return variables
-
-
-def _word(program: Path) -> str:
-    """Return a path; for one with spaces the name on `PATH`, since build systems split `CC` into words."""
-    return program.name if any(character.isspace() for character in str(program)) else str(program)
 
 
 def _shims(toolchain: Toolchain, target: str | None) -> Path:
