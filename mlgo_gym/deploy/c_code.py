@@ -27,7 +27,7 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.eviction import COLUMN_FEATURES
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.rule import RuleText, is_rule, rule_file
+from mlgo_gym.policies.rules import RuleText, is_rule, rule_file
 
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
 """Compiler options for the code: nothing may be fused or reordered."""

@@ -15,7 +15,7 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.eviction import decides_evictions
 from mlgo_gym.policies.model_files import bundled_file, or_use_fast
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.rule import is_rule
+from mlgo_gym.policies.rules import is_rule
 from mlgo_gym.storage.cache import write_atomically
 
 EVICTION_COLUMNS = 33

@@ -35,7 +35,7 @@ from mlgo_gym.deploy.exports import EVICTION_COLUMNS
 from mlgo_gym.deploy.program import exit_status_of, output_of
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.rule import RULE_SUFFIX, RuleText
+from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.storage.temporary_folders import process_folder
 

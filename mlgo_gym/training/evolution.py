@@ -209,17 +209,14 @@ class _DiagonalCma:
 
 
 class Optimiser(Protocol):
-    """Proposes samples of weights, and moves its own weights by their scores."""
+    """Proposes samples of weights with `ask()`, and moves its own weights by their scores; larger is better."""
 
     @property
-    def weights(self) -> Weights:
-        """The current weights, shape (number of weights,)."""
+    def weights(self) -> Weights: ...  # noqa: D102
 
-    def ask(self, chance: np.random.Generator) -> list[Weights]:
-        """Return the samples of a generation."""
+    def ask(self, chance: np.random.Generator) -> list[Weights]: ...  # noqa: D102
 
-    def tell(self, scores: Weights) -> None:
-        """Take the scores of these samples; larger is better."""
+    def tell(self, scores: Weights) -> None: ...  # noqa: D102
 
 
 OPTIMISERS: dict[str, Callable[[Weights, Evolution], Optimiser]] = {"adam": _AntitheticAdam, "cma": _DiagonalCma}

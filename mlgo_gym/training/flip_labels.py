@@ -54,14 +54,8 @@ def label_by_flips(
     independent of each other, and attributes the change of each function to the flip that reaches it. Flips that share
     a changed function get no label. A compile gives no labels if its flips do not explain its changes.
 
-    Args:
-        env: The environment of inlining; its metric is a sum over functions.
-        policy: The policy whose decisions are flipped.
-        module: Name of the module.
-        compiles: Maximum number of compiles, without those of `check` (≥ 1).
-        seconds: CPU time after which no further compile starts.
-        seed: Selects the flipped decisions.
-        check: Number of labels to measure once more, by flipping the decision alone.
+    At most `compiles` compiles run, and none starts after `seconds` of CPU time; then `check` labels are measured once
+    more, by flipping the decision alone. The metric of the environment is a sum over functions.
 
     Returns:
         The labels: `bytes` is the cost with the call inlined minus that without, in bytes or in the unit of the metric;

@@ -26,10 +26,9 @@ from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-from mlgo_gym.training.eviction_flips import label_evictions
+from mlgo_gym.training.action_labels import label_by_look_ahead, label_evictions
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
-from mlgo_gym.training.look_ahead_labels import label_by_look_ahead
 from mlgo_gym.training.monitor import Monitor
 
 

@@ -131,28 +131,14 @@ def joined(parts: Sequence[Labels]) -> Labels:
 
 
 class ModuleLabels(NamedTuple):
-    """The labels of a module.
-
-    Attributes:
-        columns: Features and `FACTS` by name, as arrays or lists; empty without labels.
-        counts: Numbers of decisions, compiles and so on, JSON-able.
-    """
+    """Columns of a module's labels by name, as arrays or lists, empty without labels; and JSON-able counts."""
 
     columns: dict[str, Any]
     counts: dict[str, Any]
 
 
 class ActionLabel(NamedTuple):
-    """A decision with the costs of its actions.
-
-    Attributes:
-        observation: The flat observation.
-        context: The context of the decision.
-        position: Index of the decision in its context or episode.
-        answer: Action of the policy.
-        costs: As a row of `Labels.costs`.
-        default: Clang's own choice, where it is known.
-    """
+    """A decision with the costs of its actions, a row of `Labels.costs`, and its index in its context or episode."""
 
     observation: npt.NDArray[Any]
     context: str
@@ -187,12 +173,7 @@ def action_columns(
 
 
 class LabelStore(ModuleFolder):
-    """Adds the labels of modules to a folder; the header is everything that they depend on, JSON-able.
-
-    Raises:
-        MissingExtraError: pyarrow is not installed.
-        MlgoError: the folder has other labels or unreadable ones, or another process is writing to it.
-    """
+    """Adds the labels of modules to a folder; the header is everything that they depend on, JSON-able."""
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self._arrow, self._parquet = _parquet()

@@ -24,9 +24,9 @@ from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization, feature_columns
 from mlgo_gym.storage.cache import key_of, write_atomically
+from mlgo_gym.training.checkpoint_choice import Base, with_margin
 from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features, regression, torch_library
 from mlgo_gym.training.labels import Labels, joined
-from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.monitor import Advance, Monitor
 
 # The same examples and the same seed give the same trees.
@@ -140,11 +140,7 @@ def _sizes(labels: Labels) -> dict[str, int]:
 
 
 def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
-    """Return the labels of the modules whose `training_digest()` is not among some.
-
-    Raises:
-        MlgoError: no label is left, or digests are unknown.
-    """
+    """Return the labels of other modules; an MlgoError if no label is left or a `training_digest()` is unknown."""
     if not digests:
         return labels
     if not all(labels.digests.tolist()):
@@ -202,12 +198,7 @@ def _averaged_trees(
 
 
 def boosted_trees(labels: Labels, models: int, trees: int, *, seed: int = 0, threads: int = 1) -> Logits:
-    """Return the mean of several models of boosted trees, fitted to the labels that are not 0.
-
-    Raises:
-        MissingExtraError: LightGBM is not installed.
-        MlgoError: all labels are 0.
-    """
+    """Return the mean of several models of boosted trees, fitted to the labels that are not 0; all 0 is an error."""
     informative = np.flatnonzero(labels.bytes)
     if not len(informative):
         raise MlgoError(f"expected labels other than 0, got {len(labels)} labels of 0; label more modules")
@@ -218,11 +209,7 @@ def boosted_trees(labels: Labels, models: int, trees: int, *, seed: int = 0, thr
 
 
 def tree_features(names: Sequence[str], observations: Matrix) -> npt.NDArray[np.float64]:
-    """Return the inputs of the trees: signed logarithms of the features, and relations that no single split expresses.
-
-    Returns:
-        float64 of shape (decisions, network features + 7).
-    """
+    """Return the inputs of the trees: signed logarithms of the features, and relations that no split expresses."""
     values = np.asarray(observations, np.float64)
 
     def column(name: str) -> npt.NDArray[np.float64]:
@@ -249,12 +236,9 @@ def estimate(labels: Labels, answers: Matrix) -> float:
 
 
 class Examples(NamedTuple):
-    """Examples of columns against clang's own choice.
+    """Inputs of the network for columns against clang's own choice, of shape (examples, inputs).
 
-    Attributes:
-        inputs: Inputs of the network, float32 of shape (examples, inputs).
-        change: Change of the function's cost in percent; NaN for a column that was not tried.
-        share: Share of the function in the cost of its module.
+    The change of the function's cost is in percent, and NaN for a column that was not tried.
     """
 
     inputs: Floats

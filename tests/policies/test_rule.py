@@ -17,7 +17,7 @@ from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import act_batch, load_policy
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity
-from mlgo_gym.policies.rule import RuleText
+from mlgo_gym.policies.rules import RuleText
 from tests.policies.episodes import play
 
 CONDITION = "a < 5 or not (b == 1 and -1 <= c < a - 2 * b) and a != c"

@@ -14,8 +14,7 @@ import mlgo_gym
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.splits import is_part
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.training.bandit import InlineBanditEnv, InlineBanditVectorEnv
-from mlgo_gym.training.bandit_labels import BUNDLED
+from mlgo_gym.training.bandit import BUNDLED, InlineBanditEnv, InlineBanditVectorEnv
 
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"
 

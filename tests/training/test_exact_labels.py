@@ -18,11 +18,10 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labels, Monitor, NetworkSettings, imitate
-from mlgo_gym.training.eviction_flips import label_evictions
+from mlgo_gym.training.action_labels import label_by_look_ahead, label_evictions
 from mlgo_gym.training.evolution import flatten
 from mlgo_gym.training.expert_rollouts import expert_rollouts
 from mlgo_gym.training.flip_labels import label_by_flips
-from mlgo_gym.training.look_ahead_labels import label_by_look_ahead
 from tests.conftest import MakeBitcode
 from tests.training.label_samples import constant
 

@@ -28,9 +28,8 @@ from mlgo_gym.training import (
     TreeImitation,
     with_margin,
 )
-from mlgo_gym.training.checkpoint_choice import MarginResult, best_margin
+from mlgo_gym.training.checkpoint_choice import Base, MarginResult, best_margin
 from mlgo_gym.training.labels import LABELS
-from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Progress
 from tests.policies.episodes import random_network
 from tests.training.label_samples import constant, inlining_labels
