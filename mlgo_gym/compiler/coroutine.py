@@ -125,7 +125,8 @@ class CoroutineDriver(Generic[T]):
             self.session = step(value)
         except StopIteration as end:
             self._result.append(end.value)
-        self.restart_deadline()
+        else:
+            self.deadline = time.monotonic() + self._timeout
 
     def close(self) -> None:
         """Cancel the coroutine, and kill its clang. Idempotent."""

@@ -70,7 +70,7 @@ class AllocationCosts:
 
     @classmethod
     def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:
-        """Return the sum of the costs of several functions, the same in whatever order they come."""
+        """Return the sum of the costs of several functions; it does not depend on their order."""
         every = list(costs)
         sums: dict[str, Any] = {
             name: (math.fsum if name.endswith("_cost") else sum)(getattr(one, name) for one in every)
@@ -80,7 +80,7 @@ class AllocationCosts:
 
 
 NOTHING = AllocationCosts()
-"""A function of which the record says nothing: no spill, no reload, no copy."""
+"""Costs of a function without a remark: no spill, no reload, no copy."""
 
 _SOURCES = {
     "spills": ("NumSpills", "NumFoldedSpills"),

@@ -3,11 +3,11 @@
 The original is DefaultEvictionAdvisor::tryFindEvictionCandidate (llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp).
 It uses two facts that the features do not show, so the rule is close to it and not exact:
 
-- Weights are divided by the largest of all columns. Where one is infinite, because its live range must not be spilled,
-  every finite one becomes 0: then no column looks lighter than the candidate, and the rule evicts nothing. So it is at
-  a sixth of the decisions of the builtin corpus; mostly that is right, and elsewhere a function comes out differently.
-- When a free register costs more to use than others, clang looks for a cheaper one, and then breaks no hint and evicts
-  nothing that is local; the features do not tell such a search from another.
+- Weights are divided by the largest of all columns. A live range that must not be spilled has an infinite weight, and
+  every finite weight becomes 0. Then no column looks lighter than the candidate, and the rule evicts nothing. A sixth
+  of the decisions of the builtin corpus are such cases; the choice is mostly clang's own.
+- If a free register costs more than others, clang looks for a cheaper one. Then it breaks no hint and evicts nothing
+  local. The features do not show such a search.
 
 The manual page of `RegAllocEvict` counts the functions for which the rule gives clang's own code.
 """
@@ -31,7 +31,7 @@ def default_eviction(
     """Return the column that LLVM's own heuristic would choose.
 
     Each argument has one element per column: first the positions of the allocation order, last the candidate itself,
-    which stands for evicting nothing.
+    which means no eviction.
 
     Args:
         mask: the feature `mask`: which columns are legal.
@@ -41,7 +41,7 @@ def default_eviction(
         urgent: the feature `nr_urgent`, divided by its largest.
         weight: the feature `use_def_density`, which holds the largest spill weight, divided by its largest; NaN is an
             infinite one.
-        ratio: how heavy the live ranges to evict may be, relative to the candidate; 1 in LLVM.
+        ratio: maximum weight of the live ranges to evict, relative to the candidate; 1 in LLVM.
     """
     candidate = len(mask) - 1
     may_decline = bool(mask[candidate])

@@ -1,4 +1,4 @@
-"""Which clang: find it and name its version, remembered on disk so that a second process starts none."""
+"""Finds clang and its version, which the cache keeps, so that a second process starts none."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _digests = JsonCache("toolchain-digests")
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A clang that can be asked for advice.
+    """A clang with an interactive mode.
 
     Attributes:
-        command: the words that start it, without arguments: `(".../zig", "clang")` or `("/usr/bin/clang-22",)`.
+        command: program and first arguments: `(".../zig", "clang")` or `("/usr/bin/clang-22",)`.
         version: major, minor and patch level.
-        identity: a key that changes when the binary does; results are cached under it.
+        identity: key of the binary, for caches; it changes with the binary.
         bundled: whether it is the clang inside the `ziglang` wheel.
     """
 

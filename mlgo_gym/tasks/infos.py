@@ -245,7 +245,10 @@ def decision_info(task: Task, decision: Decision, module: str, number: int, *, h
 def decision_columns(pending: Sequence[PendingDecision]) -> dict[str, list[Any]]:
     """Return the values of each key of some pending decisions; None where a decision lacks it."""
     columns = {name: [read(at) for at in pending] for name, read in _DECISION_KEYS}
-    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    absent = [name for name, values in columns.items() if values[0] is None and not any(v is not None for v in values)]
+    for name in absent:
+        del columns[name]
+    return columns
 
 
 def absent_choices(task: Task) -> dict[str, Any]:

@@ -55,13 +55,15 @@ def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
         if episode.decision is not None
     ]
     info: dict[str, Any] = {}
+    present = _all_true(len(episodes))
     for key, values in decision_columns(pending).items():
-        if any(value is None for value in values):
-            rows = {row: {key: value} for row, value in enumerate(values) if value is not None}
-            info |= batch_infos(rows, len(episodes))
+        if [True for value in values if value is None]:
+            info |= batch_infos(
+                {row: {key: value} for row, value in enumerate(values) if value is not None}, len(values)
+            )
         else:
-            is_plain = isinstance(values[0], (int, np.ndarray))
-            info |= {key: np.array(values) if is_plain else _objects(values), f"_{key}": _all_true(len(episodes))}
+            info[key] = np.array(values) if isinstance(values[0], (int, np.ndarray)) else _objects(values)
+            info[f"_{key}"] = present
     return info
 
 
