@@ -69,10 +69,10 @@ class InlineTask(Task):
 
         Before llvm/llvm-project#141453 it overwrote `callee_basic_block_count`, and `inlining_default` was always 0.
         """
-        found = probe(toolchain, INLINING)
+        trial = probe(toolchain, INLINING)
         # The call of the tiny module saves instructions: every clang inlines it.
-        offset = _offset(found.header, INLINING_DEFAULT)
-        self._misplaced = not any(found.first[offset : offset + _WIDTH])
+        offset = _offset(trial.header, INLINING_DEFAULT)
+        self._misplaced = not any(trial.first[offset : offset + _WIDTH])
         return ()
 
     def features(self, decision: Decision) -> bytes:
@@ -92,7 +92,8 @@ class InlineTask(Task):
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
         """Return the features of several call sites."""
         nothing = bytes(self.layout.dtype.itemsize)
-        return self.layout.flat_batch([nothing if each is None else self.features(each) for each in decisions])
+        payloads = [nothing if decision is None else self.features(decision) for decision in decisions]
+        return self.layout.flat_batch(payloads)
 
     def final_observation(self) -> Any:
         """Return zeros."""

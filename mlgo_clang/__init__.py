@@ -2,5 +2,5 @@
 
 A build starts these programs hundreds of times, so the package uses little of the standard library and never imports
 `mlgo_gym`. Networks and searches need it: they run as programs of `mlgo_gym.deploy`, which `mlgo_clang.programs`
-starts. Only the commands of `mlgo_gym` import this package.
+starts. `mlgo_gym` imports the small modules of this package.
 """

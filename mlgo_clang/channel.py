@@ -44,7 +44,7 @@ if TYPE_CHECKING:
             """
 
     Bind = Callable[["Header"], Decide | ChannelServer]
-    """Takes the header of a channel and returns the function that decides, or who serves the whole channel."""
+    """Takes the header of a channel; returns the function that decides, or the server of the channel."""
 
 _SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "int8_t": 1}
 _LARGEST_OBSERVATION = 1 << 24

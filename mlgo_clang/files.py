@@ -28,7 +28,7 @@ _PAUSE, _LARGEST_PAUSE = 0.01, 0.2
 
 
 def cache_folder() -> str:
-    """Return the cache folder: `$MLGO_CACHE`, or `mlgo-gym` in the user's cache folder. It may be deleted any time."""
+    """Return the cache folder, which may be deleted: `$MLGO_CACHE`, or `mlgo-gym` in the user's cache folder."""
     named = os.environ.get("MLGO_CACHE")
     if named:
         return os.path.expanduser(named)

@@ -151,7 +151,7 @@ def _mark_used(path: str) -> None:
 
 
 def replay(decisions: Sequence[int]) -> Bind:
-    """Return what makes some decisions in order."""
+    """Return the maker of a server that gives some decisions in order."""
 
     def bind(header: Header) -> Decide:
         remaining = iter(decisions)

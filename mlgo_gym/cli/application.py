@@ -15,6 +15,7 @@ from mlgo_gym.cli.explain import explain, importance
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.label import label
 from mlgo_gym.cli.link_facts import link_facts
+from mlgo_gym.cli.options import option
 from mlgo_gym.cli.output import echo
 from mlgo_gym.cli.recipes import cc_stats, recipes_commands
 from mlgo_gym.cli.report import compare, report
@@ -53,7 +54,7 @@ def _show_version(show: bool) -> None:
 def _options(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+        bool, option("Print the version and exit.", "--version", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     del version

@@ -10,7 +10,15 @@ from typing import Annotated
 import typer
 
 from mlgo_gym.cli import corpus_sources
-from mlgo_gym.cli.options import ClangOption, CorpusArgument, JobsOption, LevelOption, TrustFlagsOption
+from mlgo_gym.cli.options import (
+    ClangOption,
+    CorpusArgument,
+    JobsOption,
+    LevelOption,
+    TrustFlagsOption,
+    argument,
+    option,
+)
 from mlgo_gym.cli.output import JsonOption, aligned, echo, exit_with, print_json, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
@@ -57,10 +65,8 @@ def info(
     corpus: CorpusArgument,
     *,
     clang: ClangOption = None,
-    decisions: Annotated[
-        bool, typer.Option(help="Count the decisions of every module; an unknown count costs a compile.")
-    ] = False,
-    modules: Annotated[bool, typer.Option(help="Also list the modules.")] = False,
+    decisions: Annotated[bool, option("Count the decisions; an unknown count costs a compile.")] = False,
+    modules: Annotated[bool, option("Also list the modules.")] = False,
     jobs: JobsOption = None,
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
@@ -172,12 +178,10 @@ def _decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], DecisionCo
 
 @corpus_commands.command()
 def fetch(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Datasets, pypi:NAME==VERSION, or rust for all crates.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Fetch every dataset of the catalogue.")] = False,
+    names: Annotated[list[str] | None, argument("Datasets, pypi:NAME==VERSION, or rust for all crates.")] = None,
+    every: Annotated[bool, option("Fetch every dataset of the catalogue.", "--all")] = False,
     optimize: LevelOption = "Oz",
-    target: Annotated[str, typer.Option(help=f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
+    target: Annotated[str, option(f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
     jobs: JobsOption = None,
     clang: ClangOption = None,
     as_json: JsonOption = False,
@@ -219,11 +223,9 @@ def fetch(
 @corpus_commands.command()
 def catalogue(
     *,
-    output: Annotated[Path, typer.Option(help="Path of the page.")] = Path("docs/reference/datasets.md"),
+    output: Annotated[Path, option("Path of the page.")] = Path("docs/reference/datasets.md"),
     clang: ClangOption = None,
-    pins: Annotated[
-        bool, typer.Option(help="Write the pinned content of each dataset instead, from the datasets in the cache.")
-    ] = False,
+    pins: Annotated[bool, option("Write the pins of the datasets in the cache instead.")] = False,
 ) -> None:
     """Write the page of all datasets: sources, licences, languages and numbers of modules."""
     if not pins:

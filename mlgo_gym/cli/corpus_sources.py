@@ -13,7 +13,15 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption, NewCorpusOption, TrustFlagsOption
+from mlgo_gym.cli.options import (
+    ClangOption,
+    JobsOption,
+    LevelOption,
+    NewCorpusOption,
+    TrustFlagsOption,
+    argument,
+    option,
+)
 from mlgo_gym.cli.output import FAILED, JsonOption, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.driver import NATIVE
@@ -30,38 +38,25 @@ from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
 
-OutputOption = Annotated[Path, typer.Option(help="Folder of the corpus.")]
-VerbosityOption = Annotated[
-    int, typer.Option(help="0: list skipped inputs; -1: only count them; -2: print nothing.", min=-2, max=1)
-]
+OutputOption = Annotated[Path, option("Folder of the corpus.")]
+VerbosityOption = Annotated[int, option("0: list skipped inputs; -1: count them; -2: print nothing.", min=-2, max=1)]
 
 
 def extract(
     *,
     output_dir: OutputOption,
     source: Annotated[
-        Path | None,
-        typer.Option("--input", help="compile_commands.json, a linker parameter file, aquery output, or a folder."),
+        Path | None, option("compile_commands.json, a linker parameter file, aquery output, or a folder.", "--input")
     ] = None,
-    input_type: Annotated[str, typer.Option(help="json, params, directory or bazel_aquery.")] = "json",
-    num_workers: Annotated[int | None, typer.Option(help="Number of threads. Default: one per CPU.", min=1)] = None,
-    llvm_objcopy_path: Annotated[str | None, typer.Option(help="llvm-objcopy to use instead of pyelftools.")] = None,
-    obj_base_dir: Annotated[
-        Path | None, typer.Option(help="Folder of relative object paths. Default: the working directory.")
-    ] = None,
-    cmd_filter: Annotated[
-        str | None, typer.Option(help="Regular expression; modules without a matching flag are excluded.")
-    ] = None,
-    thinlto_build: Annotated[str | None, typer.Option(help="distributed or local.")] = None,
-    cmd_section_name: Annotated[
-        str, typer.Option(help="Section with the flags; for Mach-O __LLVM,__cmdline.")
-    ] = ".llvmcmd",
-    bitcode_section_name: Annotated[
-        str, typer.Option(help="Section with the bitcode; for Mach-O __LLVM,__bitcode.")
-    ] = ".llvmbc",
-    trust_flags: Annotated[
-        bool, typer.Option(help="Also extract modules with flags that may do more than shape code.")
-    ] = False,
+    input_type: Annotated[str, option("json, params, directory or bazel_aquery.")] = "json",
+    num_workers: Annotated[int | None, option("Number of threads. Default: one per CPU.", min=1)] = None,
+    llvm_objcopy_path: Annotated[str | None, option("llvm-objcopy to use instead of pyelftools.")] = None,
+    obj_base_dir: Annotated[Path | None, option("Folder of relative object paths. Default: this one.")] = None,
+    cmd_filter: Annotated[str | None, option("Regular expression that a flag of a module must match.")] = None,
+    thinlto_build: Annotated[str | None, option("distributed or local.")] = None,
+    cmd_section_name: Annotated[str, option("Section with the flags; for Mach-O __LLVM,__cmdline.")] = ".llvmcmd",
+    bitcode_section_name: Annotated[str, option("Section of the bitcode; for Mach-O __LLVM,__bitcode.")] = ".llvmbc",
+    trust_flags: Annotated[bool, option("Also extract modules with flags that do more than shape code.")] = False,
     verbosity: VerbosityOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,9 +89,9 @@ def extract(
 
 def make(
     *,
-    input_dir: Annotated[Path, typer.Option(help="Folder with .bc files.")],
+    input_dir: Annotated[Path, option("Folder with .bc files.")],
     output_dir: OutputOption,
-    default_args: Annotated[str, typer.Option(help="Flags of every module, as one argument.")] = "",
+    default_args: Annotated[str, option("Flags of every module, as one argument.")] = "",
     verbosity: VerbosityOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -113,7 +108,7 @@ def make(
 
 def combine(
     *,
-    root_dir: Annotated[Path, typer.Option(help="Folder whose subfolders are corpora.")],
+    root_dir: Annotated[Path, option("Folder whose subfolders are corpora.")],
     verbosity: VerbosityOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,12 +118,10 @@ def combine(
 
 def import_command(
     *,
-    parquet: Annotated[list[Path], typer.Option(help="Parquet file with a column 'content'; repeatable.")],
+    parquet: Annotated[list[Path], option("Parquet file with a column 'content'; repeatable.")],
     output_dir: OutputOption,
-    language: Annotated[
-        list[str] | None, typer.Option(help="Value of the column 'language' to import; repeatable. Default: all.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of modules.")] = None,
+    language: Annotated[list[str] | None, option("Language to import; repeatable. Default: all.")] = None,
+    limit: Annotated[int | None, option("Maximum number of modules.", min=1)] = None,
     verbosity: VerbosityOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -150,29 +143,21 @@ def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int = 0,
 
 
 def record(
-    command: Annotated[list[str], typer.Argument(help="The build, after --: make -j4, cmake --build build, …")],
+    command: Annotated[list[str], argument("The build, after --: make -j4, cmake --build build, …")],
     output: NewCorpusOption,
     optimize: LevelOption = "Oz",
     clang: ClangOption = None,
-    root: Annotated[
-        Path | None, typer.Option(help="Folder that module names are relative to. Default: the working directory.")
-    ] = None,
+    root: Annotated[Path | None, option("Folder that names are relative to. Default: this one.")] = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            help=f"Target of a cross build: {', '.join(TARGETS)}. With 'native' the corpus has the result of "
+        option(
+            f"Target of a cross build: {', '.join(TARGETS)}. With 'native' the corpus has the result of "
             "mlgo-clang, for its recipes; valid on this machine only. Default: that of the build."
         ),
     ] = None,
-    probes: Annotated[
-        bool, typer.Option(help="Also record feature tests of configure, CMake, Meson and the like.")
-    ] = False,
-    back_ends: Annotated[
-        Path | None, typer.Option(help="Folder for a second corpus of ThinLTO back ends, of links with -flto=thin.")
-    ] = None,
-    intercept_paths: Annotated[
-        bool, typer.Option(help="Also record compilers that the build calls by path, with a preloaded library.")
-    ] = True,
+    probes: Annotated[bool, option("Also record feature tests of configure, CMake, Meson and the like.")] = False,
+    back_ends: Annotated[Path | None, option("Folder for a corpus of the ThinLTO back ends too.")] = None,
+    intercept_paths: Annotated[bool, option("Also record compilers that the build calls by path.")] = True,
 ) -> None:
     """Run a build and record what it compiles as a corpus at the chosen level.
 
@@ -253,13 +238,10 @@ def prepare() -> None:
 
 
 def back_ends(
-    corpus: Annotated[Path, typer.Argument(help="Folder of a recorded corpus with links.json.")],
+    corpus: Annotated[Path, argument("Folder of a recorded corpus with links.json.")],
     *,
     output: NewCorpusOption,
-    link: Annotated[
-        list[str] | None,
-        typer.Option(help="Output of a link to compile with ThinLTO; repeatable.", show_default="thin"),
-    ] = None,
+    link: Annotated[list[str] | None, option("Output of a link; repeatable.", show_default="thin")] = None,
     clang: ClangOption = None,
     jobs: JobsOption = None,
     trust_flags: TrustFlagsOption = False,

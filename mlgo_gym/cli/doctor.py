@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
+from mlgo_gym.cli.options import option
 from mlgo_gym.cli.output import JsonOption, exit_with, show
 from mlgo_gym.errors import MlgoError
 
@@ -38,7 +38,7 @@ _SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-
 
 def doctor(
     *,
-    clang: Annotated[str | None, typer.Option(help="Clang to check: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: Annotated[str | None, option("Clang to check: a path, a name on PATH, or 'bundled'.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the compiler, its advisors, and the packages and folders of this installation.

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import FAILED, JsonOption, echo, print_json, show
 
 
 def env(
-    name: Annotated[str | None, typer.Argument(metavar="[ID]", help="Id of an environment: mlgo/Inline-v0.")] = None,
+    name: Annotated[str | None, argument("Id of an environment: mlgo/Inline-v0.", metavar="[ID]")] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -29,8 +30,8 @@ def env(
 
 def docs(
     *,
-    output: Annotated[Path, typer.Option(help="Folder of the pages.")] = Path("docs/reference/environments"),
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit status 1 if a page is outdated.")] = False,
+    output: Annotated[Path, option("Folder of the pages.")] = Path("docs/reference/environments"),
+    check: Annotated[bool, option("Write nothing; exit status 1 if a page is outdated.", "--check")] = False,
 ) -> None:
     """Write the manual page of each environment."""
     from mlgo_gym.cli.reference import outdated, write_pages

@@ -17,6 +17,7 @@ from mlgo_gym.cli.options import (
     LimitOption,
     MetricOption,
     SeedOption,
+    option,
     with_options,
 )
 from mlgo_gym.cli.output import JsonOption, echo, exit_with
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
     from mlgo_gym.evaluation.linking import LinkedSize
     from mlgo_gym.scheduling import Execution
 
-SmallestOption = Annotated[
-    bool, typer.Option("--smallest", help="Add a policy that takes the smallest object of all policies.")
-]
+SmallestOption = Annotated[bool, option("Add a policy that takes the smallest object of all policies.", "--smallest")]
 
 
 DEMO_POLICIES = ("default", "threshold:0", "inline-os", "always")
@@ -44,40 +43,29 @@ def evaluate(
     corpus: CorpusOption = "builtin",
     policy: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Policy, or several separated by commas; repeatable. All text after clang: is flags.",
+        option(
+            "Policy, or several separated by commas; repeatable. All text after clang: is flags.",
             show_default="default",
         ),
     ] = None,
-    split: Annotated[Part | None, typer.Option(help="Part of the modules, decided by their names.")] = None,
+    split: Annotated[Part | None, option("Part of the modules, decided by their names.")] = None,
     execution: ExecutionOptions,
-    envs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of episodes that each process runs at the same time.", show_default="2"),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for the results. Finished episodes in it do not run again.")
-    ] = None,
+    envs: Annotated[int | None, option("Concurrent episodes per process.", min=1, show_default="2")] = None,
+    output: Annotated[Path | None, option("Folder for the results; the same command resumes from it.")] = None,
     compiler: CompilerOptions,
     seed: SeedOption = 0,
     metric: MetricOption = None,
-    max_decisions: Annotated[
-        int | None, typer.Option(min=1, help="Number of decisions of the policy; clang takes all later ones.")
-    ] = None,
+    max_decisions: Annotated[int | None, option("Decisions of the policy; clang takes later ones.", min=1)] = None,
     limit: LimitOption = None,
-    link: Annotated[
-        bool, typer.Option("--link", help="Also repeat the links of the recorded build with each policy's objects.")
-    ] = False,
+    link: Annotated[bool, option("Also repeat the links of the recorded build.", "--link")] = False,
     link_as: Annotated[
         list[str] | None,
-        typer.Option(
-            help="How to link, of recorded, gc, icf, thin and full, separated by commas; implies --link.",
+        option(
+            "How to link, of recorded, gc, icf, thin and full, separated by commas; implies --link.",
             show_default="recorded",
         ),
     ] = None,
-    run: Annotated[
-        bool, typer.Option("--run", help="Also run the programs of the corpus with each policy's objects.")
-    ] = False,
+    run: Annotated[bool, option("Also run the programs of the corpus.", "--run")] = False,
     smallest: SmallestOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -181,9 +169,7 @@ def split_policies(texts: Iterable[str]) -> list[str]:
 
 def demo(
     *,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for the results. Finished episodes in it do not run again.")
-    ] = None,
+    output: Annotated[Path | None, option("Folder for the results; the same command resumes from it.")] = None,
 ) -> None:
     """Compare clang, a rule, a bundled policy and always inlining.
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from mlgo_gym.cli.options import (
     CompilerOptions,
     EnvironmentOption,
     LargestOption,
     LimitOption,
     SeedOption,
+    argument,
+    option,
     with_options,
 )
 from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
@@ -28,21 +28,14 @@ if TYPE_CHECKING:
 
 @with_options
 def explain(
-    module: Annotated[str, typer.Argument(help="Module of the corpus, or a .bc file.")],
+    module: Annotated[str, argument("Module of the corpus, or a .bc file.")],
     *,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(help="Policy, as in evaluate; repeat for the second. One is compared with default."),
-    ] = None,
-    corpus: Annotated[str, typer.Option(help="Corpus of the module, as in evaluate.")] = "builtin",
-    flags: Annotated[
-        str | None, typer.Option(help="Flags for a .bc file without recorded flags, as one argument: '-Os -fPIC'.")
-    ] = None,
+    policy: Annotated[list[str] | None, option("Policy; repeat for the second. Default: default.")] = None,
+    corpus: Annotated[str, option("Corpus of the module, as in evaluate.")] = "builtin",
+    flags: Annotated[str | None, option("Flags of a .bc file, as one argument: '-Os -fPIC'.")] = None,
     environment: EnvironmentOption = "mlgo/Inline-v0",
-    measured: Annotated[
-        int, typer.Option("--show", min=0, help="Maximum number of calls to show and measure, one compile each.")
-    ] = 10,
-    html: Annotated[Path | None, typer.Option(help="File for a page with the call graph.")] = None,
+    measured: Annotated[int, option("Maximum number of calls to measure, one compile each.", "--show", min=0)] = 10,
+    html: Annotated[Path | None, option("File for a page with the call graph.")] = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
     compiler: CompilerOptions,
@@ -75,8 +68,8 @@ def explain(
         name = env.corpus.names[0] if arguments["corpus"] != corpus else module
         with progress_over(None, "Steps") as progress:
 
-            def note(done: int, steps: int, found: str) -> None:
-                progress.at(done, steps, result=found)
+            def note(done: int, steps: int, result: str) -> None:
+                progress.at(done, steps, result=result)
 
             explanation = explain_module(env, name, (first, second), measured=measured, seed=seed, note=note)
     finally:
@@ -101,17 +94,15 @@ def _pair(policies: list[str]) -> tuple[str, str]:
 
 @with_options
 def importance(
-    corpus: Annotated[str, typer.Argument(help="builtin, a dataset, a folder or a .bc file; several with commas.")],
+    corpus: Annotated[str, argument("builtin, a dataset, a folder or a .bc file; several with commas.")],
     *,
-    policy: Annotated[str, typer.Option(help="Deterministic policy, as in evaluate.")],
+    policy: Annotated[str, option("Deterministic policy, as in evaluate.")],
     environment: EnvironmentOption = "mlgo/Inline-v0",
-    cost_features: Annotated[
-        int, typer.Option(min=0, help="Number of features with a measured cost, by one compile per module each.")
-    ] = 6,
-    shap: Annotated[int, typer.Option(min=0, help="Number of decisions for Shapley values; 0 for none.")] = 0,
+    cost_features: Annotated[int, option("Features with a measured cost, a compile per module each.", min=0)] = 6,
+    shap: Annotated[int, option("Number of decisions for Shapley values; 0 for none.", min=0)] = 0,
     limit: LimitOption = None,
     largest: LargestOption = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
+    jobs: Annotated[int, option("Number of worker processes.", min=1)] = 1,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     compiler: CompilerOptions,
@@ -139,30 +130,29 @@ def importance(
         largest=largest,
     )
     with progress_over(study.steps(study.make()), "Episodes") as advance:
-        found = study.run(Execution(jobs), advance)
-    unused = [each.name for each in found.features if not each.changed]
+        result = study.run(Execution(jobs), advance)
+    unused = [feature.name for feature in result.features if not feature.changed]
     lines = [
-        _importance_table(found, policy, corpus).as_text(),
+        _importance_table(result, policy, corpus).as_text(),
         "",
-        f"{found.decisions:,} decisions in {found.modules:,} modules; {found.sampled:,} of them permuted",
+        f"{result.decisions:,} decisions in {result.modules:,} modules; {result.sampled:,} of them permuted",
         *wrap(f"unused: {', '.join(unused) or 'none'}", 80, break_on_hyphens=False),
     ]
-    show(as_json, asdict(found), "\n".join(lines))
-    for name, error in found.failed.items():
+    show(as_json, asdict(result), "\n".join(lines))
+    for name, error in result.failed.items():
         echo(f"mlgo-gym: {name} failed: {error.splitlines()[0]}", err=True)
-    exit_with(found.failed)
+    exit_with(result.failed)
 
 
-def _importance_table(found: ImportanceResult, policy: str, corpus: str) -> Table:
+def _importance_table(result: ImportanceResult, policy: str, corpus: str) -> Table:
     from mlgo_gym.evaluation.table import Table
 
-    used = [each for each in found.features if each.changed]
-    shapley = any(each.shap is not None for each in used)
-    columns = ("feature", "changed", "cost", "95 % interval", *(("|SHAP|",) if shapley else ()))
-    rows = []
-    for each in used:
-        interval = "" if each.cost_interval is None else f"[{each.cost_interval[0]:+.2%}, {each.cost_interval[1]:+.2%}]"
-        cost = "" if each.cost is None else f"{each.cost:+.2%}"
-        row = (each.name, f"{each.changed:.2%}", cost, interval)
-        rows.append((*row, f"{each.shap:.3f}") if each.shap is not None else row)
-    return Table(f"Importance of the features of {policy} on {corpus}", columns, tuple(rows))
+    used = [feature for feature in result.features if feature.changed]
+    columns, rows = ["feature", "changed", "cost", "95 % interval"], []
+    for feature in used:
+        cost, interval = feature.cost, feature.cost_interval
+        row = [feature.name, f"{feature.changed:.2%}", "" if cost is None else f"{cost:+.2%}"]
+        row.append("" if interval is None else f"[{interval[0]:+.2%}, {interval[1]:+.2%}]")
+        rows.append(row if feature.shap is None else [*row, f"{feature.shap:.3f}"])
+    columns += ["|SHAP|"] if any(feature.shap is not None for feature in used) else []
+    return Table(f"Importance of the features of {policy} on {corpus}", tuple(columns), tuple(map(tuple, rows)))

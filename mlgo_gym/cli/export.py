@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.options import option
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.errors import MlgoError
 
@@ -15,24 +16,19 @@ if TYPE_CHECKING:
 
 export_commands = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
 
-Policy = Annotated[str, typer.Option(help="Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
-Network = Annotated[str, typer.Option("--policy", help="Bundled policy, or mlp:FILE.")]
-Output = Annotated[Path, typer.Option(help="Path of the exported file.")]
-Level = Annotated[
-    str | None,
-    typer.Option(help="Oz or Os, for a policy that uses clang's own decision and is not bundled."),
-]
+Policy = Annotated[str, option("Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
+Network = Annotated[str, option("Bundled policy, or mlp:FILE.", "--policy")]
+Output = Annotated[Path, option("Path of the exported file.")]
+Level = Annotated[str | None, option("Oz or Os, for a policy that uses clang's own decision and is not bundled.")]
 
 
 @export_commands.command("plugin")
 def plugin(
     policy: Policy,
     output: Output,
-    llvm_config: Annotated[str, typer.Option(help="llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
-    compiler: Annotated[
-        str | None, typer.Option(help="C++ compiler.", show_default="that LLVM's clang++, or c++")
-    ] = None,
-    source: Annotated[Path | None, typer.Option(help="Path for a copy of the plugin's C++.")] = None,
+    llvm_config: Annotated[str, option("llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
+    compiler: Annotated[str | None, option("C++ compiler.", show_default="that LLVM's clang++, or c++")] = None,
+    source: Annotated[Path | None, option("Path for a copy of the plugin's C++.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build a pass plugin for a distribution's clang, opt and lld.
@@ -90,11 +86,10 @@ def onnx(policy: Network, output: Output, as_json: JsonOption = False) -> None:
 @export_commands.command("tflite")
 def tflite(
     policy: Network,
-    output: Annotated[Path, typer.Option(help="Folder for model.tflite and output_spec.json.")],
+    output: Annotated[Path, option("Folder for model.tflite and output_spec.json.")],
     level: Level = None,
     keep_default: Annotated[
-        bool,
-        typer.Option(help="Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0."),
+        bool, option("Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,10 +117,8 @@ def tflite(
 
 
 def _check_no_inlining_option(policy: str, **options: object) -> None:
-    for option in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
-        raise MlgoError(
-            f"expected {option} for a policy of inlining, got {policy}, which is of evictions; omit {option}"
-        )
+    for name in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
+        raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
 def _show(as_json: bool, output: Path, policy: str, size: int, rule: DefaultRule | None = None) -> None:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from mlgo_gym.cli.options import (
     CalleeFeaturesOption,
     CompilerOptions,
@@ -17,6 +15,8 @@ from mlgo_gym.cli.options import (
     LimitOption,
     MetricOption,
     SeedOption,
+    argument,
+    option,
     with_options,
 )
 from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
@@ -28,18 +28,18 @@ PADDING = 16
 
 @with_options
 def label(
-    corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several separated by commas.")],
+    corpus: Annotated[str, argument("A dataset, a folder, a .bc file, or several separated by commas.")],
     *,
-    output: Annotated[Path, typer.Option(help="Folder for the labels; finished modules are not labelled again.")],
-    policy: Annotated[str, typer.Option(help="Policy that the labels are taken around.")] = "default",
+    output: Annotated[Path, option("Folder for the labels; finished modules are not labelled again.")],
+    policy: Annotated[str, option("Policy that the labels are taken around.")] = "default",
     environment: EnvironmentOption = "mlgo/Inline-v0",
     callee_features: CalleeFeaturesOption = False,
     metric: MetricOption = None,
-    compiles: Annotated[int, typer.Option(min=1, help="Maximum number of compiles per module.")] = 40,
-    seconds: Annotated[float | None, typer.Option(help="Maximum CPU seconds per module.")] = None,
+    compiles: Annotated[int, option("Maximum number of compiles per module.", min=1)] = 40,
+    seconds: Annotated[float | None, option("Maximum CPU seconds per module.")] = None,
     execution: ExecutionOptions,
     seed: SeedOption = 0,
-    check: Annotated[int, typer.Option(min=0, help="Labels per module to measure again by a single flip.")] = 0,
+    check: Annotated[int, option("Labels per module to measure again by a single flip.", min=0)] = 0,
     largest: LargestOption = None,
     limit: LimitOption = None,
     compiler: CompilerOptions,
@@ -79,16 +79,16 @@ def label(
 
 def _collect(lines: Iterable[dict[str, Any]], total: int) -> list[dict[str, Any]]:
     """Return the line of each module, show progress, and print the errors of failed modules."""
-    found = []
+    collected = []
     labels = failed = 0
     with progress_over(total, "Modules") as advance:
         for line in lines:
-            found.append(line)
+            collected.append(line)
             labels, failed = labels + line.get("labels", 0), failed + ("error" in line)
             advance(f"{labels:,} labels" + (f", {failed} failed" if failed else ""))
             if "error" in line:
                 echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
-    return found
+    return collected
 
 
 def _report(lines: list[dict[str, Any]], as_json: bool) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from mlgo_gym.cli.options import ClangOption, TrustFlagsOption
+from mlgo_gym.cli.options import ClangOption, TrustFlagsOption, argument, option
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 
@@ -18,11 +16,9 @@ SECONDS = 600.0
 def link_facts(
     builds: Annotated[
         list[str],
-        typer.Argument(
-            help="Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."
-        ),
+        argument("Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."),
     ],
-    output: Annotated[Path, typer.Option(help="File to write.")],
+    output: Annotated[Path, option("File to write.")],
     clang: ClangOption = None,
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,

@@ -17,31 +17,35 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.scheduling.ray_cluster import ray_address
 
+
+def option(text: str, *names: str, **settings: Any) -> Any:
+    """Return the declaration of an option with its help text; the names default to that of the parameter."""
+    return typer.Option(*names, help=text, **settings)
+
+
+def argument(text: str, **settings: Any) -> Any:
+    """Return the declaration of an argument with its help text."""
+    return typer.Argument(help=text, **settings)
+
+
 CorpusArgument = Annotated[
-    str,
-    typer.Argument(help="builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path, or several with commas."),
+    str, argument("builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path; several with commas.")
 ]
-EnvironmentArgument = Annotated[str, typer.Argument(help="Id of the environment, such as mlgo/Inline-v0.")]
-EnvironmentOption = Annotated[str, typer.Option(help="Id of the environment.")]
-CorpusOption = Annotated[str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")]
-SeedOption = Annotated[int, typer.Option(help="Random seed; of policies, and of the sample of --limit.")]
+EnvironmentArgument = Annotated[str, argument("Id of the environment, such as mlgo/Inline-v0.")]
+EnvironmentOption = Annotated[str, option("Id of the environment.")]
+CorpusOption = Annotated[str, option("builtin, a dataset, a folder or a .bc file; several with commas.")]
+SeedOption = Annotated[int, option("Random seed; of policies, and of the sample of --limit.")]
 CalleeFeaturesOption = Annotated[
-    bool, typer.Option("--callee-features", help="Add features of the callee and of earlier decisions.")
+    bool, option("Add features of the callee and of earlier decisions.", "--callee-features")
 ]
-JobsOption = Annotated[int | None, typer.Option(min=1, help="Number of concurrent jobs. Default: one per CPU.")]
-LargestOption = Annotated[int | None, typer.Option(help="Skip modules with more bytes of bitcode than this.")]
-LevelOption = Annotated[str, typer.Option("--optimize", help="Optimisation level of the modules: Oz, Os, O2 or O3.")]
-MetricOption = Annotated[
-    str | None, typer.Option(help="Metric: text, llvm_size, object, linked, estimated-linked, or another of the task.")
-]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Number of modules to take, drawn at random.")]
-NewCorpusOption = Annotated[Path, typer.Option("--output", help="Folder of the new corpus.")]
-TrustFlagsOption = Annotated[
-    bool, typer.Option(help="Run the flags of the corpus unchecked; only for a corpus whose author you know.")
-]
-ClangOption = Annotated[
-    str | None, typer.Option(help="Clang: a path, a name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled")
-]
+JobsOption = Annotated[int | None, option("Number of concurrent jobs. Default: one per CPU.", min=1)]
+LargestOption = Annotated[int | None, option("Skip modules with more bytes of bitcode than this.")]
+LevelOption = Annotated[str, option("Optimisation level of the modules: Oz, Os, O2 or O3.", "--optimize")]
+MetricOption = Annotated[str | None, option("Metric: text, object, linked, or another one of the task.")]
+LimitOption = Annotated[int | None, option("Number of modules to take, drawn at random.", min=1)]
+NewCorpusOption = Annotated[Path, option("Folder of the new corpus.", "--output")]
+TrustFlagsOption = Annotated[bool, option("Run the flags of the corpus unchecked, if you know its author.")]
+ClangOption = Annotated[str | None, option("Path, name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +53,18 @@ class CompilerOptions:
     """The options of every command that compiles the modules of a corpus."""
 
     clang: ClangOption = None
-    memory_limit: Annotated[
-        float | None,
-        typer.Option(metavar="GIB", help="Memory of a compile; inf for no limit.", show_default="16"),
-    ] = None
+    memory_limit: Annotated[float | None, option("Memory of a compile, or inf.", metavar="GIB", show_default="16")] = (
+        None
+    )
     cpu_limit: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="CPU time of a compile; inf for no limit.", show_default="3600"),
+        float | None, option("CPU time of a compile, or inf.", metavar="SECONDS", show_default="3600")
     ] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Argument of the environment, or compile_options.ENTRY; VALUE is JSON. Repeatable.",
             "--set",
             metavar="NAME=VALUE",
-            help="Argument of the environment, or compile_options.ENTRY; VALUE is JSON. Repeatable.",
         ),
     ] = None
     trust_flags: TrustFlagsOption = False
@@ -80,8 +82,8 @@ class CompilerOptions:
         }
         settings = parse_settings(self.settings or ())
         entries |= ({"trust_flags": True} if self.trust_flags else {}) | settings.pop("compile_options", {})
-        chosen = {"clang": self.clang, **further}
-        arguments = {name: value for name, value in chosen.items() if value is not None and value is not False}
+        options = {"clang": self.clang, **further}
+        arguments = {name: value for name, value in options.items() if value is not None and value is not False}
         return arguments | settings | ({"compile_options": entries} if entries else {})
 
 
@@ -111,16 +113,14 @@ class ExecutionOptions:
 
     jobs: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Number of worker processes.", show_default="1; with --ray one per CPU of the cluster"
-        ),
+        option("Number of worker processes.", min=1, show_default="1; with --ray one per CPU of the cluster"),
     ] = None
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="[ADDRESS]",
-            help="Compile on the Ray cluster at ADDRESS, such as HOST:PORT. Without ADDRESS: the cluster at "
+        option(
+            "Compile on the Ray cluster at ADDRESS, such as HOST:PORT. Without ADDRESS: the cluster at "
             "$RAY_ADDRESS, or one that is started on this machine.",
+            metavar="[ADDRESS]",
         ),
     ] = None
 

@@ -10,9 +10,10 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from mlgo_gym.cli.options import option
 from mlgo_gym.cli.terminal import escape_control_characters
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JsonOption = Annotated[bool, option("Print JSON instead of text.", "--json")]
 
 FAILED = 1
 """Exit status after a failure; the help of each command says which."""

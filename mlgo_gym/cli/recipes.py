@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.options import ClangOption
+from mlgo_gym.cli.options import ClangOption, argument, option
 from mlgo_gym.cli.output import JsonOption, aligned, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 
 recipes_commands = typer.Typer(name="recipes", help="Decisions that searches found.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(help="Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
+Folder = Annotated[Path, argument("Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
 
 
 @recipes_commands.command("list")
@@ -72,7 +72,7 @@ def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = Fals
 @recipes_commands.command("prune")
 def prune(
     folder: Folder,
-    days: Annotated[float, typer.Option(help="Age of the last use in days (≥ 0).")] = 90,
+    days: Annotated[float, option("Age of the last use in days (≥ 0).")] = 90,
     as_json: JsonOption = False,
 ) -> None:
     """Remove recipes that are damaged, or unused for a number of days."""
@@ -84,7 +84,7 @@ def prune(
 
 def cc_stats(
     *,
-    zero: Annotated[bool, typer.Option("--zero", help="Reset the counters.")] = False,
+    zero: Annotated[bool, option("Reset the counters.", "--zero")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how many compiles of mlgo-clang used a policy, and how many did not, by reason.

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from mlgo_gym.cli.evaluate import SmallestOption
+from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.errors import MlgoError
 
@@ -18,17 +17,17 @@ if TYPE_CHECKING:
     from mlgo_gym.evaluation.table import Table
 
 
-FormatOption = Annotated[Literal["text", "markdown", "latex"], typer.Option("--format", help="Format of the tables.")]
+FormatOption = Annotated[Literal["text", "markdown", "latex"], option("Format of the tables.", "--format")]
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Outputs of `evaluate`, `train` and `search`.")],
+    runs: Annotated[list[Path], argument("Outputs of `evaluate`, `train` and `search`.")],
     *,
-    html: Annotated[Path | None, typer.Option(help="File for an HTML page with tables and figures.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for the figures as PNG and SVG.")] = None,
+    html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
+    figures: Annotated[Path | None, option("Folder for the figures as PNG and SVG.")] = None,
     form: FormatOption = "text",
     as_json: JsonOption = False,
-    svg: Annotated[Path | None, typer.Option(help="File for a picture of the short tables.")] = None,
+    svg: Annotated[Path | None, option("File for a picture of the short tables.")] = None,
     smallest: SmallestOption = False,
 ) -> None:
     """Print the tables of evaluations, with intervals, wins and losses.
@@ -51,8 +50,8 @@ def report(
     if not evaluations and html is None and figures is None:
         raise MlgoError("expected --html or --figures for curves, got neither; name a file or a folder")
     if as_json:
-        found = {name: as_data(result) for name, result in evaluations.items()}
-        print_json(next(iter(found.values())) if len(found) == 1 else found)
+        data = {name: as_data(result) for name, result in evaluations.items()}
+        print_json(next(iter(data.values())) if len(data) == 1 else data)
     for number, (name, result) in enumerate(evaluations.items()):
         if not as_json:
             if form == "text" and len(evaluations) > 1:
@@ -86,8 +85,8 @@ def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
     )
     if folder is not None:
         several = len(inputs.evaluations) > 1
-        for name, each in drawn.evaluations.items():
-            write_figures(each, folder / name.replace("/", "-") if several else folder)
+        for name, figures in drawn.evaluations.items():
+            write_figures(figures, folder / name.replace("/", "-") if several else folder)
         write_figures(drawn.curves, folder)
         echo(f"wrote {folder}", err=True)
     if html is not None:
@@ -96,7 +95,7 @@ def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Outputs of `evaluate`; the first is the reference.")],
+    runs: Annotated[list[Path], argument("Outputs of `evaluate`; the first is the reference.")],
     *,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mlgo_gym.cli.options import (
     ClangOption,
     CompilerOptions,
@@ -16,6 +14,8 @@ from mlgo_gym.cli.options import (
     LimitOption,
     SeedOption,
     TrustFlagsOption,
+    argument,
+    option,
     with_options,
 )
 from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
@@ -25,25 +25,23 @@ if TYPE_CHECKING:
     from mlgo_gym.integrations.trace import Trajectory
 
 RecordedCorpusOption = Annotated[
-    str | None, typer.Option("--corpus", help="Present place of the corpus.", show_default="the recorded corpus")
+    str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")
 ]
-RecordedClangOption = Annotated[
-    str | None, typer.Option(help="Clang of the recorded version: a path, a name on PATH, or 'bundled'.")
-]
+RecordedClangOption = Annotated[str | None, option("Clang of the recorded version: path, name on PATH, or 'bundled'.")]
 
 
 @with_options
 def trace(
     environment: EnvironmentArgument,
     *,
-    output: Annotated[Path, typer.Option(help="New folder for the results, as of `evaluate`, and logs/MODULE.log.")],
-    policy: Annotated[str, typer.Option(help="Policy, as `evaluate` takes it.")] = "default",
+    output: Annotated[Path, option("New folder for the results, as of `evaluate`, and logs/MODULE.log.")],
+    policy: Annotated[str, option("Policy, as `evaluate` takes it.")] = "default",
     corpus: CorpusOption = "builtin",
     seed: SeedOption = 0,
     limit: LimitOption = None,
     compiler: CompilerOptions,
     minari: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id of a Minari dataset to make, such as mlgo/inline/default-v0.")
+        str | None, option("Minari dataset to make, such as mlgo/inline/default-v0.", metavar="ID")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,7 +91,7 @@ def trace(
 
 
 def validate(
-    folder: Annotated[Path, typer.Argument(help="Output of `evaluate`.")],
+    folder: Annotated[Path, argument("Output of `evaluate`.")],
     *,
     corpus: RecordedCorpusOption = None,
     clang: RecordedClangOption = None,
@@ -110,7 +108,7 @@ def validate(
 
 
 def replay(
-    folder: Annotated[Path, typer.Argument(help="Output of `trace`, or a recipe of `search`.")],
+    folder: Annotated[Path, argument("Output of `trace`, or a recipe of `search`.")],
     *,
     corpus: RecordedCorpusOption = None,
     clang: RecordedClangOption = None,
@@ -173,12 +171,12 @@ def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flag
 
 
 def reproduce(
-    folder: Annotated[Path, typer.Argument(help="Reproducer, the folder in info['error']['reproducer'].")],
+    folder: Annotated[Path, argument("Reproducer, the folder in info['error']['reproducer'].")],
     *,
     clang: ClangOption = None,
-    module: Annotated[Path | None, typer.Option(help="Bitcode to compile instead of the recorded module.")] = None,
-    reduce: Annotated[bool, typer.Option("--reduce", help="Reduce the module while the problem persists.")] = False,
-    timeout: Annotated[float, typer.Option(help="Longest silence of clang, in seconds.")] = 60.0,
+    module: Annotated[Path | None, option("Bitcode to compile instead of the recorded module.")] = None,
+    reduce: Annotated[bool, option("Reduce the module while the problem persists.", "--reduce")] = False,
+    timeout: Annotated[float, option("Longest silence of clang, in seconds.")] = 60.0,
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:

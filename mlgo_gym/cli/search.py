@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mlgo_gym.cli.options import (
     CompilerOptions,
     CorpusOption,
@@ -14,6 +12,7 @@ from mlgo_gym.cli.options import (
     ExecutionOptions,
     MetricOption,
     SeedOption,
+    option,
     with_options,
 )
 from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
@@ -28,21 +27,17 @@ def search(
     environment: EnvironmentArgument,
     *,
     corpus: CorpusOption = "builtin",
-    algorithm: Annotated[
-        str, typer.Option(help="greedy, random, hill_climb, beam, mcts, bundles or functions.")
-    ] = "greedy",
+    algorithm: Annotated[str, option("greedy, random, hill_climb, beam, mcts, bundles or functions.")] = "greedy",
     metric: MetricOption = None,
-    compiles: Annotated[int | None, typer.Option(min=1, help="Maximum number of compiles per module.")] = 50,
-    seconds: Annotated[float | None, typer.Option(help="Maximum time per module, in seconds.")] = None,
-    module: Annotated[list[str] | None, typer.Option(help="Module to search; repeatable. Default: all.")] = None,
-    start: Annotated[str, typer.Option(help="Policy to start from; bundles and functions only.")] = "default",
-    recipes: Annotated[Path | None, typer.Option(help="Folder for a recipe of each module that gets smaller.")] = None,
+    compiles: Annotated[int | None, option("Maximum number of compiles per module.", min=1)] = 50,
+    seconds: Annotated[float | None, option("Maximum time per module, in seconds.")] = None,
+    module: Annotated[list[str] | None, option("Module to search; repeatable. Default: all.")] = None,
+    start: Annotated[str, option("Policy to start from; bundles and functions only.")] = "default",
+    recipes: Annotated[Path | None, option("Folder for a recipe of each module that gets smaller.")] = None,
     execution: ExecutionOptions,
     seed: SeedOption = 0,
     compiler: CompilerOptions,
-    output: Annotated[
-        Path | None, typer.Option(help="File of JSON lines for the results; the same command resumes from it.")
-    ] = None,
+    output: Annotated[Path | None, option("File for the results; the same command resumes from it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search the decisions of each module of a corpus with the least cost.

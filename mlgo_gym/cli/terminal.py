@@ -30,9 +30,9 @@ def exit_on_signals() -> None:
 
 
 def _exit(number: int, _: FrameType | None) -> None:
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(each) is _exit:
-            signal.signal(each, signal.SIG_DFL)
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signal_number) is _exit:
+            signal.signal(signal_number, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(CLEANUP_SECONDS)
     raise SystemExit(128 + number)

@@ -18,6 +18,8 @@ from mlgo_gym.cli.options import (
     LargestOption,
     LimitOption,
     SeedOption,
+    argument,
+    option,
     with_options,
 )
 from mlgo_gym.cli.output import JsonOption, show
@@ -33,14 +35,14 @@ train_commands = typer.Typer(
 )
 
 
-OutputOption = Annotated[Path, typer.Option(help="File for the network, in safetensors.")]
-HiddenOption = Annotated[str, typer.Option(help="Widths of the hidden layers, separated by commas.")]
-StepsOption = Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")]
+OutputOption = Annotated[Path, option("File for the network, in safetensors.")]
+HiddenOption = Annotated[str, option("Widths of the hidden layers, separated by commas.")]
+StepsOption = Annotated[int, option("Steps of the network's optimiser.", min=1)]
 MarginOption = Annotated[
     float | None,
-    typer.Option(
+    option(
+        "Deviate from the base only where the output is beyond this.",
         min=0,
-        help="Deviate from the base only where the output is beyond this.",
         show_default="train imitation: 0 or the choice of --validation; train policy: the best of several",
     ),
 ]
@@ -52,13 +54,13 @@ class TreeOptions:
 
     base: Annotated[
         str | None,
-        typer.Option(
-            help="Policy that the network deviates from: default (clang's own choice) or threshold:K.",
+        option(
+            "Policy that the network deviates from: default (clang's own choice) or threshold:K.",
             show_default="default; threshold:5 for train policy --level Os",
         ),
     ] = None
-    models: Annotated[int, typer.Option(min=1, help="Number of averaged models of trees.")] = 12
-    trees: Annotated[int, typer.Option(min=1, help="Trees per model.")] = 300
+    models: Annotated[int, option("Number of averaged models of trees.", min=1)] = 12
+    trees: Annotated[int, option("Trees per model.", min=1)] = 300
     hidden: HiddenOption = "128,64"
     steps: StepsOption = 20_000
     seed: SeedOption = 0
@@ -104,12 +106,12 @@ def training_monitor(output: Path) -> Iterator[Monitor]:
             yield monitor
 
 
-def margin_lines(chosen: Mapping[str, Any]) -> list[str]:
+def margin_lines(margin_facts: Mapping[str, Any]) -> list[str]:
     """Return a line about each margin that was compared."""
     return [
         f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, "
         f"{tried['worse']} of {tried['modules']} validation modules are larger"
-        for tried in chosen["tried"]
+        for tried in margin_facts["tried"]
     ]
 
 
@@ -123,14 +125,14 @@ EXTRA_LEVELS = {"Os": ["Oz"]}
 @train_commands.command()
 @with_options
 def imitation(
-    labels: Annotated[list[Path], typer.Argument(help="Folders of mlgo-gym label, or Parquet files of labels.")],
+    labels: Annotated[list[Path], argument("Folders of mlgo-gym label, or Parquet files of labels.")],
     *,
     output: OutputOption,
     margin: MarginOption = None,
     validation: Annotated[
-        str | None, typer.Option(metavar="CORPUS", help="Choose the margin by compiles of these modules.")
+        str | None, option("Choose the margin by compiles of these modules.", metavar="CORPUS")
     ] = None,
-    validation_modules: Annotated[int, typer.Option(min=1, help="Number of them, drawn at random.")] = 120,
+    validation_modules: Annotated[int, option("Number of them, drawn at random.", min=1)] = 120,
     largest: LargestOption = 330_000,
     environment: EnvironmentOption = "mlgo/Inline-v0",
     trees: TreeOptions,
@@ -183,15 +185,15 @@ def imitation(
             valid = corpus.filter(names=drawn_modules(corpus, trees.seed, largest, validation_modules))
             choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
         Pipeline(lambda *_: stored, fit, choice).run(output, monitor)
-    facts, chosen = monitor.results["network"][0], monitor.results["margin"][0]
-    lines = [*margin_lines(chosen), f"{facts['labels']} labels of {facts['modules']} modules"]
+    facts, margin_facts = monitor.results["network"][0], monitor.results["margin"][0]
+    lines = [*margin_lines(margin_facts), f"{facts['labels']} labels of {facts['modules']} modules"]
     if "estimates" in facts:
         lines[-1] += "; change by the labels:"
         lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
-    lines.append(f"wrote {output}, margin {chosen['margin']:g}")
+    lines.append(f"wrote {output}, margin {margin_facts['margin']:g}")
     if stored.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")
-    show(as_json, {"output": output, **facts, **chosen}, "\n".join(lines))
+    show(as_json, {"output": output, **facts, **margin_facts}, "\n".join(lines))
 
 
 @train_commands.command()
@@ -200,15 +202,13 @@ def clone(
     *,
     output: OutputOption,
     environment: EnvironmentOption = "mlgo/Inline-v0",
-    corpus: Annotated[str, typer.Option(help="Corpus of the episodes.")] = "builtin",
-    expert: Annotated[str, typer.Option(help="Policy to imitate; default is clang.")] = "default",
-    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds; 1 is behaviour cloning, more are DAgger.")] = 3,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per round.")] = 16,
-    see_default: Annotated[bool, typer.Option(help="Let the network see clang's own choice.")] = False,
+    corpus: Annotated[str, option("Corpus of the episodes.")] = "builtin",
+    expert: Annotated[str, option("Policy to imitate; default is clang.")] = "default",
+    rounds: Annotated[int, option("Number of rounds; 1 is behaviour cloning, more are DAgger.", min=1)] = 3,
+    episodes: Annotated[int, option("Episodes per round.", min=1)] = 16,
+    see_default: Annotated[bool, option("Let the network see clang's own choice.")] = False,
     callee_features: CalleeFeaturesOption = False,
-    label_smoothing: Annotated[
-        float, typer.Option(min=0, max=1, help="Probability of the other actions in the targets, for exploration.")
-    ] = 0.0,
+    label_smoothing: Annotated[float, option("Probability of other actions in the targets.", min=0, max=1)] = 0.0,
     hidden: HiddenOption = "64,32",
     steps: StepsOption = 2000,
     execution: ExecutionOptions,
@@ -237,28 +237,26 @@ def clone(
             output=output,
             monitor=monitor,
         )
-    agreement = [each["agreement"] for each in monitor.results["rollouts"]]
-    text = f"agreement with the expert by round: {', '.join(f'{each:.2%}' for each in agreement)}\nwrote {output}"
+    agreement = [round_results["agreement"] for round_results in monitor.results["rollouts"]]
+    text = f"agreement with the expert by round: {', '.join(f'{share:.2%}' for share in agreement)}\nwrote {output}"
     show(as_json, {"output": output, "agreement": agreement}, text)
 
 
 @train_commands.command()
 @with_options
 def evolve(
-    start: Annotated[Path, typer.Argument(help="File of the network to start from.")],
+    start: Annotated[Path, argument("File of the network to start from.")],
     *,
     output: OutputOption,
     environment: EnvironmentOption = "mlgo/Inline-v0",
-    corpus: Annotated[str, typer.Option(help="Corpus to compile.")] = "builtin",
-    generations: Annotated[int, typer.Option(min=1, help="Number of generations.")] = 100,
-    directions: Annotated[int, typer.Option(min=1, help="Antithetic directions per generation.")] = 8,
-    best: Annotated[int, typer.Option(min=1, help="Number of best directions used for the update; adam.")] = 4,
-    modules: Annotated[int, typer.Option(min=1, help="Modules that each sample compiles.")] = 8,
-    deviation: Annotated[
-        float, typer.Option(help="Distance of the samples, in standard deviations of the weights.")
-    ] = 0.05,
-    step: Annotated[float, typer.Option(help="Learning rate; adam.")] = 0.003,
-    optimiser: Annotated[str, typer.Option(help="adam, or cma: CMA-ES with a diagonal covariance.")] = "adam",
+    corpus: Annotated[str, option("Corpus to compile.")] = "builtin",
+    generations: Annotated[int, option("Number of generations.", min=1)] = 100,
+    directions: Annotated[int, option("Antithetic directions per generation.", min=1)] = 8,
+    best: Annotated[int, option("Number of best directions used for the update; adam.", min=1)] = 4,
+    modules: Annotated[int, option("Modules that each sample compiles.", min=1)] = 8,
+    deviation: Annotated[float, option("Distance of the samples, in standard deviations of the weights.")] = 0.05,
+    step: Annotated[float, option("Learning rate; adam.")] = 0.003,
+    optimiser: Annotated[str, option("adam, or cma: CMA-ES with a diagonal covariance.")] = "adam",
     largest: LargestOption = 60_000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
@@ -277,7 +275,7 @@ def evolve(
     )
     with training_monitor(output) as monitor:
         evolution.run(start, output, execution.execution(), monitor)
-    changes = [-each["reduction"] for each in monitor.results["evolution"]]
+    changes = [-generation["reduction"] for generation in monitor.results["evolution"]]
     last = f"; change in the last generation {changes[-1]:+.3%}" if changes else ""
     show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")
 
@@ -286,23 +284,23 @@ def evolve(
 @with_options
 def policy(
     *,
-    output: Annotated[Path, typer.Option(help="Folder for everything; the same command resumes from it.")],
-    corpus: Annotated[str, typer.Option(help="Corpus without a level.")] = "builtin:train,catalogue:train",
-    level: Annotated[str, typer.Option(help="Optimisation level that the policy is for.")] = "Oz",
+    output: Annotated[Path, option("Folder for everything; the same command resumes from it.")],
+    corpus: Annotated[str, option("Corpus without a level.")] = "builtin:train,catalogue:train",
+    level: Annotated[str, option("Optimisation level that the policy is for.")] = "Oz",
     callee_features: CalleeFeaturesOption = False,
     extra_levels: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Another level to collect labels at; repeat for several. The policy's own level: no other.",
             "--extra-level",
-            help="Another level to collect labels at; repeat for several. The policy's own level: no other.",
             show_default="Oz for --level Os",
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of labels, each around the last network.")] = 4,
-    compiles: Annotated[int, typer.Option(min=1, help="Maximum number of compiles per module and round.")] = 40,
-    seconds: Annotated[float, typer.Option(help="Maximum CPU seconds per module and round.")] = 3.0,
+    rounds: Annotated[int, option("Rounds of labels, each around the last network.", min=1)] = 4,
+    compiles: Annotated[int, option("Maximum number of compiles per module and round.", min=1)] = 40,
+    seconds: Annotated[float, option("Maximum CPU seconds per module and round.")] = 3.0,
     largest: LargestOption = 330_000,
-    max_per_project: Annotated[int, typer.Option(min=1, help="Maximum number of modules per project (≥ 1).")] = 90,
+    max_per_project: Annotated[int, option("Maximum number of modules per project (≥ 1).", min=1)] = 90,
     limit: LimitOption = None,
     margin: MarginOption = None,
     trees: TreeOptions,
@@ -322,7 +320,7 @@ def policy(
     if any(spec.optimize for spec in specs):
         raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
     levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
-    corpora = {each: ",".join(str(spec.at(each)) for spec in specs) for each in levels}
+    corpora = {name: ",".join(str(spec.at(name)) for spec in specs) for name in levels}
     base = Base.parse(trees.base or BASES.get(level, "default")).name
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),
@@ -339,6 +337,6 @@ def policy(
     training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
     with training_monitor(output / "training") as monitor:
         file = training.run(output, execution.execution(), monitor)
-    chosen = monitor.results["margin"][0]
-    text = "\n".join([*margin_lines(chosen), f"wrote {file}, margin {chosen['margin']:g}"])
-    show(as_json, {"output": file, **chosen}, text)
+    margin_facts = monitor.results["margin"][0]
+    text = "\n".join([*margin_lines(margin_facts), f"wrote {file}, margin {margin_facts['margin']:g}"])
+    show(as_json, {"output": file, **margin_facts}, text)

@@ -113,9 +113,9 @@ def _finish(
             selector.register(ended, selectors.EVENT_READ)
             for descriptor, call in attended.items():
                 selector.register(descriptor, selectors.EVENT_READ, call)
-            for stream, kept in written.items():
+            for stream, output in written.items():
                 os.set_blocking(stream, False)
-                selector.register(stream, selectors.EVENT_READ, partial(_read, name, stream, kept))
+                selector.register(stream, selectors.EVENT_READ, partial(_read, name, stream, output))
             over = False
             while not over:
                 left = None if end is None else end - time.monotonic()
@@ -131,13 +131,13 @@ def _finish(
             os.close(ended)
     # Programs that it left running may hold its streams open.
     _kill(process)
-    for stream, kept in written.items():
-        _read(name, stream, kept)
+    for stream, output in written.items():
+        _read(name, stream, output)
     process.wait()
     return list(written.values())
 
 
-def _read(name: str, descriptor: int, kept: bytearray) -> bool:
+def _read(name: str, descriptor: int, output: bytearray) -> bool:
     """Read the available output; return whether more may follow."""
     while True:
         try:
@@ -146,8 +146,8 @@ def _read(name: str, descriptor: int, kept: bytearray) -> bool:
             return True
         if not data:
             return False
-        kept += data
-        if len(kept) > MAX_OUTPUT:
+        output += data
+        if len(output) > MAX_OUTPUT:
             raise ToolchainError(f"expected at most {MAX_OUTPUT >> 20} MiB of output from {name}, got more")
 
 

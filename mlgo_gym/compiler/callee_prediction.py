@@ -207,7 +207,7 @@ class CallQueue:
 
 
 def _functions(dump: str) -> list[tuple[str, _Function]]:
-    found: list[tuple[str, _Function]] = []
+    functions: list[tuple[str, _Function]] = []
     attributes, within = "", False
     for line in dump.splitlines():
         if line.startswith("define "):
@@ -218,17 +218,17 @@ def _functions(dump: str) -> list[tuple[str, _Function]]:
                 linkage = next((_LINKAGES[word] for word in words if word in _LINKAGES), EXTERNAL)
                 requested = not any(word in attributes for word in _NOT_REQUESTED)
                 function = _Function(linkage, "unnamed_addr" in rest, " comdat" in rest, requested)
-                found.append((definition[2].strip('"'), function))
+                functions.append((definition[2].strip('"'), function))
             attributes = ""
         elif line.startswith(_ATTRIBUTES):
             attributes = line
         elif line == "}":
             within = False
         elif within and line.startswith("  ") and not any(word in line for word in _DEBUGGING):
-            function = found[-1][1]
+            function = functions[-1][1]
             function.instructions += 1
             if " call " in line or " invoke " in line:
                 function.calls += 1
                 if called := _CALL.search(line):
                     function.callees.append(called[1].strip('"'))
-    return found
+    return functions

@@ -108,9 +108,9 @@ class Channel:
             self._send()
 
     def _check_header(self, header: LogHeader) -> None:
-        scalar, found = self.advisor.scalar_type, header.advice
-        if found is None or found.type != scalar or found.size != 1:
-            raise TrainingLogError(f"expected advice of one {scalar} in the header, got {found}", 0)
+        scalar, advice = self.advisor.scalar_type, header.advice
+        if advice is None or advice.type != scalar or advice.size != 1:
+            raise TrainingLogError(f"expected advice of one {scalar} in the header, got {advice}", 0)
 
     def send_ahead(self, answers: Sequence[bytes], requested: int) -> None:
         """Send the answers to the next decisions, of which `requested` were read already."""

@@ -138,7 +138,7 @@ def check_command(command: Sequence[str]) -> None:
 
 def _remarks(text: bytes) -> bytes:
     """Return the remarks in a text, one per line, without location, choice and option name."""
-    found: list[bytes] = []
+    remarks: list[bytes] = []
     start = text.find(_REMARK)
     while start >= 0:
         start += len(_REMARK)
@@ -148,9 +148,9 @@ def _remarks(text: bytes) -> bytes:
         for choice in _CHOICES:
             if name in _REMARKS and remark.endswith(choice):
                 location = _LOCATION.match(remark)
-                found.append(remark[0 if location is None else location.end() : -len(choice)])
+                remarks.append(remark[0 if location is None else location.end() : -len(choice)])
         start = text.find(_REMARK, start + len(line))
-    return b"\n".join(found)
+    return b"\n".join(remarks)
 
 
 def strip_context_output(text: bytes, *, partial: bool = False) -> bytes:

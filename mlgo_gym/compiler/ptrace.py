@@ -321,18 +321,18 @@ class Tracee:
         polls, begin = 0, time.monotonic()
         while True:
             try:
-                found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+                status = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
             except ChildProcessError:
                 raise self._exited() from None
-            if found is not None:
-                return found.si_status
+            if status is not None:
+                return status.si_status
             polls += 1
             if polls <= _BUSY_POLLS:
                 os.sched_yield()
                 continue
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             # waitid reports stops to a tracer too, whatever it requests.
-            if found is not None and found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+            if status is not None and status.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                 raise self._exited()
             now = time.monotonic()
             if now > self._deadline:

@@ -56,7 +56,7 @@ def _test() -> tuple[bool, str]:
             started = time.perf_counter()
             with session.fork(_SECONDS) as copied:
                 milliseconds = (time.perf_counter() - started) * 1e3
-                answers = [_answer(each, bytes([number]) * 8) for number, each in enumerate((session, copied))]
+                answers = [_answer(waiting, bytes([number]) * 8) for number, waiting in enumerate((session, copied))]
     except SnapshotError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _TEMPORARY_ERRORS:
             raise _NotTestedError(str(error)) from error

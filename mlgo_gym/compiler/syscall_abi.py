@@ -72,7 +72,7 @@ X86_64 = SyscallAbi(
     instruction=b"\x0f\x05",
     rewound=False,
     red_zone=128,
-    numbers={name: each[0] for name, each in _NUMBERS.items()},
+    numbers={name: x86_64 for name, (x86_64, _) in _NUMBERS.items()},
     batch=bytes.fromhex(
         "498b0424"  # next: mov rax, [r12]
         "4885c0"  # test rax, rax
@@ -103,7 +103,7 @@ AARCH64 = SyscallAbi(
     instruction=b"\x01\x00\x00\xd4",
     rewound=True,
     red_zone=128,
-    numbers={name: each[1] for name, each in _NUMBERS.items()},
+    numbers={name: aarch64 for name, (_, aarch64) in _NUMBERS.items()},
     batch=bytes.fromhex(
         "680240f9"  # next: ldr x8, [x19]
         "c800f8b7"  # tbnz x8, #63, done

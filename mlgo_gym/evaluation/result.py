@@ -76,7 +76,8 @@ class EvaluationResult:
         by_policy: dict[str, list[EpisodeRecord]] = {policy: [] for policy in self.policies}
         for episode in self.episodes:
             if (
-                episode.module not in excluded
+                episode.policy in by_policy
+                and episode.module not in excluded
                 and project in (None, episode.project)
                 and (language is None or language == self.language(episode.module))
             ):

@@ -176,8 +176,8 @@ class _Reader:
     def shared_definitions(self) -> frozenset[str]:
         if self.version < 2:  # names are elsewhere; LLVM 5 and newer write version 2
             return frozenset()
-        found = (values for values in (record.values for record in self.functions) if not values[4])
-        names = (self.strings[each[0] : each[0] + each[1]] for each in found if each[5] in _SHARED_LINKAGES)
+        defined = (values for values in (record.values for record in self.functions) if not values[4])
+        names = (self.strings[values[0] : values[0] + values[1]] for values in defined if values[5] in _SHARED_LINKAGES)
         return frozenset(name.decode(errors="surrogateescape") for name in names)
 
     def facts(self) -> BitcodeFacts:
@@ -207,12 +207,12 @@ class _Reader:
 
 
 def _enum_attributes(values: list[int]) -> set[int]:
-    found: set[int] = set()
+    attributes: set[int] = set()
     position = 0
     while position < len(values):
         form, key = values[position], values[position + 1]
         if form in (0, 1):  # an attribute without, or with a number
-            found.add(key)
+            attributes.add(key)
             position += 2 + form
         elif form in (3, 4):  # a string, or two, each ended by 0
             position = values.index(0, position) + 1
@@ -222,7 +222,7 @@ def _enum_attributes(values: list[int]) -> set[int]:
             position += 2 + (form == 6)
         else:
             raise ValueError(f"attribute of the unknown form {form}")
-    return found
+    return attributes
 
 
 def _text(values: list[int]) -> str:

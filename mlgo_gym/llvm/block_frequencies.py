@@ -72,8 +72,8 @@ def has_block_frequencies(data: bytes) -> bool:
 
 def map_sections(elf: ElfFile) -> list[int]:
     """Return the sections with maps of basic blocks."""
-    found: list[int] = np.flatnonzero(elf.sections["type"] == _MAP_TYPE).tolist()
-    return found
+    sections: list[int] = np.flatnonzero(elf.sections["type"] == _MAP_TYPE).tolist()
+    return sections
 
 
 def read_block_frequencies(elf: ElfFile, relocations: Mapping[int, Sequence[Relocation]]) -> Iterator[FunctionBlocks]:

@@ -142,9 +142,9 @@ def machine_of(elf: ElfFile) -> Machine:
 
 def _resolved(operands: str, following: int) -> int | None:
     """Return the address in the operands of an instruction, given that of the following one; None without any."""
-    found = _RELATIVE_ADDRESS.search(operands)
-    if found is not None:
-        distance = int(found[2], 16)
-        return following + (distance if found[1] == "+" else -distance)
+    relative = _RELATIVE_ADDRESS.search(operands)
+    if relative is not None:
+        distance = int(relative[2], 16)
+        return following + (distance if relative[1] == "+" else -distance)
     last = operands.rpartition(", ")[2].lstrip("#")
     return int(last, 0) if last[:1].isdigit() else None

@@ -39,7 +39,7 @@ def strong_components(successors: Mapping[Node, Sequence[Node]]) -> list[set[Nod
     lowest: dict[Node, int] = {}
     path: list[Node] = []
     open_nodes: set[Node] = set()
-    found: list[set[Node]] = []
+    components: list[set[Node]] = []
     for root in successors:
         if root in order:
             continue
@@ -63,10 +63,10 @@ def strong_components(successors: Mapping[Node, Sequence[Node]]) -> list[set[Nod
                     lowest[parent] = min(lowest[parent], lowest[node])
                 if lowest[node] == order[node]:
                     start = path.index(node)
-                    found.append(set(path[start:]))
+                    components.append(set(path[start:]))
                     open_nodes.difference_update(path[start:])
                     del path[start:]
-    return found
+    return components
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
     relocations = read_relocations(table)
     disassembler = Disassembler(elf, relocations)
     maps = list(read_block_frequencies(elf, relocations))
-    functions = {each.start: each.blocks for each in maps}
+    functions = {function.start: function.blocks for function in maps}
     instructions: dict[Place, float] = {}
     calls: dict[Place, Mapping[Place, float]] = {}
     references: set[Place] = set()
@@ -115,18 +115,18 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
         # A function that never runs by its profile has an entry of frequency 0.
         runs = [block.frequency / (blocks[0].frequency or 1) for block in blocks]
         code = [disassembler.code(start[0], block.offset, block.size) for block in blocks]
-        instructions[start] = sum(count * each.instructions for count, each in zip(runs, code, strict=True))
+        instructions[start] = sum(count * block.instructions for count, block in zip(runs, code, strict=True))
         calls[start] = _calls(start, list(zip(blocks, runs, code, strict=True)), functions)
-        references.update(place for each in code for place in each.references)
+        references.update(place for block in code for place in block.references)
     allocated = elf.sections["flags"] & SHF_ALLOC != 0
     for section, entries in relocations.items():
         if section < len(allocated) and allocated[section] and not elf.executable[section]:
             # Relative ones are unwind tables and jump tables, which take the address of no function.
-            absolute = (each for each in entries if each.kind not in disassembler.machine.relative)
-            references.update(each.target for each in absolute)
+            relative = disassembler.machine.relative
+            references.update(relocation.target for relocation in entries if relocation.kind not in relative)
     names = _names(table)
-    visible = {place for place, found in names.items() if any(is_visible for _, is_visible in found)}
-    measured = {each.start: float(each.entry_count) for each in maps}
+    visible = {place for place, symbols in names.items() if any(is_visible for _, is_visible in symbols)}
+    measured = {function.start: float(function.entry_count) for function in maps}
     if any(measured.values()):
         entries_of = _propagate(measured, calls)
     else:
@@ -138,7 +138,7 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
         first, *others = sorted(name for name, _ in names.get(place, ())) or [f"{place[0]}+{place[1]:#x}"]
         estimates[first] = FunctionInstructions(entries_of[place], count)
         estimates |= {name: FunctionInstructions(0.0, count) for name in others}
-    if not math.isfinite(sum(each.total for each in estimates.values())):
+    if not math.isfinite(sum(estimate.total for estimate in estimates.values())):
         raise MlgoError(
             "expected an estimate of instructions below the largest float64, got one above; use another metric than "
             '"estimated-instructions" for this module'
@@ -172,28 +172,30 @@ def _calls(
 
 def _names(table: SymbolTable) -> dict[Place, list[tuple[str, bool]]]:
     """Return the names of the functions at each place, and whether other objects can refer to each."""
-    kept = table.functions
+    functions = table.functions
     names: dict[Place, list[tuple[str, bool]]] = defaultdict(list)
-    values = table.symbols["value"][kept].astype(np.int64).tolist()
-    places = zip(table.sections[kept].tolist(), values, strict=True)
-    for place, name, is_visible in zip(places, table.names(table.symbols[kept]), table.visible[kept], strict=True):
+    values = table.symbols["value"][functions].astype(np.int64).tolist()
+    places = zip(table.sections[functions].tolist(), values, strict=True)
+    for place, name, is_visible in zip(
+        places, table.names(table.symbols[functions]), table.visible[functions], strict=True
+    ):
         names[place].append((name, bool(is_visible)))
     return names
 
 
 def _propagate(
-    given: Mapping[Place, float], calls: Mapping[Place, Mapping[Place, float]], *, is_outside: bool = False
+    counts: Mapping[Place, float], calls: Mapping[Place, Mapping[Place, float]], *, is_outside: bool = False
 ) -> dict[Place, float]:
     """Return the entries of each function.
 
-    `given` are the entries by function, or those from outside alone. Calls within a component do not count.
+    `counts` are the entries by function, or those from outside alone. Calls within a component do not count.
     """
-    entries = dict(given) if is_outside else dict.fromkeys(given, 0.0)
+    entries = dict(counts) if is_outside else dict.fromkeys(counts, 0.0)
     called = {function: [callee for callee in calls[function] if callee in entries] for function in entries}
     for component in reversed(strong_components(called)):
         for function in component:
             if not is_outside:
-                entries[function] = max(given[function], entries[function])
+                entries[function] = max(counts[function], entries[function])
             for callee in called[function]:
                 if callee not in component:
                     entries[callee] += entries[function] * calls[function][callee]

@@ -124,11 +124,11 @@ def size_changes(before: FunctionSizes, after: FunctionSizes) -> dict[str, int]:
 
 def _function_symbols(table: SymbolTable) -> tuple[list[str], list[int], list[int], list[int]]:
     """Return name, section, start and size of every function symbol in an executable section."""
-    elf, kept = table.elf, table.functions
-    chosen, sections = table.symbols[kept], table.sections[kept]
+    elf, functions = table.elf, table.functions
+    symbols, sections = table.symbols[functions], table.sections[functions]
     executable = elf.executable[sections]
-    chosen, sections = chosen[executable], sections[executable]
-    starts = chosen["value"].astype(np.int64)
+    symbols, sections = symbols[executable], sections[executable]
+    starts = symbols["value"].astype(np.int64)
     if elf.machine == _EM_ARM:
         starts &= ~1  # the lowest bit says that it is Thumb code
-    return table.names(chosen), sections.tolist(), starts.tolist(), chosen["size"].astype(np.int64).tolist()
+    return table.names(symbols), sections.tolist(), starts.tolist(), symbols["size"].astype(np.int64).tolist()

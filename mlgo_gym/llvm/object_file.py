@@ -131,9 +131,9 @@ def object_sizes(data: bytes) -> ObjectSizes:
     elf = read_elf(data)
     flags, sizes = elf.sections["flags"], elf.sections["size"]
     code = elf.executable
-    kept = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS) & (code | (flags & SHF_WRITE == 0))
+    shown = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS) & (code | (flags & SHF_WRITE == 0))
     # Not numpy's sum, which a damaged file can drive beyond 64 bits.
-    return ObjectSizes(sum(sizes[code].tolist()), sum(sizes[kept].tolist()), len(data))
+    return ObjectSizes(sum(sizes[code].tolist()), sum(sizes[shown].tolist()), len(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class SymbolTable:
         mask: npt.NDArray[np.bool_] = self.symbols["info"] >> 4 != 0
         return mask
 
-    def names(self, chosen: npt.NDArray[Any]) -> list[str]:
+    def names(self, symbols: npt.NDArray[Any]) -> list[str]:
         """Return the names of some of the symbols; raise `MlgoError` if the object is damaged."""
         section = int(self.elf.sections["link"][self.index])
         if section >= len(self.elf.sections):
@@ -175,7 +175,7 @@ class SymbolTable:
                 f"an ELF object has its names in section {section} of {len(self.elf.sections)}: it is damaged"
             )
         strings = bytes(self.elf.contents(section))
-        offsets: list[int] = chosen["name"].tolist()
+        offsets: list[int] = symbols["name"].tolist()
         try:
             return [strings[at : strings.index(b"\0", at)].decode(errors="surrogateescape") for at in offsets]
         except ValueError:
@@ -233,7 +233,7 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
 
     Raises `MlgoError` if the object is damaged.
     """
-    found: dict[int, list[Relocation]] = defaultdict(list)
+    relocations: dict[int, list[Relocation]] = defaultdict(list)
     sections = table.elf.sections
     values = table.symbols["value"].astype(np.int64)
     for index in np.flatnonzero(sections["type"] == SHT_RELA).tolist():
@@ -246,8 +246,8 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
             )
         targets = zip(table.sections[symbols].tolist(), (values[symbols] + entries["addend"]).tolist(), strict=True)
         offsets, kinds = entries["offset"].tolist(), (entries["info"] & 0xFFFFFFFF).tolist()
-        found[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
-    return {section: sorted(entries, key=attrgetter("offset")) for section, entries in found.items()}
+        relocations[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
+    return {section: sorted(entries, key=attrgetter("offset")) for section, entries in relocations.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def linked_symbols(data: bytes) -> LinkedSymbols:
         return LinkedSymbols()
     grouped = np.append(table.elf.sections["flags"] & _SHF_GROUP != 0, False)
     shared = table.functions & table.visible & grouped[np.minimum(table.sections, len(table.elf.sections))]
-    names = (frozenset(table.names(table.symbols[chosen])) for chosen in (shared, _called(table)))
+    names = (frozenset(table.names(table.symbols[mask])) for mask in (shared, _called(table)))
     return LinkedSymbols(*names)
 
 

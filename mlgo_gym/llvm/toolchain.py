@@ -96,8 +96,8 @@ def find_toolchain(clang: str | None = None) -> Toolchain:
     Raises:
         ToolchainError: there is no such program, it is no clang, or it is older than 17.
     """
-    chosen = clang or os.environ.get("MLGO_CLANG") or "bundled"
-    command = bundled_command() if chosen == "bundled" else (_program(chosen),)
+    name = clang or os.environ.get("MLGO_CLANG") or "bundled"
+    command = bundled_command() if name == "bundled" else (_program(name),)
     binary = Path(command[0]).resolve()
     status = binary.stat()
     return _identify(command, str(binary), status.st_size, status.st_mtime_ns)
@@ -120,14 +120,14 @@ def bundled_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def _program(chosen: str) -> str:
-    found = shutil.which(chosen)
-    if found is None:
+def _program(name: str) -> str:
+    program = shutil.which(name)
+    if program is None:
         raise ToolchainError(
-            f"no program {chosen!r} (from clang= or $MLGO_CLANG) is on PATH or executable; give the path of a clang "
+            f"no program {name!r} (from clang= or $MLGO_CLANG) is on PATH or executable; give the path of a clang "
             f"{OLDEST_SUPPORTED} or newer, or leave it out to use the bundled one"
         )
-    return str(Path(found).absolute())
+    return str(Path(program).absolute())
 
 
 @lru_cache(maxsize=64)

@@ -253,9 +253,9 @@ class LogDecoder:
         if len(self._buffer) <= stop:
             return None
         if self._buffer[stop] != 10:
-            found = self._buffer[stop : stop + 1]
+            following = self._buffer[stop : stop + 1]
             raise TrainingLogError(
-                f"expected {size} bytes of tensors and a newline, got {found!r}", self._consumed + stop
+                f"expected {size} bytes of tensors and a newline, got {following!r}", self._consumed + stop
             )
         self._position = stop + 1
         return self._buffer[end + 1 : stop]

@@ -56,9 +56,9 @@ def _complete_lines(path: Path) -> int:
         while end:
             start = max(0, end - _BLOCK)
             file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
             end = start
     return 0
 

@@ -32,15 +32,15 @@ def check_fields(record: type, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     hints = get_type_hints(record)
-    for name, each in value.items():
-        if name in hints and not _is(each, hints[name]):
-            raise TypeError(f"expected {name} of type {hints[name]}, got {str(each)[:80]!r}")
+    for name, field_value in value.items():
+        if name in hints and not _is(field_value, hints[name]):
+            raise TypeError(f"expected {name} of type {hints[name]}, got {str(field_value)[:80]!r}")
     return value
 
 
 def check_values(record: Any) -> None:
     """Check the fields of a dataclass instance against its annotations; raises as `check_fields()`."""
-    check_fields(type(record), {each.name: getattr(record, each.name) for each in fields(record)})
+    check_fields(type(record), {field.name: getattr(record, field.name) for field in fields(record)})
 
 
 def _is(value: object, hint: Any) -> bool:
@@ -48,13 +48,13 @@ def _is(value: object, hint: Any) -> bool:
     if hint is Any:
         return True
     if origin in (Union, types.UnionType):
-        return any(_is(value, each) for each in arguments)
+        return any(_is(value, member) for member in arguments)
     if hint is None or hint is type(None):
         return value is None
     if hint in (int, float):
         return isinstance(value, (int, hint)) and not isinstance(value, bool) and _is_finite(value)
     if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(_is(each, arguments[1]) for each in value.values())
+        return isinstance(value, dict) and all(_is(member, arguments[1]) for member in value.values())
     if origin in (tuple, list, Sequence):
         if not isinstance(value, (list, tuple)):
             return False

@@ -48,9 +48,9 @@ class FolderKind:
                 f"expected a folder of {self.results}, got {str(folder)!r}: {error}; make one with `{self.command}`"
             ) from error
         if not isinstance(header, dict) or header.get("format") != self.format:
-            found = header.get("format") if isinstance(header, dict) else None
+            number = header.get("format") if isinstance(header, dict) else None
             raise MlgoError(
-                f"expected {self.results} of format {self.format} in {str(folder)!r}, got {found!r}; reproduce them "
+                f"expected {self.results} of format {self.format} in {str(folder)!r}, got {number!r}; reproduce them "
                 f"with `{self.command}`"
             )
         return header
@@ -106,10 +106,10 @@ class ModuleFolder:
 
 
 def _check_header(folder: Path, kind: FolderKind, expected: Mapping[str, Any]) -> None:
-    found = kind.read_header(folder)
-    if found != expected:
-        names = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
-        before, now = ({name: each.get(name) for name in names} for each in (found, expected))
+    written = kind.read_header(folder)
+    if written != expected:
+        names = [name for name in {**written, **expected} if written.get(name) != expected.get(name)]
+        before, now = ({name: header.get(name) for name in names} for header in (written, expected))
         raise MlgoError(
             f"expected {kind.results} of {now} in {str(folder)!r}, got those of {before}; choose another output"
         )

@@ -80,7 +80,7 @@ def format_tensors(tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[st
     contents = []
     end = 0
     # As in the library: the widest types first, so that each tensor is aligned.
-    for name, array in sorted(tensors.items(), key=lambda each: (-each[1].dtype.itemsize, each[0])):
+    for name, array in sorted(tensors.items(), key=lambda tensor: (-tensor[1].dtype.itemsize, tensor[0])):
         dtype = array.dtype.newbyteorder("<")
         data = array.astype(dtype).tobytes()
         header[name] = {"dtype": kinds[dtype], "shape": list(array.shape), "data_offsets": [end, end + len(data)]}

@@ -104,7 +104,7 @@ class Measurement:
                 f"metric={ESTIMATED_INSTRUCTIONS!r}"
             )
         if function is None:
-            return math.fsum(each.total for each in self.instructions.values())
+            return math.fsum(estimate.total for estimate in self.instructions.values())
         if function not in self.instructions:
             raise MlgoError(
                 f"expected a function of the object, got {function!r}; use another metric than "
@@ -127,5 +127,5 @@ class Measurement:
         costs = {function: astuple(cost) for function, cost in self.allocation.items()}
         record: dict[str, Any] = {"sizes": asdict(self.sizes), "allocation": costs}
         if self.instructions is not None:
-            record["instructions"] = {function: astuple(each) for function, each in self.instructions.items()}
+            record["instructions"] = {function: astuple(estimate) for function, estimate in self.instructions.items()}
         return record

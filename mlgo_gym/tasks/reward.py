@@ -1,4 +1,4 @@
-"""From an outcome and its baseline to a number."""
+"""Rewards: functions of the cost of an episode and of its baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RewardFunction = Callable[[float, float], float]
 def relative(outcome: float, baseline: float) -> float:
     """Return `(baseline - outcome) / max(baseline, 1)`: 0.02 means 2 % less than the baseline.
 
-    Where the baseline is below 1 (no spill at all, say), there is nothing to be relative to: then it is the difference.
+    A baseline below 1, such as no spill at all, counts as 1: the result is the difference.
     """
     return (baseline - outcome) / max(baseline, 1.0)
 

@@ -197,9 +197,9 @@ class Task(ABC):
         if measurement.instructions is not None and baseline.instructions is not None:
             known.insert(0, ESTIMATED_INSTRUCTIONS)
         return {
-            f"{prefix}{metric}": self.outcome(each, metric, function)
+            f"{prefix}{metric}": self.outcome(compiled, metric, function)
             for metric in known
-            for prefix, each in (("", measurement), ("baseline_", baseline))
+            for prefix, compiled in (("", measurement), ("baseline_", baseline))
         }
 
 
