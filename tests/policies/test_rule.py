@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import subprocess
 from pathlib import Path
 
@@ -77,10 +76,7 @@ def test_another_text_is_one_clear_line(text: str, message: str, tmp_path: Path,
 
 def test_another_file_is_one_clear_line(tmp_path: Path, inline: CompilerEnv) -> None:
     (tmp_path / "mine.txt").write_text("cost_estimate < 5")
-    for name, message in (
-        ("none.rule", r"there is no .*none\.rule"),
-        ("mine.txt", r"with the suffix \.rule, got .*mine\.txt"),
-    ):
+    for name, message in (("none.rule", r"there is no .*none\.rule"), ("mine.txt", r"suffix \.rule, got .*mine\.txt")):
         with pytest.raises(PolicyError, match=message):
             load_policy(f"rule:{tmp_path / name}", inline)
 
@@ -91,19 +87,15 @@ def test_last_call_is_its_file(tmp_path: Path) -> None:
     name, digest = policy_identity("last-call").split()
     assert (name, len(digest)) == ("last-call", 64)
     with make_environment("mlgo/Inline-v0", {"corpus": "builtin", "callee_features": True}) as env:
-        columns = operator.itemgetter(
-            *(
-                env.feature_names.index(f"{name}")
-                for name in ("cost_estimate", "callee_last", "callee_kept", "callee_linkage")
-            )
-        )
+        names = ("cost_estimate", "callee_last", "callee_kept", "callee_linkage")
+        columns = list(map(env.feature_names.index, names))
         policy = load_policy("last-call", env)
-        sizes = [
-            play(env, load_policy(name, env), "cpp/small_string")[1]["text"] for name in ("last-call", "threshold:5")
-        ]
-        assert sizes[0] < sizes[1]
+        rule, other = (
+            play(env, load_policy(name, env), "cpp/small_string")[1] for name in ("last-call", "threshold:5")
+        )
+        assert rule["text"] < other["text"]
         observation, info = env.reset(seed=0)
-        cost, last, kept, linkage = columns(observation)
+        cost, last, kept, linkage = observation[columns]
         assert policy.act(observation, info) == (cost < 5 or (last == 1 and kept == 0 and linkage in (0, 1)))
         batch = np.stack([observation, observation])
         assert act_batch(policy, batch, [info, info]) == [policy.act(observation, info)] * 2
