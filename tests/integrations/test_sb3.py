@@ -19,13 +19,14 @@ from tests.integrations.networks import decisions, random_network
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
 pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
-event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+pytest.importorskip("tensorboard", reason="the extra sb3 is not installed")
 
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
+from tensorboard.backend.event_processing import event_accumulator
 
 from mlgo_gym.integrations.sb3 import CreditAdvantages, ReductionLogger, VecEnvAdapter, start_sb3
 
