@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_suppo
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
-from tensorboard.backend.event_processing import event_accumulator
 
 from mlgo_gym.integrations.sb3 import CreditAdvantages, ReductionLogger, VecEnvAdapter, start_sb3
 
@@ -347,7 +347,8 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
     agent.learn(64, callback=crash)
     envs.close()
     (folder,) = (tmp_path / "runs").iterdir()
-    events = event_accumulator.EventAccumulator(str(folder))
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(folder))
     events.Reload()
     last = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
     finished = [info for info in crash.infos if not info.get("error")]
