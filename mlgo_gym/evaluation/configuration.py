@@ -44,7 +44,7 @@ class Configuration:
         environment: Id of the environment.
         arguments: Its arguments that results depend on, without the corpus.
         metric: Name of the compared metric, such as `text`.
-        corpus: Corpus, as it was given; the name of a `Corpus`.
+        corpus: Corpus as the caller named it; the name of a `Corpus`.
         modules: Number of evaluated modules.
         modules_digest: Digest of their names, bitcode and flags.
         levels: Number of modules per optimisation level of their functions, for each corpus.

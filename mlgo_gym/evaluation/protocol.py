@@ -51,16 +51,16 @@ def search_modules(corpus: Corpus, has_decisions: Callable[[str], bool]) -> list
     are of one dataset, and none has more than 60,000 bytes of bitcode: a search compiles each a hundred times.
     """
     taken: Counter[str] = Counter()
-    chosen: list[str] = []
+    names: list[str] = []
     for name in sorted(corpus.names, key=_search_order):
         dataset = _dataset(name)
-        if len(chosen) == SEARCH_MODULES:
+        if len(names) == SEARCH_MODULES:
             break
         suitable = taken[dataset] < _SEARCH_MAX_PER_DATASET and corpus.size(name) <= _SEARCH_MAX_BYTES
         if suitable and has_decisions(name):
             taken[dataset] += 1
-            chosen.append(name)
-    return chosen
+            names.append(name)
+    return names
 
 
 def _dataset(name: str) -> str:

@@ -56,22 +56,18 @@ def notes(result: EvaluationResult) -> list[str]:
     if result.configuration.arguments:
         arguments = ", ".join(f"{name}={value!r}" for name, value in sorted(result.configuration.arguments.items()))
         lines.append(f"Arguments: {arguments}")
-    if times := [f"{each.policy} {each.seconds:,.1f} s" for each in summaries if each.seconds]:
+    if times := [f"{summary.policy} {summary.seconds:,.1f} s" for summary in summaries if summary.seconds]:
         lines.append(f"Compile time (the first policy's includes plain clang's): {', '.join(times)}")
-    if times := [
-        f"{each.policy} {1e6 * each.policy_seconds / each.decisions:,.1f} µs" for each in summaries if each.decisions
-    ]:
+    deciding = [summary for summary in summaries if summary.decisions]
+    if times := [f"{one.policy} {1e6 * one.policy_seconds / one.decisions:,.1f} µs" for one in deciding]:
         lines.append(f"CPU time of policies per decision: {', '.join(times)}")
     if excluded := result.without_decisions:
         lines.append(f"Excluded for lack of decisions: {count(len(excluded), 'module')}: {_some(excluded)}")
-    if any(episode.policy == DEFAULT for episode in result.episodes):
-        deviations = result.deviations
-        lines.append(
-            f"`{DEFAULT}` equals plain clang on every module."
-            if not deviations
-            else f"`{DEFAULT}` differs from plain clang in {count(len(deviations), 'module')}: "
-            + _some([f"{each.module} ({_differences(each, result.metrics)})" for each in deviations])
-        )
+    if deviations := result.deviations:
+        differing = _some([f"{episode.module} ({_differences(episode, result.metrics)})" for episode in deviations])
+        lines.append(f"`{DEFAULT}` differs from plain clang in {count(len(deviations), 'module')}: {differing}")
+    elif DEFAULT in result.policies:
+        lines.append(f"`{DEFAULT}` equals plain clang on every module.")
     lines += [
         f"{summary.policy}: {count(summary.illegal_actions, 'illegal action')}, replaced by clang's own choice"
         for summary in summaries
@@ -79,10 +75,9 @@ def notes(result: EvaluationResult) -> list[str]:
     ]
     if failures := result.failures:
         lines.append(f"Failed: {count(len(failures), 'episode')}:")
-        lines += [
-            f"  {each.policy} on {each.module}: {_first_line((each.error or {}).get('message', ''))}"
-            for each in failures[:_MAX_LISTED]
-        ]
+        for episode in failures[:_MAX_LISTED]:
+            message = (episode.error or {}).get("message", "").strip().partition("\n")[0]
+            lines.append(f"  {episode.policy} on {episode.module}: {message}")
         if len(failures) > _MAX_LISTED:
             lines.append(f"  and {len(failures) - _MAX_LISTED} more: see the result file")
     return lines
@@ -125,7 +120,3 @@ def _differences(episode: EpisodeRecord, metrics: Iterable[str]) -> str:
 def _some(items: Sequence[str]) -> str:
     more = len(items) - _MAX_LISTED
     return ", ".join(items[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

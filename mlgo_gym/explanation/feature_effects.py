@@ -168,9 +168,9 @@ def feature_groups(names: Sequence[str]) -> dict[str, list[int]]:
 
 def actions_on(policy: Policy, decisions: Sequence[RecordedDecision], rows: Rows, column: int | None) -> list[Any]:
     """Return a policy's actions at decisions with other features; `column` is that of clang's own choice."""
-    infos = [each.info(row, column) for each, row in zip(decisions, rows, strict=True)]
+    infos = [decision.info(row, column) for decision, row in zip(decisions, rows, strict=True)]
     if decisions and decisions[0].mask is not None:
-        masks = np.stack([np.asarray(each.mask) for each in decisions])
+        masks = np.stack([np.asarray(decision.mask) for decision in decisions])
         return act_batch(policy, {"observations": rows, "action_mask": masks}, infos)
     return act_batch(policy, rows, infos)
 

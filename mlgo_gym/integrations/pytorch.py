@@ -71,10 +71,10 @@ def copy_layers(network: Network, layers: Sequence[Any], *, extra_inputs: int = 
     """
     expected = [weight.shape for weight in network.weights]
     expected[0] = (expected[0][0] + extra_inputs, expected[0][1])
-    found = [(layer.in_features, layer.out_features) for layer in layers]
-    if found != expected:
+    shapes = [(layer.in_features, layer.out_features) for layer in layers]
+    if shapes != expected:
         raise PolicyError(
-            f"expected layers of (inputs, outputs) {expected}, got {found}; give the model the network's shape, and "
+            f"expected layers of (inputs, outputs) {expected}, got {shapes}; give the model the network's shape, and "
             "the environment its features"
         )
     with torch.no_grad():
