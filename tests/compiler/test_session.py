@@ -324,14 +324,12 @@ ANSWER = b"answered"
 def loop(coroutine: CompilerCoroutine[bytes], timeout: float) -> bytes:
     """Run a coroutine as an event loop does; each decision extends the deadline."""
     driver = CoroutineDriver(coroutine, timeout)
-    deadline = 0.0
+    first = driver.deadline
     while not driver.poll():
         assert driver.session is not None
-        assert driver.deadline >= deadline
-        deadline = driver.deadline
         if not select.select(driver.session.descriptors(), [], [], timeout)[0]:
             driver.time_out()
-    assert driver.deadline > deadline
+    assert driver.deadline > first
     return driver.result
 
 
