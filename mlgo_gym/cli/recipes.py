@@ -40,7 +40,7 @@ def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
         sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "change": recipe.change}
         entry = {"digest": recipe.digest, "module": recipe.module, **sizes}
         data.append({**entry, "decisions": decisions, "compiles": compiles})
-    rows.append(("total", clang, text, f"{text / max(clang, 1) - 1:+8.2%}", "", "", ""))
+    rows.append(("total", clang, text, f"{text / clang - 1 if clang else 0:+8.2%}", "", "", ""))
     show(as_json, data, aligned(rows))
 
 
