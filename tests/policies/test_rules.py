@@ -32,6 +32,10 @@ def test_rules_of_inlining(inline: CompilerEnv, corpus: Path) -> None:
     assert actions(inline, "threshold:5") == default, "clang's own threshold at -Oz"
     for name, action in (("never", 0), ("always", 1), ("threshold:-1e9", 0), ("threshold:1e9", 1)):
         assert set(actions(inline, name)) == {action}
+    observation, info = inline.reset(seed=0)
+    cost = observation[inline.feature_names.index("cost_estimate")]
+    at_cost, above = (load_policy(f"threshold:{cost + more}", inline).act(observation, info) for more in (0, 1))
+    assert (at_cost, above) == (0, 1)
 
 
 def test_random_depends_on_seed_and_module_only(inline: CompilerEnv, priority: CompilerEnv) -> None:

@@ -41,6 +41,21 @@ def check_squares(workers: Squares, items: range, lost: dict[int, WorkerFailure]
     return {result[1] for result in squares.values()}
 
 
+class Failing(SequentialRunner[int, tuple[int, int]]):
+    """A runner that cannot collect, and counts how often it is closed."""
+
+    closed = 0
+
+    def __init__(self, _capacity: int) -> None:
+        super().__init__(compute)
+
+    def collect(self) -> list[tuple[int, tuple[int, int]]]:
+        raise MlgoError("no result")
+
+    def close(self) -> None:
+        Failing.closed += 1
+
+
 def leave_unfinished(workers: Squares) -> None:
     with closing(workers.run(ItemQueue([5, 6, 7]))) as results:
         next(results)
@@ -56,6 +71,16 @@ def test_one_job_is_this_process_and_numbers_below_one_are_refused() -> None:
         Execution(0)
     with pytest.raises(MlgoError, match="expected capacity ≥ 1, got 0"):
         Execution().workers(start, 0)
+    workers = Execution().workers(Failing)
+    with pytest.raises(MlgoError, match="no result"):
+        list(workers.run(ItemQueue([1])))
+    assert Failing.closed == 1
+
+
+def test_items_that_are_put_back_come_first_in_their_order() -> None:
+    queue = ItemQueue([3])
+    queue.put_back([1, 2])
+    assert [queue.take() for _ in range(4)] == [1, 2, 3, None]
 
 
 def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worker_is_lost() -> None:
