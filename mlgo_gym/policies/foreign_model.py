@@ -1,4 +1,4 @@
-"""Models of other libraries: `onnx:FILE`, `tflite:DIR`, and the weights of `sb3:FILE`, each in a process of its own."""
+"""Models of other libraries, `onnx:FILE` and `tflite:DIR`, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ OUTPUT_SPEC = "output_spec.json"
 _KINDS = {
     "tflite": ("a TensorFlow Lite model", "ai_edge_litert"),
     "onnx": ("an ONNX model", "onnxruntime"),
-    "sb3": ("a model of stable-baselines3", "torch"),
 }
 _NUMBERS = frozenset(f"{kind}{8 << power}" for kind in ("int", "uint") for power in range(4))
 _NUMBERS |= {"bool", "float16", "float32", "float64"}
@@ -67,22 +66,20 @@ class ForeignModel:
     """A model in a file, in a process that it may crash, stop or fill without harm to this one.
 
     Args:
-        kind: `"tflite"`, `"onnx"` or `"sb3"`, also the name of the extra that runs it. A model of stable-baselines3 has
-            its weights as outputs, and no inputs.
-        file: the file.
-        process: the process that runs it; None starts one. Several models may share a process, which holds the one that
+        kind: `"tflite"` or `"onnx"`, also the name of the extra that runs it.
+        file: The file.
+        process: The process that runs it; None starts one. Several models may share a process, which holds the one that
             ran last and loads another before it runs.
-        data: the model, if it is a part of the file.
 
     Attributes:
-        inputs, outputs: its tensors; outputs need not be numbers.
+        inputs, outputs: Its tensors; outputs need not be numbers.
 
     Raises:
-        MissingExtraError: the library that runs it is not installed.
-        PolicyError: the file is no such model, or one that cannot be used.
+        MissingExtraError: The library that runs it is not installed.
+        PolicyError: The file is no such model, or one that cannot be used.
     """
 
-    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None, data: bytes | None = None) -> None:
+    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None) -> None:
         self._kind, library = _KINDS[kind]
         if process is None and find_spec(library) is None:
             raise MissingExtraError(self._kind, kind)
@@ -90,14 +87,10 @@ class ForeignModel:
         self._process = process or ModelProcess(kind)
         self._token = object()
         try:
-            self._data = read_untrusted(file) if data is None else data
+            self._data = read_untrusted(file)
         except OSError as error:
             raise self._unusable(str(error)) from error
         self.inputs, self.outputs = self._load()
-
-    def number_output(self, index: int) -> ModelTensor:
-        """Return an output by its index, or raise a PolicyError if its elements are no numbers."""
-        return self._checked(self.outputs[index])
 
     def run(self, output: int, arrays: Iterable[Array], rows: int = 1) -> Array:
         """Return an output of the model by its index, flat; `rows` is the extent of free first dimensions.
@@ -137,9 +130,10 @@ class ForeignModel:
             self.close()
             raise self._unusable(f"its process sent no description: {error}") from error
         self._process.loaded = self._token
-        return [self._checked(tensor) for tensor in inputs], outputs
+        return [self.check_numbers(tensor) for tensor in inputs], outputs
 
-    def _checked(self, tensor: ModelTensor) -> ModelTensor:
+    def check_numbers(self, tensor: ModelTensor) -> ModelTensor:
+        """Return a tensor, or raise a PolicyError if its elements are no numbers."""
         if tensor.dtype == _NO_NUMBERS:
             raise self._unusable(f"expected tensors of numbers, got {tensor.name}; export another model")
         return tensor
@@ -192,7 +186,7 @@ class ForeignPolicy:
     ) -> None:
         self._model, self._output, self._unit = model, output, np.float32(unit)
         self._inputs = _bind_inputs(kind, env, inputs)
-        tensor = model.number_output(output)
+        tensor = model.check_numbers(model.outputs[output])
         self._is_action = tensor.dtype.kind in "iu" and tensor.size == 1
         self._is_action &= isinstance(env.action_space, gym.spaces.Discrete)
         self._choose = None if self._is_action else chooser(kind, env, tensor.size)

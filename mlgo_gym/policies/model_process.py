@@ -51,7 +51,7 @@ class ModelProcess:
     the host. A forked copy of the host starts its own.
 
     Args:
-        kind: kind of its models, `"tflite"`, `"onnx"` or `"sb3"`.
+        kind: kind of its models, `"tflite"` or `"onnx"`.
         seconds: seconds for one request.
         worker: the program of the process; another one can show any fault in a test.
 

@@ -38,9 +38,7 @@ from mlgo_gym.llvm.training_log import read_events, read_log
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
-from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.sb3 import load_sb3
 from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
@@ -202,20 +200,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _normalization(data: bytes) -> None:
-    normalization = Normalization.load(_file("normalization.json", data))
-    values = normalization(np.zeros(len(normalization.names), np.float32))
-    assert values.shape == (len(normalization.names),)
-
-
-def _sb3(data: bytes) -> None:
-    _sb3_archive(seeds.archive(data))
-
-
-def _sb3_archive(data: bytes) -> None:
-    _acts(load_sb3(_env(), _file("model.zip", data), _process("sb3")))
-
-
 def _tflite(data: bytes) -> None:
     spec, model = split(data, 2)
     _file("tflite/output_spec.json", spec)
@@ -273,14 +257,10 @@ FORMATS = {
         Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
         Format("tensors", parse_tensors, seeds.tensors, JSON_TOKENS, longest=2048),
         Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
-        Format("normalization", _normalization, seeds.normalizations, JSON_TOKENS),
         Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
         Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
                native=True),
         Format("model-description", read_model_description, seeds.model_descriptions, JSON_TOKENS, longest=2048),
-        Format("sb3", _sb3, seeds.sb3_parts, JSON_TOKENS, needs=("torch",)),
-        Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
-               needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
