@@ -57,7 +57,7 @@ def test_features_are_found_by_name_and_unusable_data_are_refused() -> None:
         normalization.columns(["small", "new"])
     with pytest.raises(MlgoError, match=r"shape \(decisions, 3\)"):
         Normalization.fit(np.zeros((4, 2)), NAMES)
-    damages: list[tuple[dict[str, object], str]] = [
+    damages: list[tuple[dict[str, Any], str]] = [
         ({"format": 99}, "format 99"),
         ({"names": ["one"]}, "3 features|1 features"),
         *(({"center": [0, 0, wrong]}, "expected the data of a normalization") for wrong in ("x", 10**400)),
