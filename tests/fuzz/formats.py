@@ -28,7 +28,6 @@ from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.evaluation.curves import curves_in
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
@@ -221,13 +220,6 @@ def _parquet(data: bytes) -> None:
     assert len(result.modules) + result.duplicates + len(result.skipped) <= 1 << 16
 
 
-def _curves(data: bytes) -> None:
-    events, table = split(data, 2)
-    _file("curves/events.out.tfevents.1", events)
-    for curve in curves_in(_file("curves/progress.csv", table).parent):
-        assert len(curve.points) > 1
-
-
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
     """Return a reader of a folder that contains the bytes as a file."""
     return lambda data: read(_file(f"{name}/{name}", data).parent)
@@ -265,7 +257,6 @@ FORMATS = {
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
         Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),
-        Format("curves", _curves, seeds.curves, (b"\xff" * 8, b"nan", b",", b'"', b"\n", b"1e999")),
     )
 }  # fmt: skip
 """All formats by name."""

@@ -25,7 +25,6 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.corpus.compressed_object import compressed_object
-from tests.evaluation.runs import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")
@@ -129,12 +128,6 @@ def parquet() -> list[bytes]:
         parquet.write_table(arrow.table(columns), stream, compression=compression, **options)
         found.append(stream.getvalue())
     return found
-
-
-def curves() -> list[bytes]:
-    """Return an event file and a CSV file of a training, joined."""
-    table = b'rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,"b,c"\n0.75,300,\n'
-    return [join(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "rate", 1.0), table)]
 
 
 def records() -> list[bytes]:
