@@ -41,7 +41,7 @@ from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.sb3 import load_sb3
-from mlgo_gym.storage.tensors import parse_tensors
+from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
 
@@ -271,7 +271,7 @@ FORMATS = {
         Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
                seeds.bazel, JSON_TOKENS),
         Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
-        Format("tensors", parse_tensors, seeds.tensors, JSON_TOKENS, longest=2048),
+        Format("tensors", lambda data: read_tensors(_file("x", data)), seeds.tensors, JSON_TOKENS, longest=2048),
         Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
         Format("normalization", _normalization, seeds.normalizations, JSON_TOKENS),
         Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
