@@ -38,7 +38,7 @@ from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.storage.tensors import parse_tensors
+from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
 
@@ -247,7 +247,7 @@ FORMATS = {
         Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
                seeds.bazel, JSON_TOKENS),
         Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
-        Format("tensors", parse_tensors, seeds.tensors, JSON_TOKENS, longest=2048),
+        Format("tensors", lambda data: read_tensors(_file("x", data)), seeds.tensors, JSON_TOKENS, longest=2048),
         Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
         Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
         Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
