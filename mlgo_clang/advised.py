@@ -133,7 +133,7 @@ def _compile_by_recipe(job: Job) -> str | None:
     recipe = stored_decisions(settings.recipes, digest)
     if recipe is None and settings.search:
         count("searched")
-        words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
+        words = [settings.recipes, job.invocation.source, str(settings.search), settings.metric, settings.clang]
         words += [*_start_of_search(job), *job.command]
         # One compile more for the baseline, and one for the start.
         run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
@@ -156,7 +156,7 @@ def _start_of_search(job: Job) -> tuple[str, str]:
     kind, policy = "eviction", job.settings.eviction_policy
     if policy == "default":
         kind = "inlining"
-        policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
+        policy = next((policy for policy in reversed(job.settings.policies) if policy != "default"), "default")
     if policy in ("default", *EVICTION_RULES) or inlining_rule(policy) is not None:
         return kind, policy
     file = network_file(policy, job.invocation.level)
@@ -165,8 +165,12 @@ def _start_of_search(job: Job) -> tuple[str, str]:
 
 def _compile_by_policies(job: Job) -> str:
     """Compile with the policies, and return the problem; after a problem there is neither output nor an object."""
-    candidates = [_candidate(job, policy) for policy in job.settings.policies]
-    problem = _run(job, candidates[0]) if len(candidates) == 1 else _compile_smallest(job, candidates)
+    policies = job.settings.policies
+    for policy in policies:
+        # A name that is wrong is the user's error, and no candidate that fails.
+        if policy != "default" and inlining_rule(policy) is None:
+            network_file(policy, job.invocation.level)
+    problem = _compile_smallest(job) if len(policies) > 1 else _run(job, _candidate(job, policies[0]))
     if not problem:
         count("compiled with a policy")
     return problem
@@ -215,40 +219,64 @@ def _decisions_of(run: InteractiveCompile) -> list[int]:
     return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
 
 
-def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
-    """Compile with each candidate, keep the object with the fewest bytes of instructions, and return the problem."""
-    if not job.output:
-        sizes = [_size_by_clang(job, advisors) for advisors, _, _ in candidates]
-        return _run(job, candidates[sizes.index(min(sizes))])
-    sizes = []
-    for candidate in candidates:
-        warnings = bytearray()
-        if problem := _run(job, candidate, warnings):
-            return problem
-        sizes.append(_text_size(job.output))
-    best = min(reversed(range(len(sizes))), key=sizes.__getitem__)
-    if best != len(sizes) - 1:
-        # One more compile and no copy: a compile can write more files than the object.
+def _compile_smallest(job: Job) -> str:
+    """Compile with each policy, keep the smallest object, and return the problem; a policy that fails is dropped.
+
+    Decisions can break a compile: copies of a label in assembly, or calls that only inlining removes.
+    """
+    candidates: dict[str, Candidate] = {}
+    sizes: dict[str, int] = {}
+    warnings, compiled, problems = bytearray(), "", []
+
+    def attempt(policy: str) -> str:
+        nonlocal compiled
+        compiled = ""
         warnings.clear()
-        if problem := _run(job, candidates[best], warnings):
-            return problem
+        try:
+            candidates[policy] = candidates.get(policy) or _candidate(job, policy)
+            if not job.output and policy not in sizes:
+                sizes[policy] = _size_by_clang(job, candidates[policy][0])
+            elif problem := _run(job, candidates[policy], warnings):
+                return problem
+            else:
+                compiled = policy
+                sizes[policy] = _size(job, job.output) if job.output else sizes[policy]
+        except (MlgoError, OSError) as error:
+            return str(error)
+        return ""
+
+    for policy in job.settings.policies:
+        if problem := attempt(policy):
+            problems.append(problem)
+            if policy == "default":  # the problem of the source
+                break
+    best = min(reversed(sizes), key=sizes.__getitem__, default="")
+    # One more compile and no copy: a compile can write more files than the object.
+    while best and best != compiled and (problem := attempt(best)):
+        problems.append(problem)
+        del sizes[best]
+        best = min(reversed(sizes), key=sizes.__getitem__, default="")
+    if not best:
+        return problems[-1]
+    for problem in problems:
+        count("dropped one of several policies", _because(problem))
     _write_all(2, warnings)
     return ""
 
 
-def _text_size(path: str) -> int:
-    from mlgo_clang.object_size import text_size
+def _size(job: Job, path: str) -> int:
+    from mlgo_clang.object_size import object_size
 
     with open(path, "rb") as file:
         data = file.read()
     try:
-        return text_size(data)
+        return object_size(data, job.settings.metric)
     except MlgoError as error:
         raise PolicyError(f"{path} cannot be measured: {error}; use one policy") from None
 
 
 def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
-    """Return the bytes of instructions of a crate's bitcode as clang compiles it, which are those of rustc or close."""
+    """Return the bytes of a crate's bitcode as clang compiles it, which are those of rustc or close."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +284,7 @@ def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
         run, _ = job.two_steps().compile(None, advisors, output)
         if run.status != 0:
             raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
-        return _text_size(output)
+        return _size(job, output)
 
 
 def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:

@@ -18,23 +18,33 @@ WASM_FILE = "a WebAssembly file"
 WASM_CODE = 10
 """Number of the code section (WebAssembly core specification, section 5.5)."""
 
-SHF_EXECINSTR = 4
-"""Flag of an ELF section with instructions (elf(5))."""
+WASM_CUSTOM = 0
+"""Number of custom sections, which an engine does not need: names, symbols, relocations."""
+
+SHT_NOBITS, SHF_ALLOC, SHF_EXECINSTR = 8, 2, 4
+"""Type of an ELF section without contents; flags of a section in memory, and of one with instructions (elf(5))."""
 
 
-def text_size(data: bytes) -> int:
-    """Return the bytes of an ELF object's executable sections, or of a WebAssembly object's code section.
+def object_size(data: bytes, metric: str = "text") -> int:
+    """Return the bytes of an object.
+
+    Args:
+        data: the object.
+        metric: `text`, the executable sections of ELF or the code section of WebAssembly; or `loaded`, the allocated
+            sections of ELF without those that have no contents (`.bss`), or all but the custom sections of WebAssembly.
 
     Raises:
         MlgoError: the data are no complete object.
     """
     if data.startswith(WASM_MAGIC):
-        return sum(end - start for kind, start, end in wasm_sections(data) if kind == WASM_CODE)
+        sizes = [(kind, end - start) for kind, start, end in wasm_sections(data)]
+        return sum(size for kind, size in sizes if (kind != WASM_CUSTOM if metric == "loaded" else kind == WASM_CODE))
     wide, order, table, entry, count = section_table(data)
-    # Flags and size of a section: the address and the offset are between them.
-    section = struct.Struct(f"{order}8xQ16xQ" if wide else f"{order}8xI8xI")
+    # Type, flags and size of a section: the address and the offset are before the size.
+    section = struct.Struct(f"{order}4xIQ16xQ" if wide else f"{order}4xII8xI")
     sections = (section.unpack_from(data, table + number * entry) for number in range(count))
-    return sum(size for flags, size in sections if flags & SHF_EXECINSTR)
+    flag = SHF_ALLOC if metric == "loaded" else SHF_EXECINSTR
+    return sum(size for kind, flags, size in sections if flags & flag and kind != SHT_NOBITS)
 
 
 def section_table(data: bytes) -> tuple[bool, str, int, int, int]:

@@ -18,6 +18,7 @@ _VALUES = {
     "eviction-policy": "MLGO_EVICTION_POLICY",
     "clang": "MLGO_CLANG",
     "levels": "MLGO_LEVELS",
+    "metric": "MLGO_METRIC",
     "recipes": "MLGO_RECIPES",
     "link-facts": "MLGO_LINK_FACTS",
     "search": "MLGO_SEARCH",
@@ -29,6 +30,9 @@ VARIABLES = (*_VALUES.values(), "MLGO_STRICT")
 
 BY_LEVEL = "inline-fast"
 """The default policy: the bundled fast network of the level, `inline-os-fast` at -Os and `inline-oz-fast` at -Oz."""
+
+METRICS = ("text", "loaded")
+"""Sizes by which objects are compared (`mlgo_clang.object_size`)."""
 
 _SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
@@ -46,6 +50,7 @@ class Settings:
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
+        metric: the size by which several policies and searches compare objects: `text` or `loaded` (`object_size`).
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
         search: number of compiles that a search may take for a module without a recipe; 0 never searches. The search
@@ -61,11 +66,14 @@ class Settings:
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
+        self.metric = values.get("metric") or METRICS[0]
         self.recipes = values.get("recipes") or ""
         self.link_facts = values.get("link-facts") or ""
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
+        if self.metric not in METRICS:
+            raise UsageError(f"expected one of {', '.join(METRICS)} for --mlgo-metric, got {self.metric!r}")
         search = values.get("search") or "0"
         if not search.isdigit():
             raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")

@@ -11,9 +11,9 @@ from mlgo_gym.episode.attribution.credit import CostChanges
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.tasks.measurement import PROJECT_METRICS, WEIGHTED
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.tasks.measurement import SIZE_METRICS, WEIGHTED
 from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
@@ -65,7 +65,7 @@ class FunctionCosts:
         self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
-        """Return the cost of a compile of the module; raise `MlgoError` if a metric is no sum over functions."""
+        """Return the cost of a compile of the module."""
         by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
         if not self._is_weighted:
             functions = by_metric[self._setup.metric]
@@ -97,9 +97,10 @@ class FunctionCosts:
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:
             return compiled.functions
-        if metric not in self._costs:
-            known = ", ".join((TEXT, *PROJECT_METRICS))
-            raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
+        if metric in SIZE_METRICS:
+            # Headers, unwind tables and data belong to no function.
+            size = getattr(object_sizes(compiled.object_bytes), metric)
+            return replace(compiled.functions, unnamed=size - sum(compiled.functions.functions.values()), text=size)
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 
     def _unit(self, metric: str) -> int:

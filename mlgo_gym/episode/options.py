@@ -144,7 +144,7 @@ class EnvironmentOptions:
     metric: str | Mapping[str, float] | None = option(
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of
-        llvm-size; `"object"`, bytes of the file; `"instructions"`, instructions that the programs of the
+        llvm-size; `"loaded"`, allocated sections without `.bss`; `"object"`, bytes of the file; `"instructions"`, instructions that the programs of the
         module execute, counted by running them after each compile (a corpus with programs);
         `"estimated-instructions"`, those of the module by block frequencies, for register allocation only (extra
         `run-time`); `"linked"`, bytes of the executable sections of the linked files with this module, linked

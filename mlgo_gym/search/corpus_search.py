@@ -214,7 +214,9 @@ class CorpusSearch:
             module = env.corpus.module(name)
             result = search_module(env, module, self.algorithm, seed=self.seed, start=self.start, known=known, **limits)
             smaller = self.recipes is not None and result.cost < result.baseline
-            return result, make_recipe(env, module, result.actions, result.compiles) if smaller else None
+            if not smaller:
+                return result, None
+            return result, make_recipe(env, module, result.actions, result.compiles, (result.cost, result.baseline))
         except MlgoError as error:
             return self._failure(name, str(error)), None
 

@@ -22,7 +22,13 @@ from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 _MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
 
 
-def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
+def make_recipe(
+    env: CompilerEnv,
+    module: Module,
+    actions: tuple[int, ...] | None,
+    compiles: int = 0,
+    costs: tuple[float, float] | None = None,
+) -> Recipe:
     """Return the recipe of some actions, from a new compile that takes them.
 
     Args:
@@ -30,6 +36,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         module: The module.
         actions: Action of each decision; None if no search result is smaller than a plain compile.
         compiles: Number of compiles of the search.
+        costs: Cost by the environment's metric with the recipe and of a plain compile, of inlining.
 
     Raises:
         MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
@@ -56,6 +63,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
             compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
             text = compiled.text
+            others = {} if env.metric == "text" else {"cost": costs}
         if len(by_site) != len(actions):
             raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
     return Recipe(

@@ -21,11 +21,12 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.outcome import costs
-from mlgo_gym.errors import ActionError, MlgoError, PolicyError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
+from mlgo_gym.tasks.reward import worst_cost
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
 """Policies of inlining whose decisions a search combines, as a whole and function by function."""
@@ -90,11 +91,13 @@ class Leaf:
         actions: The action of each decision.
         cost: Cost by the environment's metric; smaller is better.
         baseline: Cost of clang's own heuristic.
+        failed: Whether the compile failed after these actions; the cost is that of a failed compile (`worst_cost`).
     """
 
     actions: tuple[int, ...]
     cost: float
     baseline: float
+    failed: bool = False
 
 
 class Branch(AbstractContextManager["Branch"]):
@@ -106,12 +109,13 @@ class Branch(AbstractContextManager["Branch"]):
 
     def __init__(self, space: SearchSpace, episode: Episode, actions: tuple[int, ...]) -> None:
         self._space, self._episode = space, episode
+        self._failed = False
         self.actions = actions
 
     @property
     def decision(self) -> Decision | None:
-        """The pending decision; None after the last one."""
-        return self._episode.decision
+        """The pending decision; None after the last one, and after a failure."""
+        return None if self._failed else self._episode.decision
 
     @property
     def default(self) -> int:
@@ -137,14 +141,19 @@ class Branch(AbstractContextManager["Branch"]):
         return Branch(self._space, self._episode.fork(), self.actions)
 
     def take(self, action: int) -> None:
-        """Take an action and run to the next decision.
+        """Take an action and run to the next decision; a compile that the actions break ends the branch.
 
         Raises:
             ActionError: The action is illegal, or no decision is pending.
-            CompilerError: The compile failed.
+            CompilerError: The compile failed, and no compile of the module has succeeded.
         """
         self._pending()
-        self._episode.take(action)
+        try:
+            self._episode.take(action)
+        except CompilerError:
+            if math.isinf(self._space.best.cost):
+                raise
+            self._failed = True
         self.actions = (*self.actions, action)
 
     def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
@@ -168,7 +177,11 @@ class Branch(AbstractContextManager["Branch"]):
             return fork.roll_out(follow)
 
     def leaf(self) -> Leaf:
-        """Return the leaf of a finished compile, and count it against the budget."""
+        """Return the leaf of a compile that finished or failed, and count it against the budget."""
+        if self._failed:
+            self._space.record_failure()
+            baseline = self._space.best.baseline
+            return Leaf(self.actions, worst_cost(baseline), baseline, failed=True)
         leaf = Leaf(self.actions, *costs(self._episode))
         self._space.record(leaf)
         return leaf

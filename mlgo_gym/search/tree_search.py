@@ -105,7 +105,7 @@ def beam(space: SearchSpace, _seed: int = 0) -> Leaf:
                         if space.budget.is_spent:
                             return space.best
                         options.append((branch, action, branch.try_action(action)))
-                options.sort(key=lambda option: option[2].cost)
+                options = sorted((option for option in options if not option[2].failed), key=lambda it: it[2].cost)
                 branches = _advance(branches, options[:BEAM_WIDTH])
         finally:
             for branch, _ in branches:
@@ -271,7 +271,7 @@ class _Tree:
             self._cache.add(branch)
             path, candidates = branch.actions, branch.candidates()
             leaf = leaf or branch.roll_out()
-            return self._node(path, candidates, leaf), leaf
+            return None if leaf.failed else self._node(path, candidates, leaf), leaf
 
     def _node(self, path: tuple[int, ...], candidates: list[int], leaf: Leaf) -> _Node:
         node = _Node(path, leaf, candidates)

@@ -24,7 +24,7 @@ from tests.fakes.drive import play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-METRICS = ("text", "llvm_size", "object")
+METRICS = ("text", "llvm_size", "loaded", "object")
 
 
 def text(data: bytes) -> list[bytes]:
@@ -217,3 +217,21 @@ def test_a_budget_hands_the_rest_of_the_function_to_clang(bitcode: Path) -> None
     assert len(infos) == last.info["decisions"] == 1
     assert last.info["handed_over"] > 0
     assert last.info["credit"] == (last.reward,)
+
+
+@pytest.mark.parametrize(
+    ("program", "action", "cause"),
+    [
+        ("assembly_label.c", 1, "<inline asm>:1:2: error: symbol 'my_label' is already defined"),
+        ("error_attribute.c", 0, "error: call to 'bad' declared with 'error' attribute: x"),
+    ],
+)
+def test_decisions_that_break_a_module_truncate_the_episode_with_the_cause(
+    program: str, action: int, cause: str, make_bitcode: MakeBitcode
+) -> None:
+    env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
+    env.reset()
+    steps = [env.step(action) for _ in range(2)]
+    _, reward, terminated, truncated, info = steps[-1]
+    assert (reward, terminated, truncated) == (-10.0, False, True)
+    assert cause in info["error"]["stderr"]

@@ -70,7 +70,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
         (inline, "magic", {}, "greedy, random"),
         (InlineEnv(corpus=str(leaf)), "greedy", {}, "expected a decision on inlining"),
         (inline, "greedy", {"start": "never"}, "starts from a policy, got 'greedy'"),
-        (InlineEnv(corpus=str(calls), metric="object"), "bundles", {}, "expected metrics that functions share, text"),
         (sizes, "bundles", {}, "use mlgo/Inline-v0"),
         (sizes, "functions", {}, "expected evictions of whole modules"),
     ]
@@ -144,6 +143,22 @@ def test_failed_compiles_count_and_a_failed_first_is_an_error(
     assert result.cost <= result.baseline
     with pytest.raises(CompilerError, match="exit status 9"):
         found("2", 3)
+
+
+@pytest.mark.parametrize("algorithm", OF_INLINING)
+@pytest.mark.parametrize("program", ["error_attribute.c", "assembly_label.c"])
+def test_decisions_that_break_a_module_are_infeasible(
+    program: str, algorithm: str, make_bitcode: MakeBitcode, nothing_is_left: None
+) -> None:
+    env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
+    result = search(env, algorithm, compiles=8)
+    assert result.verified
+    assert (result.error, result.cost) == (None, result.baseline)
+
+
+def test_a_search_starts_with_clangs_choices_if_those_of_its_policy_break_the_module(make_bitcode: MakeBitcode) -> None:
+    env = InlineEnv(corpus=str(make_bitcode("error_attribute.c")))
+    assert search(env, "bundles", compiles=4, start="never").verified
 
 
 def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
