@@ -25,15 +25,13 @@ from mlgo_gym.search.bundles import bundles
 from mlgo_gym.search.functions import functions
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
 from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
-from mlgo_gym.search.tree_search import beam, greedy, hill_climb, mcts, random_search
+from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
     "greedy": greedy,
     "random": random_search,
     "hill_climb": hill_climb,
-    "beam": beam,
-    "mcts": mcts,
     "bundles": bundles,
     "functions": functions,
 }
