@@ -112,13 +112,13 @@ class CorpusSearch:
     Attributes:
         environment: Id of the environment.
         arguments: Arguments of the environment, JSON-able.
-        algorithm: Name of the algorithm.
-        compiles: Maximum number of compiles per module; None is unlimited.
-        seconds: Maximum time per module in seconds; None is unlimited.
-        seed: Seed of the random generator.
-        names: Modules to search; empty for all.
-        start: The policy to start from.
-        recipes: Folder for a recipe of each module that got smaller; None writes none.
+        algorithm: Algorithm: greedy, random, hill_climb, bundles or functions.
+        compiles: Maximum number of compiles per module (≥ 1). Default: no limit.
+        seconds: Maximum time per module, in seconds. Default: no limit.
+        seed: Seed of the random generator, and of random policies.
+        names: Modules to search. Default: all.
+        start: Policy to start from; `bundles` and `functions` only.
+        recipes: Folder for a recipe of each module that gets smaller. Default: none is written.
 
     Raises:
         MlgoError: The algorithm is unknown, or cannot start from the policy.
@@ -126,7 +126,7 @@ class CorpusSearch:
 
     environment: str
     arguments: Mapping[str, Any]
-    algorithm: str
+    algorithm: str = "greedy"
     compiles: int | None = None
     seconds: float | None = None
     seed: int = 0
