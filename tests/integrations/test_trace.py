@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -86,9 +87,8 @@ def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode:
     (episode,) = result.episodes
     assert trajectory.rewards is not None
     log = (tmp_path / "trace" / "logs" / f"{episode.module}.log").read_bytes()
-    outcomes = [
-        struct.unpack("<f", value)[0] for value in re.findall(rb'\n\{"outcome":\d+\}\n(.{4})\n', log, re.DOTALL)
-    ]
+    payloads = re.findall(rb'\n\{"outcome":\d+\}\n(.{4})\n', log, re.DOTALL)
+    outcomes = [struct.unpack("<f", payload)[0] for payload in payloads]
     contexts = []
     for line in log.split(b"\n"):
         if line.startswith(b'{"context":'):
