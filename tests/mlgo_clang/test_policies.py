@@ -51,19 +51,25 @@ def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_
     ("source", "failing"),
     [
         (
-            ('__attribute__((error("x"))) void bad(void); extern unsigned s;\n'
-            "static unsigned p(unsigned n) { if (n & 3) bad(); s += n; s ^= n << 3; return s / n; }\n"
-            "unsigned a(void) { return p(4); } unsigned b(void) { return p(8); }\n"),
+            (
+                '__attribute__((error("x"))) void bad(void); extern unsigned s;\n'
+                "static unsigned p(unsigned n) { if (n & 3) bad(); s += n; s ^= n << 3; return s / n; }\n"
+                "unsigned a(void) { return p(4); } unsigned b(void) { return p(8); }\n"
+            ),
             "never",
         ),
         (
-            ('static unsigned f(unsigned n) { __asm__ volatile("my_label: nop"); return n * 3; }\n'
-            "unsigned a(unsigned n) { return f(n) + f(n + 1); }\n"),
+            (
+                'static unsigned f(unsigned n) { __asm__ volatile("my_label: nop"); return n * 3; }\n'
+                "unsigned a(unsigned n) { return f(n) + f(n + 1); }\n"
+            ),
             "always",
         ),
         (
-            ('static unsigned f(unsigned n) { __asm__ volatile(".macro twice\\n nop\\n.endm\\n twice"); return n; }\n'
-            "unsigned a(unsigned n) { return f(n) + f(n + 1); }\n"),
+            (
+                'static int f(int n) { __asm__ volatile(".macro twice\\n nop\\n.endm\\n twice"); return n; }\n'
+                "int a(int n) { return f(n) + f(n + 1); }\n"
+            ),
             "always",
         ),
     ],

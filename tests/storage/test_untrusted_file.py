@@ -21,11 +21,10 @@ from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.curves import curves_in, is_search
+from mlgo_gym.evaluation.inputs import is_search
 from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.storage.tensors import read_tensors
 from mlgo_gym.storage.untrusted_file import read_untrusted
@@ -40,9 +39,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "meta.json": lambda path: load_result(path.parent),
     "digests.txt": read_digests,
     "vocabulary.json": lambda path: vocabulary_file(str(path)),
-    "normalization.json": Normalization.load,
-    "progress.csv": lambda path: curves_in(path.parent),
-    "events.out.tfevents.1": lambda path: curves_in(path.parent),
     "episodes.jsonl": lambda path: list(read_json_lines(path)),
     "m.recipe": read_recipe,
     "policy.safetensors": read_tensors,
