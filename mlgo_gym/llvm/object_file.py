@@ -138,7 +138,8 @@ def object_sizes(data: bytes) -> ObjectSizes:
     loaded = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS)
     shown = loaded & (code | (flags & SHF_WRITE == 0))
     # Not numpy's sum, which a damaged file can drive beyond 64 bits.
-    return ObjectSizes(*(sum(sizes[mask].tolist()) for mask in (code, shown, loaded)), len(data))
+    text, llvm_size, memory = (sum(sizes[mask].tolist()) for mask in (code, shown, loaded))
+    return ObjectSizes(text, llvm_size, memory, len(data))
 
 
 @dataclass(frozen=True, slots=True)
