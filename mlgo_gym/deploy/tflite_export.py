@@ -225,12 +225,6 @@ class _Graph:
             logarithm = self.binary("add", logarithm, self.binary("multiply", ratio, two))
         return logarithm
 
-    def rank(self, values: int, quantiles: npt.NDArray[np.float32]) -> int:
-        shape = self._shape(values)
-        wide, table = self.reshape(values, (*shape, 1)), self.constant(quantiles)
-        above, below = (self.compare(code, wide, table) for code in ("GREATER", "LESS"))
-        return self.reduce("SUM", self.binary("subtract", above, below), len(shape))
-
     def product(self, values: int, weight: npt.NDArray[np.float32]) -> int:
         # The last row of a cumulative sum: the order of a sum in one operation is the library's.
         shape = self._shape(values)
@@ -241,6 +235,7 @@ class _Graph:
         return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
 
     def tanh(self, values: int) -> int:
+<<<<<<< HEAD
         # Of float32: the last bit is the library's, as in elu.
         if self._for_tosa:
             one, two = (self.constant(np.full(1, number, np.float32)) for number in (1, 2))
@@ -258,6 +253,11 @@ class _Graph:
     def _exponential(self, values: int) -> int:
         return self._operate("EXP", [values], self._shape(values), np.float32, "Exp")
 
+=======
+        # Of float32: the last bit is the library's.
+        return self._operate("TANH", [values], self._shape(values))
+
+>>>>>>> main
     def decision(self, logits: int, outputs: int) -> int:
         """Return the decision of a network's outputs, an integer of shape (1,); equal outputs give 0."""
         no, yes = self.constant(np.zeros(1, np.float32)), logits
