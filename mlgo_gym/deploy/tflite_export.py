@@ -235,29 +235,16 @@ class _Graph:
         return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
 
     def tanh(self, values: int) -> int:
-<<<<<<< HEAD
-        # Of float32: the last bit is the library's, as in elu.
+        # Of float32: the last bit is the library's.
         if self._for_tosa:
             one, two = (self.constant(np.full(1, number, np.float32)) for number in (1, 2))
             power = self._exponential(self.binary("multiply", values, two))
             return self.binary("subtract", one, self.binary("divide", two, self.binary("add", power, one)))
         return self._operate("TANH", [values], self._shape(values))
 
-    def elu(self, values: int) -> int:
-        if self._for_tosa:
-            one = self.constant(np.ones(1, np.float32))
-            positive = self.compare("GREATER", values, self.constant(np.zeros(1, np.float32)))
-            return self.choose(positive, values, self.binary("subtract", self._exponential(values), one))
-        return self._operate("ELU", [values], self._shape(values))
-
     def _exponential(self, values: int) -> int:
         return self._operate("EXP", [values], self._shape(values), np.float32, "Exp")
 
-=======
-        # Of float32: the last bit is the library's.
-        return self._operate("TANH", [values], self._shape(values))
-
->>>>>>> main
     def decision(self, logits: int, outputs: int) -> int:
         """Return the decision of a network's outputs, an integer of shape (1,); equal outputs give 0."""
         no, yes = self.constant(np.zeros(1, np.float32)), logits
