@@ -152,7 +152,7 @@ def reference(model: Path, names: Sequence[str], folder: Path) -> Run:
     subprocess.run(["tosa-opt", str(model), *serialize], check=True)
     inputs = [f"input-{index}" for index in range(len(names))]
     output = folder / "output-0.npy"
-    test = {"tosa_file": graph.name, "ifm_name": [], "ifm_file": [f"{name}.npy" for name in inputs]}
+    test: dict[str, Any] = {"tosa_file": graph.name, "ifm_name": [], "ifm_file": [f"{name}.npy" for name in inputs]}
     text = subprocess.run(["strings", "-n", "4", str(graph)], check=True, capture_output=True, text=True).stdout
     test["ifm_name"] = sorted(set(re.findall(r"TosaInput_\d+", text)), key=lambda name: int(name.split("_")[1]))
     test |= {"ofm_name": ["TosaOutput_0"], "ofm_file": [output.name], "expected_failure": False}
