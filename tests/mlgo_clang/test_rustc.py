@@ -106,7 +106,15 @@ class TestRust:
     def test_options_may_stand_before_rustc_and_compiles_of_build_scripts_are_probes(self, source: Path) -> None:
         script = {"OPT_LEVEL": "z", "NUM_JOBS": "2", "MLGO_POLICY": "never", "MLGO_STRICT": "1"}
         assert compiled(source, *ONE_UNIT, **script) == compiled(source, *ONE_UNIT, program="rustc")
-        command = [WRAPPER, "--mlgo-policy=never", "rustc", "--crate-name=probe", "--crate-type=lib", *ONE_UNIT, "-"]
+        command = [
+            str(WRAPPER),
+            "--mlgo-policy=never",
+            "rustc",
+            "--crate-name=probe",
+            "--crate-type=lib",
+            *ONE_UNIT,
+            "-",
+        ]
         probe = subprocess.run(command, cwd=source, input=b"pub fn f() {}", capture_output=True, check=False)
         assert (probe.returncode, probe.stderr, counted("compiled with a policy")) == (0, b"", 0)
         inlining = compile_library(source, *ONE_UNIT, "-Cllvm-args=--inline-threshold=500", MLGO_POLICY="never")
