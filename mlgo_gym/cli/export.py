@@ -64,7 +64,8 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
 
     network = policy_network(policy, evictions=True)
     if network is not None and decides_evictions(network):
-        _check_no_inlining_option(policy, level=level)
+        if level is not None:
+            raise MlgoError(f"expected --level for a policy of inlining, got {policy}, which is of evictions; omit it")
         write_export(output, eviction_header(policy, network).encode())
         _show(as_json, output, policy, output.stat().st_size)
         return
@@ -95,30 +96,17 @@ def tflite(
 ) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
-    One of evictions is for -regalloc-model. The options need an LLVM built with TensorFlow Lite; tflite:OUTPUT reads
-    the folder back. Development mode does not compute clang's own inlining decision. A policy that uses it gets a
-    comparison of the estimated cost instead.
+    The option needs an LLVM built with TensorFlow Lite; tflite:OUTPUT reads the folder back. Development mode does not
+    compute clang's own inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
     """
     from mlgo_gym.deploy.exports import default_rule, exported_network
-    from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
-    from mlgo_gym.policies.eviction import decides_evictions
+    from mlgo_gym.deploy.tflite_export import tflite_model, write_tflite_folder
 
-    network = exported_network(policy, evictions=True)
-    if decides_evictions(network):
-        _check_no_inlining_option(policy, level=level, keep_default=keep_default)
-        model = tflite_evictions(policy, network)
-        write_tflite_folder(output, model, EVICTION_DECISION)
-        _show(as_json, output, policy, len(model))
-        return
+    network = exported_network(policy)
     rule = None if keep_default else default_rule(policy, network.features, level)
     model = tflite_model(policy, network, rule)
     write_tflite_folder(output, model)
     _show(as_json, output, policy, len(model), rule)
-
-
-def _check_no_inlining_option(policy: str, **options: object) -> None:
-    for name in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
-        raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
 def _show(as_json: bool, output: Path, policy: str, size: int, rule: DefaultRule | None = None) -> None:

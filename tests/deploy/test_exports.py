@@ -1,4 +1,4 @@
-"""Headers for LLVM's release mode, models of evictions, and the commands that export them."""
+"""Headers for LLVM's release mode, and the commands that export."""
 
 from __future__ import annotations
 
@@ -16,33 +16,11 @@ from mlgo_gym.deploy.c_code import DecisionCode, decision_code, eviction_header,
 from mlgo_gym.deploy.exports import default_rule, exported_network
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, EvictionPolicy
 from mlgo_gym.tasks.infos import decision_info
 from tests.cli.command import run
 from tests.deploy.conftest import labelled
 from tests.policies.episodes import eviction_network
-
-
-@pytest.mark.libraries
-def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
-    env = RegAllocEvictEnv(corpus="builtin")
-    path, folder = tmp_path / "evict.safetensors", tmp_path / "model"
-    eviction_network().save(path)
-    assert run("export", "tflite", "--policy", f"mlp:{path}", "--output", folder).exit_code == 0
-    network, model = (load_policy(policy, env) for policy in (f"mlp:{path}", f"tflite:{folder}"))
-    observation, info = env.reset(options={"module": "c/bigint"})
-    over, compared, deviations = False, 0, 0
-    while not over:
-        action = network.act(observation, info)
-        assert model.act(observation, info) == action
-        compared += 1
-        deviations += action != info["default_action"]
-        observation, _, over, _, info = env.step(action)
-    env.close()
-    assert compared > 10
-    assert deviations > 0
 
 
 def header_decides(header: str, model: str, folder: Path) -> Callable[[list[bytes]], int]:
@@ -136,7 +114,11 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path) -> None:
         ("onnx --policy inline-oz", PolicyError, r"inline-oz needs callee features, .* or use inline-oz-fast$"),
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
         (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
-        (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
+        (
+            f"llvm-header --level Os --policy mlp:{path}",
+            MlgoError,
+            "expected --level for a policy of inlining, .* omit",
+        ),
     ):
         with pytest.raises(error, match=message):
             run("export", *words.split(), "--output", tmp_path / "output")
