@@ -64,8 +64,7 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
 
     network = policy_network(policy, evictions=True)
     if network is not None and decides_evictions(network):
-        if level is not None:
-            raise MlgoError(f"expected --level for a policy of inlining, got {policy}, which is of evictions; omit it")
+        _check_no_inlining_option(policy, level=level)
         write_export(output, eviction_header(policy, network).encode())
         _show(as_json, output, policy, output.stat().st_size)
         return
@@ -96,17 +95,51 @@ def tflite(
 ) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
-    The option needs an LLVM built with TensorFlow Lite; tflite:OUTPUT reads the folder back. Development mode does not
-    compute clang's own inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
+    One of evictions is for -regalloc-model. The options need an LLVM built with TensorFlow Lite; tflite:OUTPUT reads
+    the folder back. Development mode does not compute clang's own inlining decision. A policy that uses it gets a
+    comparison of the estimated cost instead.
     """
     from mlgo_gym.deploy.exports import default_rule, exported_network
-    from mlgo_gym.deploy.tflite_export import tflite_model, write_tflite_folder
+    from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
+    from mlgo_gym.policies.eviction import decides_evictions
 
-    network = exported_network(policy)
+    network = exported_network(policy, evictions=True)
+    if decides_evictions(network):
+        _check_no_inlining_option(policy, level=level, keep_default=keep_default)
+        model = tflite_evictions(policy, network)
+        write_tflite_folder(output, model, EVICTION_DECISION)
+        _show(as_json, output, policy, len(model))
+        return
     rule = None if keep_default else default_rule(policy, network.features, level)
     model = tflite_model(policy, network, rule)
     write_tflite_folder(output, model)
     _show(as_json, output, policy, len(model), rule)
+
+
+@export_commands.command("tosa")
+def tosa(policy: Network, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
+    """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
+
+    LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, or ,regalloc if it is of evictions, and clang
+    selects it with -mllvm -mlgo-model=NAME. A policy that uses clang's own inlining decision gets a comparison of the
+    estimated cost instead.
+    """
+    from mlgo_gym.deploy.exports import default_rule, exported_network, write_export
+    from mlgo_gym.deploy.tosa_export import tosa_model
+    from mlgo_gym.policies.eviction import decides_evictions
+
+    network = exported_network(policy, evictions=True)
+    if decides_evictions(network):
+        _check_no_inlining_option(policy, level=level)
+    rule = default_rule(policy, network.features, level)
+    model = tosa_model(policy, network, rule)
+    write_export(output, model)
+    _show(as_json, output, policy, len(model), rule)
+
+
+def _check_no_inlining_option(policy: str, **options: object) -> None:
+    for name in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
+        raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
 def _show(as_json: bool, output: Path, policy: str, size: int, rule: DefaultRule | None = None) -> None:

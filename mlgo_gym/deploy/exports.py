@@ -66,7 +66,7 @@ def policy_network(policy: str, *, callee_features: bool = False, evictions: boo
     if decides_evictions(network) and not evictions:
         raise PolicyError(
             f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "
-            "or export it with `mlgo-gym export llvm-header`"
+            "or export it with `mlgo-gym export llvm-header`, `tosa` or `tflite`"
         )
     if not callee_features:
         check_features(policy, network.features)
@@ -82,13 +82,13 @@ def check_features(policy: str, features: Sequence[str]) -> None:
         )
 
 
-def exported_network(policy: str) -> Network:
+def exported_network(policy: str, *, evictions: bool = False) -> Network:
     """Return the network of a policy for a target in which LLVM computes the inputs.
 
     Raises:
         PolicyError: as in `policy_network()`, or the policy is a rule.
     """
-    network = policy_network(policy)
+    network = policy_network(policy, evictions=evictions)
     if network is None:
         raise PolicyError(f"expected a network, got the rule {policy!r}; use a bundled policy, or mlp:FILE")
     return network

@@ -62,7 +62,7 @@ def tflite(model: bytes) -> tuple[Described, Described, Run]:
         return [(each["name"], [*map(int, each["shape"])], np.dtype(each["dtype"]).name) for each in tensors]
 
     details = described(interpreter.get_tensor_details())
-    size = sum(math.prod(map(int, shape)) * np.dtype(kind).itemsize for _, shape, kind in details)
+    size = sum(math.prod(extent or 0 for extent in shape) * np.dtype(kind).itemsize for _, shape, kind in details)
     if size > LARGEST:
         raise ValueError(f"expected tensors of at most {LARGEST:,} bytes, got {size:,}; use a smaller model")
     interpreter.allocate_tensors()

@@ -1,4 +1,4 @@
-"""Headers for LLVM's release mode, and the commands that export."""
+"""Headers for LLVM's release mode, models of evictions, and the commands that export them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,50 @@ from mlgo_gym.deploy.c_code import DecisionCode, decision_code, eviction_header,
 from mlgo_gym.deploy.exports import default_rule, exported_network
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
+from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, EvictionPolicy
 from mlgo_gym.tasks.infos import decision_info
 from tests.cli.command import run
 from tests.deploy.conftest import labelled
 from tests.policies.episodes import eviction_network
+
+
+@pytest.mark.libraries
+def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    env = RegAllocEvictEnv(corpus="builtin")
+    path, folder = tmp_path / "evict.safetensors", tmp_path / "model"
+    eviction_network().save(path)
+    assert run("export", "tflite", "--policy", f"mlp:{path}", "--output", folder).exit_code == 0
+    network, model = (load_policy(policy, env) for policy in (f"mlp:{path}", f"tflite:{folder}"))
+    observation, info = env.reset(options={"module": "c/bigint"})
+    over, compared, deviations = False, 0, 0
+    while not over:
+        action = network.act(observation, info)
+        assert model.act(observation, info) == action
+        compared += 1
+        deviations += action != info["default_action"]
+        observation, _, over, _, info = env.step(action)
+    env.close()
+    assert compared > 10
+    assert deviations > 0
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("policy", ["inline-oz-fast", "evict"])
+def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(policy: str, tmp_path: Path) -> None:
+    """`benchmarks/tosa.py` compares the decisions, with programs that are too large for a test."""
+    pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
+    model, network = tmp_path / "model.mlir", exported_network(policy, evictions=True)
+    assert run("export", "tosa", "--policy", policy, "--output", model).stdout.startswith(f"{model}: {policy}, ")
+    data = model.read_bytes()
+    assert data.startswith(b"ML\xefR")
+    names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if policy == "evict" else list(network.features)
+    for name in (*names, "tf_saved_model.index_path"):
+        assert (name.encode() in data) == (name != "inlining_default"), name
+    # Operations without a counterpart in EmitC.
+    assert b"\0select\0" in data
+    assert not any(b"\0%b\0" % word in data for word in (b"cumsum", b"log", b"minimum", b"maximum", b"clamp"))
 
 
 def header_decides(header: str, model: str, folder: Path) -> Callable[[list[bytes]], int]:
@@ -114,11 +153,8 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path) -> None:
         ("onnx --policy inline-oz", PolicyError, r"inline-oz needs callee features, .* or use inline-oz-fast$"),
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
         (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
-        (
-            f"llvm-header --level Os --policy mlp:{path}",
-            MlgoError,
-            "expected --level for a policy of inlining, .* omit",
-        ),
+        (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
+        (f"tosa --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
     ):
         with pytest.raises(error, match=message):
             run("export", *words.split(), "--output", tmp_path / "output")
