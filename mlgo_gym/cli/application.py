@@ -55,6 +55,7 @@ COMMANDS = {
     "export llvm-header": "export.llvm_header",
     "export onnx": "export.onnx",
     "export tflite": "export.tflite",
+    "export tosa": "export.tosa",
     "recipes list": "recipes.list_recipes",
     "recipes verify": "recipes.verify",
     "recipes prune": "recipes.prune",

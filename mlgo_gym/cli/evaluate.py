@@ -19,7 +19,7 @@ from mlgo_gym.deploy.plugin import build_link_plugins
 from mlgo_gym.errors import UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.evaluation import ENVS
-from mlgo_gym.evaluation.linking import LinkedSize, link_modes
+from mlgo_gym.evaluation.linking import LinkResult, link_modes
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.temporary_folders import temporary_folder
@@ -66,8 +66,8 @@ def evaluate(
 
     Policies: default, random; for tasks that they fit never, always, threshold:NUMBER, first_legal, never_evict,
     size_order; bundled policies such as inline-oz; clang:FLAGS for plain clang with other flags, as in
-    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), sb3:FILE (stable-baselines3), onnx:FILE,
-    tflite:DIR (or the file); your own code, as package.module:Name or path/to/file.py:Name.
+    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR (or the
+    file); your own code, as package.module:Name or path/to/file.py:Name.
 
     --link needs a corpus that `mlgo-gym corpus record` made of a build. With
     --link-as gc the linker drops unused functions; icf folds equal functions
@@ -110,7 +110,7 @@ def evaluate(
     exit_with(result.failures or any(row.error for row in linked) or any(row.error for row in programs))
 
 
-def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkedSize]:
+def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkResult]:
     """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
     plugins: dict[str, Path] = {}
     with temporary_folder() as folder:

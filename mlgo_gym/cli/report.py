@@ -1,4 +1,4 @@
-"""`mlgo-gym report` and `mlgo-gym compare`: reports on evaluations, trainings and searches."""
+"""`mlgo-gym report` and `mlgo-gym compare`: reports on evaluations and searches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mlgo_gym.cli.output import echo, show
 from mlgo_gym.cli.tables import print_tables
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.comparison import compare as compare_runs
-from mlgo_gym.evaluation.curves import read_inputs, run_names
-from mlgo_gym.evaluation.page import Drawn, page
+from mlgo_gym.evaluation.inputs import read_inputs, run_names
+from mlgo_gym.evaluation.page import page
 from mlgo_gym.evaluation.report import all_tables, as_data, notes
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.evaluation.result_folder import load_result
@@ -21,7 +21,7 @@ from mlgo_gym.storage.cache import write_atomically
 
 
 def report(
-    runs: Annotated[list[Path], argument("Outputs of `evaluate`, `train` and `search`.")],
+    runs: Annotated[list[Path], argument("Outputs of `evaluate` and `search`.")],
     *,
     html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
     figures: Annotated[Path | None, option("Folder for the figures as PNG and SVG.")] = None,
@@ -32,8 +32,8 @@ def report(
     """Print the tables of evaluations, with intervals, wins and losses.
 
     --html writes one page without scripts and references: tables, figures,
-    curves of trainings and searches, and the commands that reproduce them. The
-    page and the figures need the extra `report`. Evaluations may be unfinished.
+    curves of searches, and the commands that reproduce results. The page and
+    the figures need the extra `report`. Evaluations may be unfinished.
     With --json, several evaluations are one object by their names.
     """
     inputs = read_inputs(runs)
@@ -42,7 +42,7 @@ def report(
         inputs = replace(inputs, evaluations=combined)
     evaluations = inputs.evaluations
     if not evaluations and html is None and figures is None:
-        raise MlgoError("expected --html or --figures for curves, got neither; name a file or a folder")
+        raise MlgoError("expected --html or --figures for searches, got neither; name a file or a folder")
     data = {name: as_data(result) for name, result in evaluations.items()}
     if as_json:
         show(True, next(iter(data.values())) if len(data) == 1 else data, "")
@@ -56,16 +56,17 @@ def report(
         print_tables(tables, notes(result))
     if html is None and figures is None:
         return
-    from mlgo_gym.evaluation.figures import curve_figures, figures_of, write_figures
+    from mlgo_gym.evaluation.figures import figures_of, search_figure, write_figures
 
-    drawn = Drawn({name: figures_of(result) for name, result in evaluations.items()}, curve_figures(inputs.curves))
+    drawn = {name: figures_of(result) for name, result in evaluations.items()}
+    searches = search_figure(inputs.searches)
     if figures is not None:
-        for name, pictures in drawn.evaluations.items():
-            write_figures(pictures, figures / name.replace("/", "-") if len(evaluations) > 1 else figures)
-        write_figures(drawn.curves, figures)
+        for name, pictures in drawn.items():
+            write_figures(pictures, figures / name.replace("/", "-") if len(drawn) > 1 else figures)
+        write_figures(searches, figures)
         echo(f"wrote {figures}", err=True)
     if html is not None:
-        write_atomically(html, page(inputs, drawn).encode())
+        write_atomically(html, page(inputs, drawn, searches).encode())
         echo(f"wrote {html}", err=True)
 
 

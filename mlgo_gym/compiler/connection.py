@@ -93,15 +93,12 @@ class Channel:
         first = decoder.header is None
         decoder.feed(data)
         while (event := decoder.next_event()) is not None:
-            if isinstance(event, Observation):
-                if self.ahead:
-                    self.ahead -= 1
-                else:
-                    ready.append(self._decision(event))
-            elif isinstance(event, Context):
+            if isinstance(event, Context):
                 self.context = event.name
+            elif self.ahead:
+                self.ahead -= 1
             else:
-                raise TrainingLogError("expected no outcome in a channel, got one", event.offset)
+                ready.append(self._decision(event))
         if first and decoder.header is not None:
             self._check_header(decoder.header)
         if self._unsent:
