@@ -63,6 +63,8 @@ class InlineTask(Task):
         self.observation_space = self.layout.flat_space()
         self._default = _offset(header, INLINING_DEFAULT)
         self._block_count = _offset(header, "callee_basic_block_count")
+        self._choice = self._block_count if self._misplaced else self._default
+        self._nothing = bytes(self.layout.dtype.itemsize)
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
         """Return no flags; detect whether this clang writes its own choice to the right feature.
@@ -87,22 +89,22 @@ class InlineTask(Task):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site."""
-        return self.layout.flat(self.features(decision))
+        return self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
 
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
         """Return the features of several call sites."""
-        nothing = bytes(self.layout.dtype.itemsize)
-        payloads = [nothing if decision is None else self.features(decision) for decision in decisions]
+        payloads = [self._nothing if decision is None else decision.payload for decision in decisions]
+        if self._misplaced:
+            payloads = [self._nothing if decision is None else self.features(decision) for decision in decisions]
         return self.layout.flat_batch(payloads)
 
     def final_observation(self) -> Any:
         """Return zeros."""
-        return self.layout.flat(bytes(self.layout.dtype.itemsize))
+        return self.layout.flat(self._nothing)
 
     def default_action(self, decision: Decision) -> int:
         """Return clang's own choice, exactly: the feature `inlining_default`."""
-        offset = self._block_count if self._misplaced else self._default
-        return 1 if any(decision.payload[offset : offset + _WIDTH]) else 0
+        return 1 if decision.payload[self._choice] else 0
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - both are always legal
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""

@@ -193,9 +193,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             ActionError: no decision is pending (call `reset()`), or the action is NaN, or illegal with `strict`.
             CompilerError: the compile failed and `error_reward` is None.
         """
-        episode = self._started("step()")
-        run(episode.step(episode.encode(action)), self.setup.timeout)
-        self._show()
+        episode = self._episode or self._started("step()")
+        episode.answer(episode.encode(action))
+        run(episode.proceed(), self.setup.timeout)
+        if self.render_mode is not None:
+            self._show()
         outcome = episode.outcome
         if outcome is None:
             return episode.observe(), 0.0, False, False, episode.info()

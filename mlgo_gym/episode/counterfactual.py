@@ -82,7 +82,7 @@ def _flip(original: Episode, requested: frozenset[int | DecisionSite]) -> dict[i
     results: dict[int | DecisionSite, Counterfactual] = {}
     pending: list[tuple[list[int | DecisionSite], int, DecisionSite, int, Episode]] = []
     with ExitStack() as forks, closing(original.restart()) as episode:
-        run_blocking(episode.start(), original.setup.timeout)
+        run_blocking(episode.proceed(), original.setup.timeout)
         while (decision := episode.decision) is not None:
             index, site = episode.decisions, decision.site
             action = int(actions[index] if index < len(actions) else default_action(decision))

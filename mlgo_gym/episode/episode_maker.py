@@ -203,13 +203,11 @@ class EpisodeMaker:
         if episode is None:
             return None
         try:
-            yield from episode.start()
+            yield from episode.proceed()
             if episode.decision is not None:
                 self._keep_fork(episode)
                 return episode
-        except BaseException as error:
-            if isinstance(error, CompilerError):
-                episode.keep_crash(error)
+        except BaseException:
             episode.close()
             raise
         self._empty.add((module.name, episode.function))

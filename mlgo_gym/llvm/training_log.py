@@ -145,8 +145,8 @@ class LogDecoder:
         self._buffer = rest + data if rest else data
         self._position = 0
 
-    def take_observation(self, data: bytes) -> Observation | None:
-        """Take the next bytes of the log if they are exactly the next observation; else take nothing.
+    def take_observation(self, data: bytes) -> tuple[int, bytes] | None:
+        """Take the next bytes of the log, and return number and payload, if they are exactly the next observation.
 
         This is faster than `feed()` and `next_event()`, and almost every read from a channel is such a case.
         """
@@ -158,11 +158,11 @@ class LogDecoder:
         length = len(data)
         if length != len(line) + self._observation_bytes + 1 or data[-1] != 10 or not data.startswith(line):
             return None
-        offset = self._consumed + self._position
-        self._consumed, self._position, self._buffer = offset + length, 0, b""
+        self._consumed += self._position + length
+        self._position, self._buffer = 0, b""
         self._next_index[context] = number + 1
         self._last_observation = number
-        return Observation(number, data[len(line) : -1], offset)
+        return number, data[len(line) : -1]
 
     def next_event(self) -> Event | None:
         """Return the next event, or None if more bytes are needed.

@@ -15,7 +15,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import watchers
-from mlgo_gym.episode.episode import Answer, Episode
+from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -48,7 +48,8 @@ class RunningCompile:
 
     def answer(self, advice: bytes) -> dict[str, Any]:
         """Answer the pending decision with any bytes; return the info of the next decision or of the end."""
-        run_blocking(self._episode.step(Answer(0, advice)), self._episode.setup.timeout)
+        self._episode.answer((0, advice, False))
+        run_blocking(self._episode.proceed(), self._episode.setup.timeout)
         return self._episode.info() if self._episode.outcome is None else self._episode.outcome.info
 
 
