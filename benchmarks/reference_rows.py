@@ -62,6 +62,7 @@ _EVOLVE = (
 POLICIES = (
     Row("bundled policy", "{bundled}"),
     Row("fast bundled policy", "{fast}"),
+    Row("`last-call`", "last-call"),
     Row("`default`: clang's own choices", "default"),
     *(Row(f"`threshold:{limit}`", f"threshold:{limit}") for limit in (0, 5, 20, 50)),
     Row("`never`", "never"),

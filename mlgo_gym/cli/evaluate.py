@@ -73,8 +73,8 @@ def evaluate(
 
     Policies: default, random; for tasks that they fit never, always, threshold:NUMBER, first_legal, never_evict,
     size_order; bundled policies such as inline-oz; clang:FLAGS for plain clang with other flags, as in
-    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), sb3:FILE (stable-baselines3), onnx:FILE,
-    tflite:DIR (or the file); your own code, as package.module:Name or path/to/file.py:Name.
+    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR (or the
+    file); your own code, as package.module:Name or path/to/file.py:Name.
 
     --link needs a corpus that `mlgo-gym corpus record` made of a build. With
     --link-as gc the linker drops unused functions; icf folds equal functions

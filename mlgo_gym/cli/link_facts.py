@@ -23,7 +23,7 @@ def link_facts(
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count in how many objects of a build each weak function is.
+    """Count the objects that define each weak function, and the references to it.
 
     The policy last-call uses the facts: MLGO_LINK_FACTS=FILE, or mlgo-clang
     --mlgo-link-facts=FILE. Build once as usual, write the facts, and build
@@ -32,14 +32,17 @@ def link_facts(
     from mlgo_gym.corpus.folder import DESCRIPTION_FILE
     from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 
-    def facts_of(build: str) -> LinkFacts:
-        path = Path(build)
-        if not path.exists() or (path / DESCRIPTION_FILE).is_file():
-            return LinkFacts.of_objects(_plain_objects(build, clang, trust_flags))
-        is_facts = path.is_file() and path.read_bytes()[:15] == b"mlgo-link-facts"
-        return LinkFacts.read(path) if is_facts else LinkFacts.of_objects(objects_in(path))
+    paths = {build: Path(build) for build in builds}
+    files = [path for path in paths.values() if path.is_file() and path.read_bytes()[:15] == b"mlgo-link-facts"]
 
-    facts = LinkFacts.merged(map(facts_of, builds))
+    def objects() -> Iterator[bytes]:
+        for build, path in paths.items():
+            if not path.exists() or (path / DESCRIPTION_FILE).is_file():
+                yield from _plain_objects(build, clang, trust_flags)
+            elif path not in files:
+                yield from objects_in(path)
+
+    facts = LinkFacts.merged([LinkFacts.of_objects(objects()), *map(LinkFacts.read, files)])
     before = LinkFacts.read(output).counts if output.is_file() else {}
     facts.write(output)
     once = sum(copies == 1 for copies, _ in facts.counts.values())

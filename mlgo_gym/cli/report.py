@@ -1,4 +1,4 @@
-"""`mlgo-gym report` and `mlgo-gym compare`: reports on evaluations, trainings and searches."""
+"""`mlgo-gym report` and `mlgo-gym compare`: reports on evaluations and searches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlgo_gym.cli.output import JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
-    from mlgo_gym.evaluation.curves import Inputs
+    from mlgo_gym.evaluation.inputs import Inputs
     from mlgo_gym.evaluation.table import Table
 
 
@@ -21,7 +21,7 @@ FormatOption = Annotated[Literal["text", "markdown", "latex"], option("Format of
 
 
 def report(
-    runs: Annotated[list[Path], argument("Outputs of `evaluate`, `train` and `search`.")],
+    runs: Annotated[list[Path], argument("Outputs of `evaluate` and `search`.")],
     *,
     html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
     figures: Annotated[Path | None, option("Folder for the figures as PNG and SVG.")] = None,
@@ -33,12 +33,12 @@ def report(
     """Print the tables of evaluations, with intervals, wins and losses.
 
     --html writes one page without scripts and references: tables, figures,
-    curves of trainings and searches, and the commands that reproduce them. The
-    page and the figures need the extra `report`. Evaluations may be unfinished.
+    curves of searches, and the commands that reproduce results. The page and
+    the figures need the extra `report`. Evaluations may be unfinished.
     With --json, several evaluations are one object by their names.
     """
     from mlgo_gym.cli.tables import draw_result
-    from mlgo_gym.evaluation.curves import read_inputs
+    from mlgo_gym.evaluation.inputs import read_inputs
     from mlgo_gym.evaluation.report import all_tables, as_data, notes
     from mlgo_gym.evaluation.result import with_smallest
 
@@ -48,7 +48,7 @@ def report(
         inputs = replace(inputs, evaluations=combined)
     evaluations = inputs.evaluations
     if not evaluations and html is None and figures is None:
-        raise MlgoError("expected --html or --figures for curves, got neither; name a file or a folder")
+        raise MlgoError("expected --html or --figures for searches, got neither; name a file or a folder")
     if as_json:
         data = {name: as_data(result) for name, result in evaluations.items()}
         print_json(next(iter(data.values())) if len(data) == 1 else data)
@@ -76,21 +76,19 @@ def print_tables(tables: Sequence[Table], notes: Sequence[str], form: str = "tex
 
 
 def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
-    from mlgo_gym.evaluation.figures import curve_figures, figures_of, write_figures
-    from mlgo_gym.evaluation.page import Drawn, page
+    from mlgo_gym.evaluation.figures import figures_of, search_figure, write_figures
+    from mlgo_gym.evaluation.page import page
     from mlgo_gym.storage.cache import write_atomically
 
-    drawn = Drawn(
-        {name: figures_of(result) for name, result in inputs.evaluations.items()}, curve_figures(inputs.curves)
-    )
+    figures = {name: figures_of(result) for name, result in inputs.evaluations.items()}
+    searches = search_figure(inputs.searches)
     if folder is not None:
-        several = len(inputs.evaluations) > 1
-        for name, figures in drawn.evaluations.items():
-            write_figures(figures, folder / name.replace("/", "-") if several else folder)
-        write_figures(drawn.curves, folder)
+        for name, drawn in figures.items():
+            write_figures(drawn, folder / name.replace("/", "-") if len(figures) > 1 else folder)
+        write_figures(searches, folder)
         echo(f"wrote {folder}", err=True)
     if html is not None:
-        write_atomically(html, page(inputs, drawn).encode())
+        write_atomically(html, page(inputs, figures, searches).encode())
         echo(f"wrote {html}", err=True)
 
 
@@ -106,7 +104,7 @@ def compare(
     refused; the message has the first difference.
     """
     from mlgo_gym.evaluation.comparison import compare as compare_runs
-    from mlgo_gym.evaluation.curves import run_names
+    from mlgo_gym.evaluation.inputs import run_names
     from mlgo_gym.evaluation.result_folder import load_result
 
     comparison = compare_runs({name: load_result(path) for name, path in run_names(runs).items()})

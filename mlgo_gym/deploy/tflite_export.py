@@ -196,12 +196,6 @@ class _Graph:
         is_negative = self.compare("LESS", values, self.constant(np.zeros(1, np.float32)))
         return self.choose(is_negative, negative, logarithm)
 
-    def rank(self, values: int, quantiles: npt.NDArray[np.float32]) -> int:
-        shape = self._shape(values)
-        wide, table = self.reshape(values, (*shape, 1)), self.constant(quantiles)
-        above, below = (self.compare(code, wide, table) for code in ("GREATER", "LESS"))
-        return self.reduce("SUM", self.binary("subtract", above, below), len(shape))
-
     def product(self, values: int, weight: npt.NDArray[np.float32]) -> int:
         # The last row of a cumulative sum.
         shape = self._shape(values)
@@ -210,11 +204,8 @@ class _Graph:
         return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
 
     def tanh(self, values: int) -> int:
-        # Of float32: the last bit is the library's, as in elu.
+        # Of float32: the last bit is the library's.
         return self._operate("TANH", [values], self._shape(values))
-
-    def elu(self, values: int) -> int:
-        return self._operate("ELU", [values], self._shape(values))
 
     def decision(self, logits: int, outputs: int) -> int:
         """Return the decision of a network's outputs, int64 of shape (1,); equal outputs give 0."""

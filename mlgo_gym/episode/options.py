@@ -343,7 +343,7 @@ class InliningOptions(EnvironmentOptions):
     link_facts: str | os.PathLike[str] | None = option(
         None,
         """File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
-        `callee_referrers`. Needs `callee_features=True`. Default: both are -1, unknown.""",
+        `callee_references`. Needs `callee_features=True`. Default: both are -1, unknown.""",
     )
     credit: bool = option(
         False,

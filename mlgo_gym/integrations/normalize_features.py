@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import RecordConstructorArgs
 
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.normalization import CLIP, Normalization
 
-GivenNormalization = Normalization | Mapping[str, Any] | str | os.PathLike[str]
-"""A normalization, its JSON data, or the file that it was saved to."""
+GivenNormalization = Normalization | Mapping[str, Any]
+"""A normalization, or its JSON data."""
 
 
 class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -30,14 +29,14 @@ class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructor
 
     Args:
         env: an environment of mlgo-gym with flat observations.
-        normalization: a fitted normalization, its JSON data, or the file that it was saved to.
+        normalization: a fitted normalization, or its JSON data.
 
     Attributes:
         normalization: the normalization.
         feature_names: the name of each element of an observation.
 
     Raises:
-        MlgoError: the observations are raw tensors, or lack a feature; or there is no normalization in the file.
+        MlgoError: the observations are raw tensors, or lack a feature.
     """
 
     def __init__(self, env: gym.Env[Any, Any], normalization: GivenNormalization) -> None:
@@ -55,15 +54,12 @@ class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructor
 
 def given_normalization(value: GivenNormalization) -> Normalization:
     """Return a given normalization, or raise an MlgoError."""
-    if isinstance(value, Normalization):
-        return value
-    return Normalization.from_json(value) if isinstance(value, Mapping) else Normalization.load(value)
+    return value if isinstance(value, Normalization) else Normalization.from_json(value)
 
 
 def normalized_space(space: gym.Space[Any], normalization: Normalization) -> gym.Space[Any]:
     """Return the space of `normalize()`: a Box, alone or in a Dict beside an action mask; raw tensors are an error."""
-    low, high = normalization.bounds
-    box = gym.spaces.Box(low, high, (len(normalization.names),), np.float32)
+    box = gym.spaces.Box(-CLIP, CLIP, (len(normalization.names),), np.float32)
     return gym.spaces.Dict({**space.spaces, "observations": box}) if isinstance(space, gym.spaces.Dict) else box
 
 

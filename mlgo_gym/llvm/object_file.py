@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from mlgo_clang.object_size import SHF_EXECINSTR, WASM_MAGIC, section_table
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.wasm_file import read_wasm
 
-SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 4, 8, 18
+SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_SYMTAB_SHNDX = 2, 4, 8, 9, 18
 SHF_WRITE, SHF_ALLOC = 1, 2
 
 _SECTION = (
@@ -248,6 +249,29 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
         offsets, kinds = entries["offset"].tolist(), (entries["info"] & 0xFFFFFFFF).tolist()
         relocations[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
     return {section: sorted(entries, key=attrgetter("offset")) for section, entries in relocations.items()}
+
+
+def read_references(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    """Yield each section of an object that is loaded and has relocations, their offsets, and their symbols by index.
+
+    Raises `MlgoError` if the object is damaged.
+    """
+    elf = table.elf
+    word, shift = (f"{elf.order}u8", 32) if elf.wide else (f"{elf.order}u4", 8)
+    fields = [("offset", word), ("info", word)]
+    for index in np.flatnonzero(np.isin(elf.sections["type"], (SHT_REL, SHT_RELA))).tolist():
+        section = int(elf.sections["info"][index])
+        if section >= len(elf.sections) or not elf.sections["flags"][section] & SHF_ALLOC:
+            continue
+        added = [("addend", word)] if elf.sections["type"][index] == SHT_RELA else []
+        entries = elf.table(index, [*fields, *added])
+        symbols = (entries["info"] >> shift).astype(np.int64)
+        if len(symbols) and symbols.max() >= len(table.symbols):
+            raise MlgoError(
+                f"expected relocations with {len(table.symbols)} symbols, got one with symbol {symbols.max()}; the "
+                "object is damaged"
+            )
+        yield section, entries["offset"], symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,6 @@ from mlgo_gym.policies.rules import (
     rule_file,
     threshold_policy,
 )
-from mlgo_gym.policies.sb3 import load_sb3, saved_features
 
 _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
     "threshold": (threshold_policy, "20"),
@@ -60,7 +59,6 @@ _MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
     "rule": load_rule,
     "tflite": TflitePolicy,
     "onnx": OnnxPolicy,
-    "sb3": load_sb3,
 }
 """Makes a policy of an environment and a file, by prefix."""
 
@@ -81,7 +79,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast`, `inline-oz-rust` | a bundled policy |
     | `inline-oz-thumbv7em`, `inline-os-riscv32imc`, `inline-oz-wasm32-wasi` | bundled policies for a target |
     | `evict` | a bundled policy of evictions |
-    | `mlp:FILE`, `sb3:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
+    | `mlp:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
 
     The bundled policies of inlining use callee features, but for those with `-fast`. A user's class or function is
@@ -141,8 +139,6 @@ def needs_callee_features(spec: str) -> bool:
     """Return whether a policy uses callee features."""
     if is_rule(spec):
         return uses_callee_features(RuleText.load(rule_file(spec)).features)
-    if spec.startswith("sb3:"):
-        return uses_callee_features(saved_features(model_file(spec)))
     if spec.startswith("mlp:"):
         return uses_callee_features(Network.load(model_file(spec)).features)
     return spec in bundled_policies() and uses_callee_features(Network.load(bundled_file(spec)).features)

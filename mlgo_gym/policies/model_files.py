@@ -15,7 +15,7 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.scheduling import FileStore, StoredFiles
 from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
 
-KINDS = ("mlp", "rule", "tflite", "onnx", "sb3")
+KINDS = ("mlp", "rule", "tflite", "onnx")
 """Prefixes of models in files. Nothing in such a file can run."""
 
 MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in KINDS)

@@ -128,18 +128,6 @@ def onnx(model: bytes) -> tuple[Described, Described, Run]:
     return inputs, outputs, run
 
 
-def sb3(weights: bytes) -> tuple[Described, Described, Run]:
-    """Return the tensors in a file of PyTorch as outputs, and the function that reads them."""
-    import io
-
-    import torch
-
-    state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-    arrays = {str(name): tensor.numpy() for name, tensor in state.items()}
-    outputs: Described = [(name, list(array.shape), array.dtype.name) for name, array in arrays.items()]
-    return [], outputs, lambda output, _rows, _data: bytes(arrays[outputs[output][0]].tobytes())
-
-
 def limit(memory: int) -> None:
     """Limit the address space to its present size plus `memory` bytes, and the size of written files to 0."""
     import os
@@ -164,11 +152,7 @@ def main(kind: str, channel: int, memory: int) -> None:
     for name in ("OPENBLAS", "OMP", "MKL"):
         os.environ[f"{name}_NUM_THREADS"] = "1"
     header, run_header = struct.Struct("<cI"), struct.Struct("<II")
-    load, library = {
-        "tflite": (tflite, "ai_edge_litert.interpreter"),
-        "onnx": (onnx, "onnxruntime"),
-        "sb3": (sb3, "torch"),
-    }[kind]
+    load, library = {"tflite": (tflite, "ai_edge_litert.interpreter"), "onnx": (onnx, "onnxruntime")}[kind]
     run: Run | None = None
 
     def answer(letter: bytes, data: bytes) -> None:

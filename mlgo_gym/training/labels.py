@@ -25,7 +25,7 @@ from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
 
 SUFFIX = ".parquet"
 
-LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
+LABELS = FolderKind("labels", SUFFIX, "mlgo-gym label")
 
 FACTS = (
     *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),

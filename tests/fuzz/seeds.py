@@ -6,8 +6,6 @@ import contextlib
 import io
 import json
 import tempfile
-import warnings
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -27,7 +25,6 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.corpus.compressed_object import compressed_object
-from tests.evaluation.runs import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")
@@ -133,12 +130,6 @@ def parquet() -> list[bytes]:
     return found
 
 
-def curves() -> list[bytes]:
-    """Return an event file and a CSV file of a training, joined."""
-    table = b'rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,"b,c"\n0.75,300,\n'
-    return [join(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "rate", 1.0), table)]
-
-
 def records() -> list[bytes]:
     """Return an optimisation record of register allocation, as clang writes it, cut to some remarks."""
     with _scratch() as folder:
@@ -220,7 +211,7 @@ def _network(normalization: Normalization | None = None) -> bytes:
 
 def _normalizations() -> list[Normalization]:
     values = np.random.default_rng(0).normal(size=(9, 2))
-    return [Normalization.fit(values, FEATURES, method, quantiles=3) for method in METHODS]
+    return [Normalization.fit(values, FEATURES, method) for method in METHODS]
 
 
 def networks() -> list[bytes]:
@@ -231,11 +222,6 @@ def networks() -> list[bytes]:
 def tensors() -> list[bytes]:
     """Return safetensors files that are no networks."""
     return [format_tensors({"x": np.zeros((2, 3), np.float16), "y": np.zeros(0, np.int64)}, {"a": "b"})]
-
-
-def normalizations() -> list[bytes]:
-    """Return a normalization by each method."""
-    return [json.dumps(each.to_json()).encode() for each in _normalizations()]
 
 
 def onnx() -> list[bytes]:
@@ -278,43 +264,6 @@ def model_descriptions() -> list[bytes]:
     """Return descriptions of models from their process."""
     inputs = [("action_cost_estimate:0", [1], "int64"), ("more", [None, 3], "float32")]
     return [json.dumps([inputs, [("decision:0", [1], "int64"), ("text", [], "object")]]).encode()]
-
-
-def sb3_parts() -> list[bytes]:
-    """Return the files of an archive of stable-baselines3 that matter, as one input."""
-    import torch
-
-    random = np.random.default_rng(0)
-    shapes = {"mlp_extractor.policy_net.0": (4, 2), "action_net": (2, 4)}
-    state = {}
-    for layer, shape in shapes.items():
-        state[f"{layer}.weight"] = torch.from_numpy(random.normal(size=shape).astype(np.float32))
-        state[f"{layer}.bias"] = torch.zeros(shape[0])
-    stream = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.save(state, stream)
-    data = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
-    ours = {"features": list(FEATURES), "normalization": _normalizations()[1].to_json()}
-    return [
-        join(json.dumps(data).encode(), json.dumps(each).encode(), stream.getvalue())
-        for each in (ours, {"features": list(FEATURES), "normalization": None})
-    ]
-
-
-def archive(data: bytes) -> bytes:
-    """Return the archive of the files of `sb3_parts()`."""
-    policy, ours, weights = split(data, 3)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as file:
-        for name, content in (("data", policy), ("mlgo_gym.json", ours), ("policy.pth", weights)):
-            file.writestr(name, content)
-    return stream.getvalue()
-
-
-def sb3_archives() -> list[bytes]:
-    """Return archives."""
-    return [archive(each) for each in sb3_parts()]
 
 
 def recipes() -> list[bytes]:

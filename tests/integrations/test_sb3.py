@@ -13,7 +13,8 @@ import pytest
 
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.integrations import NormalizeFeatures, fit_normalization, vector
-from mlgo_gym.policies.sb3 import read_sb3, save_sb3
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.vector_env import as_vector
 from tests.fakes.stepping import EVICT, INLINE, end_clang, make, make_sync
 from tests.integrations.networks import decisions, random_network
@@ -28,7 +29,7 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from mlgo_gym.integrations.sb3 import CreditAdvantages, ReductionLogger, VecEnvAdapter, start_sb3
+from mlgo_gym.integrations.sb3 import CreditAdvantages, ReductionLogger, VecEnvAdapter, read_sb3, start_sb3
 
 pytestmark = [
     pytest.mark.libraries,
@@ -365,7 +366,7 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
 
 
 @pytest.mark.parametrize(("outputs", "activation"), [(1, "relu"), (2, "tanh")])
-def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str, tmp_path: Path) -> None:
+def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as inner:
         network, rows = random_network(inner, outputs, activation)
         normal = network.normalization
@@ -375,9 +376,7 @@ def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, var
         actions, _ = model.predict(normal(rows), deterministic=True)
         assert set(actions.tolist()) == {0, 1}
         assert (actions == decisions(network, rows)).mean() > 0.99  # ties may differ
-        save_sb3(model, tmp_path / "m.zip", network.features, normal)
-        read = read_sb3(tmp_path / "m.zip", inner.unwrapped)  # type: ignore[arg-type, unused-ignore] # it is of mlgo-gym
-        assert decisions(read, rows) == decisions(network, rows)
+        assert decisions(read_sb3(model, network), rows) == decisions(network, rows)
         before = model.policy.action_net.weight.clone()
         model.learn(32)
         assert not (model.policy.action_net.weight == before).all()
@@ -407,3 +406,49 @@ def test_other_features_and_models_without_an_actor_are_refused(varied: str) -> 
         wrapped = NormalizeFeatures(inner, network.normalization)
         with pytest.raises(PolicyError, match="expected a model with an actor and a critic, got DQN"):
             start_sb3(DQN, wrapped, network, policy_kwargs={"net_arch": [8]}, device="cpu", buffer_size=10)
+
+
+# Networks of trained models
+
+
+@pytest.mark.parametrize(("algorithm", "activation"), [(PPO, "ReLU"), (DQN, "Tanh")])
+def test_a_saved_network_decides_as_its_model(algorithm: Any, activation: str, varied: str, tmp_path: Path) -> None:
+    kwargs = {"activation_fn": getattr(importlib.import_module("torch.nn"), activation)}
+    with gym.make(INLINE, corpus=varied) as inner:
+        recorded = record_observations(inner, observations=30)
+        rows = np.concatenate([recorded, np.random.default_rng(0).normal(0, 50, (500, recorded.shape[1]))])
+        rows = rows.astype(np.float32)
+        for normal in (fit_normalization(inner, observations=30), None):
+            env = inner if normal is None else NormalizeFeatures(inner, normal)
+            model = algorithm("MlpPolicy", env, policy_kwargs=kwargs, seed=1, device="cpu")
+            read_sb3(model, normal or env.get_wrapper_attr("feature_names")).save(tmp_path / "n.safetensors")
+            policy = load_policy(f"mlp:{tmp_path}/n.safetensors", inner)
+            expected, _ = model.predict(rows if normal is None else normal(rows), deterministic=True)
+            assert [policy.act(row, {}) for row in rows] == expected.tolist()
+            assert set(expected.tolist()) == {0, 1}
+
+
+def test_a_masked_network_decides_as_its_model(varied: str, tmp_path: Path) -> None:
+    with gym.make(EVICT, corpus=varied) as inner:
+        normal = fit_normalization(inner, observations=20)
+        env = NormalizeFeatures(inner, normal)
+        model = MaskablePPO("MultiInputPolicy", env, seed=1, device="cpu")
+        read_sb3(model, normal).save(tmp_path / "n.safetensors")
+        policy = load_policy(f"mlp:{tmp_path}/n.safetensors", inner)
+        observation, info = inner.reset(options={"module": "mixed"})
+        actions, over = set(), False
+        while not over:
+            mask = info["action_mask"]
+            expected, _ = model.predict(env.observation(observation), deterministic=True, action_masks=mask)
+            action = policy.act(observation, info)
+            assert action == int(expected)
+            actions.add(action)
+            observation, _, over, _, info = inner.step(action)
+        assert len(actions) > 1
+
+
+def test_a_policy_with_other_layers_has_no_network(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as inner:
+        model = PPO("MlpPolicy", inner, policy_kwargs={"activation_fn": importlib.import_module("torch.nn").ELU})
+        with pytest.raises(PolicyError, match="expected a policy with an activation of relu, tanh"):
+            read_sb3(model, inner.get_wrapper_attr("feature_names"))

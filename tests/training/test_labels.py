@@ -67,7 +67,7 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
     assert labels.trained_on is None
     old = read_labels([write(tmp_path / "old", callee_last=np.array([0, 1]))])
-    assert old.features[-3:] == ("callee_last", "callee_copies", "callee_referrers"), "labels without link facts"
+    assert old.features[-3:] == ("callee_last", "callee_copies", "callee_references"), "labels without link facts"
     assert old.observations[:, -2:].tolist() == [[-1, -1], [-1, -1]]
 
 
