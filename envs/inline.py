@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
@@ -125,10 +123,6 @@ class InlineTask(Task):
         values = {spec.name: record[spec.name].item() for spec in self.layout.header.features if spec.size == 1}
         return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
 
-    def estimate(self, decision: Decision, action: Any) -> float:
-        """Return the feature `cost_estimate` of a call that is inlined, and 0 of one that is kept."""
-        return float(self.layout.value(decision.payload, "cost_estimate").item()) if int(action) else 0.0
-
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         return "inline the call" if int(action) else "keep the call"
@@ -189,14 +183,8 @@ class InlineEnv(CompilerEnv):
     task_type = InlineTask
     options_type = InliningOptions
 
-    def __init__(self, **arguments: Unpack[InliningArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class InlineVectorEnv(CompilerVectorEnv):
     """`InlineEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = InlineEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[InliningVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

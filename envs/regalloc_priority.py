@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
@@ -139,14 +137,8 @@ class RegAllocPriorityEnv(CompilerEnv):
     task_type = PriorityTask
     options_type = AllocationOptions
 
-    def __init__(self, **arguments: Unpack[AllocationArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class RegAllocPriorityVectorEnv(CompilerVectorEnv):
     """`RegAllocPriorityEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = RegAllocPriorityEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[AllocationVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

@@ -30,7 +30,7 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
 from mlgo_gym.storage.cache import key_of
-from mlgo_gym.tasks.render import EpisodePicture, render_end, render_text
+from mlgo_gym.tasks.render import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
 
 _RESET_OPTIONS = ("module", "function")
@@ -352,16 +352,14 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         """Return a rendering of the pending decision.
 
         Returns:
-            With `render_mode="ansi"` a text. With `"rgb_array"` a picture, uint8 of shape (288, 480, 3): the decision,
-            earlier decisions against clang's own, and at the end the outcome. Otherwise None: `"human"` prints the text
-            at each reset and step.
+            With `render_mode="ansi"` a text; with `"rgb_array"` a picture of it, uint8 of shape (288, 480, 3).
+            Otherwise None: `"human"` prints the text at each reset and step.
 
         Raises:
             MissingExtraError: Pillow is not installed and a picture is requested.
         """
         if self.render_mode == "rgb_array":
-            picture = None if self._episode is None else self._episode.picture
-            return (picture or EpisodePicture(self.task)).draw(None if picture is None else self._decision)
+            return draw_text(self._text())
         return self._text() if self.render_mode == "ansi" else None
 
     def _show(self) -> None:

@@ -26,7 +26,6 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import Measurement
-from mlgo_gym.tasks.render import EpisodePicture
 from mlgo_gym.tasks.task import read_action
 
 Answer = tuple[int | float, bytes, bool]
@@ -64,7 +63,6 @@ class Episode:
             finished; None without credit.
         outcome: Reward and last info; None while the episode runs.
         full_info: The full last info, whatever form infos have.
-        picture: The picture for `render_mode="rgb_array"`; None in other modes.
         fork_method: `"snapshot"` or `"replay"` for an episode that `fork()` returned, else None.
         fork_reason: Reason for a replay; empty otherwise.
 
@@ -101,7 +99,6 @@ class Episode:
         self.inline_compile: InlineCompile | None = None
         self.outcome: EpisodeOutcome | None = None
         self.full_info: dict[str, Any] = {}
-        self.picture: EpisodePicture | None = None
         self.fork_method: str | None = None
         self.fork_reason = ""
         self._has_plain_infos = not self.contexts and setup.numeric_infos is None
@@ -174,10 +171,8 @@ class Episode:
         Raises:
             ActionError: no decision is pending.
         """
+        self.pending()
         action, advice, self.illegal = answer
-        decision = self.decision or self.pending()
-        if self.picture is not None:
-            self.picture.decide(decision, action, illegal=self.illegal)
         self.actions.append(action)
         self.answers.append(advice)
         self.decision = None
@@ -248,8 +243,6 @@ class Episode:
         self.close()
         if self.illegal:
             outcome.info["illegal_action"] = True
-        if self.picture is not None:
-            self.picture.end(outcome.info)
         self.full_info = outcome.info
         self.outcome = outcome._replace(info=self.setup.info(outcome.info))
 
@@ -318,7 +311,6 @@ class Episode:
         copied = copy.copy(self)
         for name in ("actions", "answers", "answered", "agent_indices", "_unchecked"):
             setattr(copied, name, getattr(self, name).copy())
-        copied.picture = None if self.picture is None else self.picture.copy()
         supported, reason = snapshot_support()
         failure = None
         if supported:

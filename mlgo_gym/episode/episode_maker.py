@@ -24,7 +24,6 @@ from mlgo_gym.episode.decision_count import count, count_components, known_decis
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError
-from mlgo_gym.tasks.render import EpisodePicture
 
 _MAX_FAILURES = 10
 """Number of failed modules after which sampling raises."""
@@ -161,7 +160,7 @@ class EpisodeMaker:
             episode = yield from self._first_decision(np_random, module, function)
             if episode is None:
                 raise self._no_decision(module.name, function)
-            return self._shown(episode)
+            return episode
         return (yield from self._sample(np_random, OrderCursor() if cursor is None else cursor))
 
     def _sample(self, np_random: np.random.Generator, cursor: OrderCursor) -> CompilerCoroutine[Episode]:
@@ -182,19 +181,12 @@ class EpisodeMaker:
                 continue
             if episode is not None:
                 episode.skipped = skipped
-                return self._shown(episode)
+                return episode
         failures = f"; the compiler failed on {len(skipped)} of them" if skipped else ""
         raise CorpusError(
             f"expected a module with a decision on {setup.task.name}, got none among the {len(corpus)} modules "
             f"of corpus {corpus.name!r}{failures}; choose another corpus"
         )
-
-    def _shown(self, episode: Episode) -> Episode:
-        """Give a started episode its picture, if `render_mode` is one."""
-        if self.setup.options.render_mode == "rgb_array":
-            episode.picture = EpisodePicture(self.setup.task)
-            episode.picture.begin(episode.module)
-        return episode
 
     def _first_decision(
         self, np_random: np.random.Generator, module: Module, function: str | None

@@ -14,21 +14,24 @@ import shlex
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.json_text import check_fields, parse_json
-from mlgo_gym.storage.temporary_folders import make_process_folder
+from mlgo_gym.storage.temporary_folders import make_process_folder, temporary_folder
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
 FORMAT = 1
@@ -216,3 +219,55 @@ def _fits(session: Session, decision: Decision, advice: bytes) -> bool:
     mask = np.frombuffer(decision.payload, header.dtype)["mask"].reshape(-1)
     column = int.from_bytes(advice, "little", signed=True)
     return 0 <= column < len(mask) and mask[column] == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Whether the failure of a reproducer occurred as recorded, and the result in words."""
+
+    reproduced: bool
+    description: str
+
+
+def reproduce(
+    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust_flags: bool = False
+) -> Reproduction:
+    """Compile the module of a reproducer with its answers, and compare the result with the recorded failure.
+
+    `bitcode` replaces the recorded module, and clang may be silent for `timeout` seconds. With `trust_flags` the
+    recorded flags and the test command run without a check.
+
+    Raises:
+        MlgoError: the folder has no reproducer.
+        UntrustedError: the flags may do more than shape code, or there is a test command, and it is not trusted.
+    """
+    reproducer = read_reproducer(folder)
+    if reproducer.kind != CRASH and not trust_flags:
+        raise UntrustedError(
+            f"expected trust to run the test command of {folder}, {' '.join(reproducer.test)!r}; read it, and pass "
+            "--trust-flags if you know its author"
+        )
+    module = Module(reproducer.module, bitcode or folder / MODULE, ("-cc1", *reproducer.flags[1:]), trusted=trust_flags)
+    compilation = plan(module, toolchain)
+    try:
+        compiled, replaced = compile_reproducer(reproducer, compilation, timeout, exact=bitcode is None)
+    except CompilerError as error:
+        return Reproduction(reproducer.kind == CRASH and error.exit_status == reproducer.exit_status, error.message)
+    if reproducer.kind == CRASH:
+        return Reproduction(False, f"clang {toolchain.version_text} made an object of {len(compiled)} bytes")
+    plain, _ = compile_reproducer(replace(reproducer, advisors=(), answers=()), compilation, timeout)
+    fails, plain_fails = _fails(reproducer, folder, compiled), _fails(reproducer, folder, plain)
+    words = {True: "wrong", False: "correct"}
+    return Reproduction(
+        fails and not plain_fails,
+        f"the object is {words[fails]} with the recorded answers ({replaced} replaced) and {words[plain_fails]} with "
+        "plain clang",
+    )
+
+
+def _fails(reproducer: Reproducer, folder: Path, compiled: bytes) -> bool:
+    with temporary_folder() as scratch:
+        file = scratch / "object.o"
+        file.write_bytes(compiled)
+        words = [word.replace("{object}", str(file)) for word in reproducer.test]
+        return run_bounded(words, writable=None, folder=folder, timeout=120, name="the test").returncode != 0

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.decision_count import count, count_components
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
-from mlgo_gym.episode.preoptimization import preoptimize, verify
+from mlgo_gym.episode.preoptimization import preoptimize
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
@@ -120,7 +120,6 @@ class Setup:
         self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags, *echo)
         self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
         self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
-        self._verified: set[str] = set()
         self._references: dict[str, InlineCompile] = {}
 
     @cached_property
@@ -239,11 +238,7 @@ class Setup:
             )
         if not self.options.preoptimizes(self.task):
             return full
-        optimized = yield from preoptimize(full)
-        if options.verify_preoptimized and module.name not in self._verified:
-            yield from verify(full, optimized)
-            self._verified.add(module.name)
-        return optimized
+        return (yield from preoptimize(full))
 
     def reference(self, compilation: Compilation) -> CompilerCoroutine[InlineCompile]:
         """Return, as a coroutine, the compile of clang's own choices, with sites and sizes; kept in memory."""

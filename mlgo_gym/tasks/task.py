@@ -162,11 +162,6 @@ class Task(ABC):
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
 
-    def estimate(self, decision: Decision, action: Any) -> float:
-        """Return what an action costs by LLVM's own estimate, for a person to see; 0 where there is none."""
-        del decision, action
-        return 0.0
-
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded.

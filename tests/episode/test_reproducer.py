@@ -1,4 +1,4 @@
-"""Reproducers of crashes and wrong objects: kept, repeated by one command, and reduced by llvm-reduce."""
+"""Reproducers of crashes and wrong objects: kept, and repeated by one command."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from mlgo_gym.episode.reproducer import (
     compile_reproducer,
     keep_reproducer,
     read_reproducer,
+    reproduce,
 )
-from mlgo_gym.episode.reproduction import reduce_module, reproduce
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
@@ -166,35 +166,6 @@ def test_a_wrong_result_is_one_by_its_test_and_not_by_clang_alone(
     assert found.reproduced, found.description
     blamed, _ = keep(calls, tmp_path / "blamed", ("false", "{object}"))
     assert not reproduce(blamed, toolchain, trust_flags=True).reproduced
-
-
-REDUCER = """#!/bin/sh
-test=${1#--test=}
-cp "$5" same.bc
-echo "$5" > "$3.begin"
-head -c 100 "$5" > cut.bc
-"$test" same.bc && ! "$test" cut.bc && ! "$test" missing.bc && "$test" "$PWD/same.bc" && cp same.bc "$3"
-"""
-
-
-def test_a_reducer_is_told_which_modules_still_go_wrong(
-    calls: Path, tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, _ = keep(calls, tmp_path, LARGE)
-    reducer = tmp_path / "bin" / "llvm-reduce-22"
-    reducer.parent.mkdir()
-    reducer.write_text(REDUCER)
-    reducer.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{reducer.parent}:{os.environ['PATH']}")
-    reduced = reduce_module(folder, toolchain, trust_flags=True)
-    assert reduced.read_bytes() == calls.read_bytes()
-    begin = folder / f"{reduced.name}.begin"
-    assert begin.read_text() == f"{folder / MODULE}\n"
-    reduce_module(folder, toolchain, bitcode=reduced, trust_flags=True)
-    assert begin.read_text() == f"{reduced}\n"
-    reducer.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(MlgoError, match="llvm-reduce-22 failed with exit status 3"):
-        reduce_module(folder, toolchain, trust_flags=True)
 
 
 @pytest.mark.parametrize("change", [{"format": 2}, {"answers": ["zz"]}, {"advisors": ["nobody"]}, {"flags": "x"}])
