@@ -125,15 +125,9 @@ class CompilerVectorEnv(InProcessVectorEnv):
         return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
-        """Change the order of the modules from the next episode of each environment on, for a curriculum.
+        """Change the order of the modules, as `module_order`, from the next episode of each environment on.
 
         Prefetched episodes are started again. `call_some()` changes the order of some environments.
-
-        Args:
-            order: As the argument `module_order`.
-
-        Raises:
-            MlgoError: there is no such order, or the corpus does not support it.
         """
         self._refuse_if_closed()
         changed = self._template.setup.make_order(order)
@@ -149,10 +143,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
     ) -> None:
         """Start an episode in every environment, or in those of `env_ids`; `recv()` returns each when it is ready.
 
-        Args:
-            seed: As for `reset()`.
-            options: `module` and `function`, as for `reset()`.
-            env_ids: Indices of the environments.
+        The other arguments are those of `reset()`, without a mask.
         """
         numbers = self._everyone if env_ids is None else self._numbers(env_ids)
         self._begin(numbers, seed, read_options(options))
@@ -211,11 +202,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
         return self._results(numbers)
 
     def send(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
-        """Answer the decisions of some environments and return at once.
-
-        Args:
-            actions: One action for each of `env_ids`.
-            env_ids: Indices of the environments. Default: those of the last `recv()`.
+        """Answer the decisions of some environments, by default those of the last `recv()`, and return at once.
 
         Raises:
             MlgoError: an environment is already running, or an index does not exist.
@@ -350,11 +337,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
 
 def as_vector(env: gym.vector.VectorEnv[Any, Any, Any]) -> CompilerVectorEnv:
-    """Return the vector environment inside any wrappers.
-
-    Raises:
-        MlgoError: it is not an environment of this package.
-    """
+    """Return the vector environment inside any wrappers; raise `MlgoError` if it is not one of this package."""
     inner = env.unwrapped
     if not isinstance(inner, CompilerVectorEnv):
         raise MlgoError(f"expected a CompilerVectorEnv, got {type(inner).__name__}; make one with gymnasium.make_vec")

@@ -55,9 +55,6 @@ def counterfactuals(episode: Episode, requested: Iterable[int | DecisionSite]) -
         episode: The episode, which may still run.
         requested: Decisions, each by its index in the episode or by its site.
 
-    Returns:
-        One counterfactual for each requested decision, in that order.
-
     Raises:
         CompilerError: A compile failed.
         MlgoError: The episode lacks a requested decision, or the task is not inlining alone.

@@ -149,10 +149,9 @@ class Episode:
         return info if setup.numeric_infos is None else setup.info(info)
 
     def encode(self, action: Any) -> Answer:
-        """Encode an action for the pending decision; unless `strict`, clang's own choice replaces an illegal one.
+        """Encode an action, a number or an array of one element, for the pending decision.
 
-        Args:
-            action: A number, or an array of one element.
+        Unless `strict`, clang's own choice replaces an illegal action.
 
         Raises:
             ActionError: no decision is pending, the action is NaN or no number, or it is illegal and `strict`.
@@ -166,11 +165,7 @@ class Episode:
         return number, task.advice(decision, number) if advice is None else advice, False
 
     def answer(self, answer: Answer) -> None:
-        """Answer the pending decision; `proceed()` continues.
-
-        Raises:
-            ActionError: no decision is pending.
-        """
+        """Answer the pending decision; `proceed()` continues. Raises `ActionError` if there is none."""
         self.pending()
         action, advice, self.illegal = answer
         self.actions.append(action)
@@ -189,10 +184,8 @@ class Episode:
     def proceed(self, *, to_end: bool = False) -> CompilerCoroutine[None]:
         """Continue to the next decision of the agent, or to the end of the compile and its outcome, as a coroutine.
 
-        An episode whose compile ends before the agent has decided has no outcome.
-
-        Args:
-            to_end: Yield None at each decision of the agent, to be resumed after `answer()`, instead of returning.
+        An episode whose compile ends before the agent has decided has no outcome. With `to_end` the coroutine yields
+        None at each decision of the agent, to be resumed after `answer()`, instead of returning.
 
         Raises:
             CompilerError: the compile or that of the baseline failed, and failures raise or the agent has not decided.
@@ -283,11 +276,7 @@ class Episode:
         return replace(measurement, project=costs)
 
     def switch_to(self, function: str) -> None:
-        """Let clang decide the current function, whose first decision is pending, and the agent a later one.
-
-        Raises:
-            ActionError: the agent has decided, or no decision is pending.
-        """
+        """Let clang decide the current function, whose first decision is pending, and the agent a later one."""
         advice = self._task.default_advice(self.pending())
         if self.decisions:
             raise ActionError(f"expected an undecided function, got {self.decisions} decisions; start another episode")
@@ -300,12 +289,8 @@ class Episode:
     def fork(self) -> Episode:
         """Return an independent copy of the episode at the same decision.
 
-        The running clang is copied. Where that is not possible, a fresh clang gets the same answers.
-
-        Raises:
-            ActionError: no decision is pending.
-            CompilerError: a fresh clang failed or was silent for too long.
-            SnapshotError: a fresh clang came to another decision.
+        The running clang is copied. Where that is not possible, a fresh clang gets the same answers; it may fail with
+        `CompilerError`, or come to another decision (`SnapshotError`).
         """
         self.pending()
         copied = copy.copy(self)

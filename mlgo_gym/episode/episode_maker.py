@@ -47,9 +47,9 @@ class ForkPool:
         self._warned = False
 
     def copy(self, key: str, place: int) -> Episode | None:
-        """Return a copy of the waiting episode of a key with the most progress that is not past `place`.
+        """Return a copy of the waiting episode of a key with the most progress that is not past `place`, or None.
 
-        None if there is none, or if it cannot be copied; a warning then gives the reason.
+        If it cannot be copied, a warning gives the reason.
         """
         nearest = max((at for of, at in self._waiting if of == key and at <= place), default=None)
         if nearest is None:
@@ -106,11 +106,7 @@ def _own_bytes(pid: int) -> int:
 
 
 class EpisodeMaker:
-    """Starts episodes, remembers modules without decisions, and keeps clangs waiting for further episodes.
-
-    Args:
-        setup: Setup of the environment.
-    """
+    """Starts episodes, remembers modules without decisions, and keeps clangs waiting for further episodes."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -142,14 +138,9 @@ class EpisodeMaker:
     ) -> CompilerCoroutine[Episode]:
         """Start an episode and continue to its first decision, as a coroutine.
 
-        Sampling skips modules without decisions and modules on which clang fails. The first episode of a module also
-        waits for its optimised bitcode and its count of decisions.
-
-        Args:
-            np_random: Random generator for modules and functions that are not named.
-            module: Module; None samples one with a decision.
-            function: Function with `scope="function"`; None samples one with a decision.
-            cursor: Position of the environment in the order of modules; advanced. Default: the start.
+        Without a module, the next one with a decision in the order is taken, and `cursor` advances; modules on which
+        clang fails are skipped. Without a function, `scope="function"` samples one with a decision. The first episode
+        of a module also waits for its optimised bitcode and its count of decisions.
 
         Raises:
             NoDecisionError: the module or the function has no decision.

@@ -185,13 +185,9 @@ def read_reproducer(folder: Path) -> Reproducer:
 def compile_reproducer(
     reproducer: Reproducer, compilation: Compilation, timeout: float, *, exact: bool = True
 ) -> tuple[bytes, int]:
-    """Compile with the answers of a reproducer, and with legal answers after its last one.
+    """Compile a module with the answers of a reproducer, and with legal answers after its last one.
 
-    Args:
-        reproducer: The reproducer; without advisors this is a plain compile.
-        compilation: The compile, of its module or of another.
-        timeout: Longest silence of clang, in seconds.
-        exact: Give illegal answers too. If False, a legal answer replaces each of them.
+    Unless `exact`, a legal answer replaces each illegal one. Without advisors this is a plain compile.
 
     Returns:
         The object file, and the number of answers that are not the reproducer's.

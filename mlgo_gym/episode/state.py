@@ -40,11 +40,7 @@ class EpisodeState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeState:
-        """Build a state from the data of `to_json()`.
-
-        Raises:
-            MlgoError: the data have another form.
-        """
+        """Build a state from the data of `to_json()`; raise `MlgoError` for other data."""
         try:
             return cls(**{**value, "actions": tuple(value["actions"])})
         except (TypeError, KeyError) as error:

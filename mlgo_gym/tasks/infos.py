@@ -201,15 +201,7 @@ def info_keys(task: Task) -> list[InfoKey]:
 
 
 def decision_info(task: Task, decision: Decision, module: str, number: int, *, has_site: bool = True) -> dict[str, Any]:
-    """Return the info of a pending decision.
-
-    Args:
-        task: The bound task.
-        decision: The decision.
-        module: Name of the module.
-        number: Number of earlier decisions of the episode.
-        has_site: Whether the session follows sites.
-    """
+    """Return the info of a pending decision, after a number of earlier ones; `has_site`: the session follows sites."""
     _, site, _, callee = decision
     info: dict[str, Any] = {"module": module, "context": site[0]}
     if has_site and site[0]:
@@ -232,12 +224,7 @@ def absent_choices(task: Task) -> dict[str, Any]:
 
 
 def empty_last_info(task: Task, conditions: Collection[str]) -> dict[str, Any]:
-    """Return a last info with empty values: integers 0, floats NaN, empty collections.
-
-    Args:
-        task: The task.
-        conditions: Conditions that hold, among those of `KEYS`.
-    """
+    """Return a last info with empty values (integers 0, floats NaN) under conditions among those of `KEYS`."""
     return {
         key.name: _EMPTY[key.type.partition(" ")[0]]()
         for key in info_keys(task)
