@@ -179,7 +179,7 @@ def reproduce(
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Repeat a crash or a wrong object from a reproducer.
+    """Repeat a crash from a reproducer.
 
     Crashes of a compiler under an agent are kept in $MLGO_REPRODUCERS, by default in the folder reproducers of the
     cache. With one advisor, its reproduce.sh repeats the crash with clang alone, for a report to LLVM.
