@@ -57,7 +57,4 @@ class EpisodeState:
                 f"{digest[:12]} and {clang}; use the corpus and the compiler of the state"
             )
         if self.flags != flags:
-            raise MlgoError(
-                f"expected the flags of the state for module {self.module!r}, got others; make the environment with "
-                "the same metric and compile_options, and use the same corpus"
-            )
+            raise MlgoError(f"expected the flags of the state for {self.module!r}, got others; use its arguments")

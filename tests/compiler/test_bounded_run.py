@@ -65,10 +65,14 @@ def test_its_children_are_killed_and_not_waited_for(tmp_path: Path) -> None:
     assert ends_within(int(pid.read_text()), 10)
 
 
+LIMITED = 'until [ "$(ulimit -v)" != unlimited ]; do :; done'
+"""Commands that a program runs until its limits hold, which are set after its guard."""
+
+
 def test_it_is_killed_with_its_host(tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
-    words = ["sh", "-c", f"sleep 1000 & echo $! > {started}; wait"]
+    words = ["sh", "-c", f"{LIMITED}; sleep 1000 & echo $! > {started}; wait"]
     run = f"run_bounded({words}, writable=None)"
     code = f"from mlgo_gym.compiler.bounded_run import run_bounded; {run}"
     with subprocess.Popen([sys.executable, "-c", code]) as host:
