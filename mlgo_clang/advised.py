@@ -8,7 +8,7 @@ import signal
 from mlgo_clang.advisors import EVICTION, INLINING
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
-from mlgo_clang.errors import MlgoError, PolicyError
+from mlgo_clang.errors import CandidateError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted
 from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
@@ -99,7 +99,7 @@ def compile_advised(job: Job) -> int:
     try:
         problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
         if problem:
-            count("recipe failed", _because(problem))
+            count("recipe failed", f"because {_first_line(problem)}")
         if problem == "":
             return 0
         if job.settings.decides_nothing:
@@ -119,8 +119,8 @@ def _attempt(compile_job: Callable[[Job], str | None], job: Job) -> str | None:
         return str(error)
 
 
-def _because(problem: str) -> str:
-    return f"because {problem.splitlines()[0][:200]}"
+def _first_line(problem: str) -> str:
+    return problem.splitlines()[0][:200]
 
 
 def _compile_by_recipe(job: Job) -> str | None:
@@ -134,7 +134,7 @@ def _compile_by_recipe(job: Job) -> str | None:
     if recipe is None and settings.search:
         count("searched")
         words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-        words += [*_start_of_search(job), *job.command]
+        words += [*_start_of_search(job), settings.metric, *job.command]
         # One compile more for the baseline, and one for the start.
         run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
         recipe = stored_decisions(settings.recipes, digest)
@@ -165,8 +165,8 @@ def _start_of_search(job: Job) -> tuple[str, str]:
 
 def _compile_by_policies(job: Job) -> str:
     """Compile with the policies, and return the problem; after a problem there is neither output nor an object."""
-    candidates = [_candidate(job, policy) for policy in job.settings.policies]
-    problem = _run(job, candidates[0]) if len(candidates) == 1 else _compile_smallest(job, candidates)
+    policies = job.settings.policies
+    problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
     if not problem:
         count("compiled with a policy")
     return problem
@@ -204,7 +204,7 @@ def _decisions_in_advance(steps: TwoSteps, network: NativeNetwork) -> tuple[Bind
     """Return a function that repeats the decisions of another compile in two steps, and their number."""
     run, _ = steps.compile(network, [(steps.switches, network.bind)], os.devnull)
     if run.status != 0:
-        raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
+        raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
     decisions = _decisions_of(run)
     return replay(decisions), len(decisions)
 
@@ -215,48 +215,67 @@ def _decisions_of(run: InteractiveCompile) -> list[int]:
     return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
 
 
-def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
-    """Compile with each candidate, keep the object with the fewest bytes of instructions, and return the problem."""
-    if not job.output:
-        sizes = [_size_by_clang(job, advisors) for advisors, _, _ in candidates]
-        return _run(job, candidates[sizes.index(min(sizes))])
-    sizes = []
-    for candidate in candidates:
-        warnings = bytearray()
-        if problem := _run(job, candidate, warnings):
-            return problem
-        sizes.append(_text_size(job.output))
-    best = min(reversed(range(len(sizes))), key=sizes.__getitem__)
-    if best != len(sizes) - 1:
+def _compile_smallest(job: Job) -> str:
+    """Compile with each policy, keep the smallest object, and return the problem.
+
+    A policy whose compile fails is dropped: inlining decides whether some sources compile.
+    """
+    candidates: list[tuple[int, Candidate]] = []
+    problem = ""
+    warnings = bytearray()
+    for policy in job.settings.policies:
+        is_written = False
+        try:
+            candidate = _candidate(job, policy)
+            if job.output:
+                warnings.clear()
+                failure = _run(job, candidate, warnings)
+                is_written = not failure
+                if failure:
+                    raise CandidateError(failure)
+                size = _object_size(job, job.output)
+            else:
+                size = _size_by_clang(job, candidate[0])
+            candidates.append((size, candidate))
+        except (CandidateError, ProtocolError) as error:
+            count("dropped a policy of a list", f"because {policy}: {_first_line(str(error))}")
+            problem = str(error)
+            if not candidates:
+                job.two_steps()  # raises if the source does not compile at all
+    if not candidates:
+        return problem
+    # Of equal sizes the last, whose object is there if its policy is the last of the list.
+    best = min(reversed(range(len(candidates))), key=lambda index: candidates[index][0])
+    if not is_written or best != len(candidates) - 1:
         # One more compile and no copy: a compile can write more files than the object.
         warnings.clear()
-        if problem := _run(job, candidates[best], warnings):
+        if problem := _run(job, candidates[best][1], warnings):
             return problem
     _write_all(2, warnings)
     return ""
 
 
-def _text_size(path: str) -> int:
-    from mlgo_clang.object_size import text_size
+def _object_size(job: Job, path: str) -> int:
+    from mlgo_clang.object_size import object_size
 
     with open(path, "rb") as file:
         data = file.read()
     try:
-        return text_size(data)
+        return object_size(data, job.settings.metric)
     except MlgoError as error:
         raise PolicyError(f"{path} cannot be measured: {error}; use one policy") from None
 
 
 def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
-    """Return the bytes of instructions of a crate's bitcode as clang compiles it, which are those of rustc or close."""
+    """Return the size of a crate's bitcode as clang compiles it, which is that of rustc's object or close."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "crate.o")
         run, _ = job.two_steps().compile(None, advisors, output)
         if run.status != 0:
-            raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
-        return _text_size(output)
+            raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
+        return _object_size(job, output)
 
 
 def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:
@@ -329,5 +348,5 @@ def _compile_alone(job: Job, problem: str) -> int:
         say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
     say(f"warning: {job.invocation.source} is compiled by {name} alone: {problem}", job.dialect)
-    count(f"compiled by {name} alone", _because(problem))
+    count(f"compiled by {name} alone", f"because {_first_line(problem)}")
     return 0

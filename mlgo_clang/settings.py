@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.errors import UsageError
+from mlgo_clang.object_size import METRICS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _VALUES = {
     "eviction-policy": "MLGO_EVICTION_POLICY",
     "clang": "MLGO_CLANG",
     "levels": "MLGO_LEVELS",
+    "metric": "MLGO_METRIC",
     "recipes": "MLGO_RECIPES",
     "link-facts": "MLGO_LINK_FACTS",
     "search": "MLGO_SEARCH",
@@ -45,6 +47,7 @@ class Settings:
             bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
+        metric: size by which the smallest of several objects is kept: `text` or `loaded` (`mlgo_clang.object_size`).
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
@@ -61,6 +64,9 @@ class Settings:
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
+        self.metric = values.get("metric") or METRICS[0]
+        if self.metric not in METRICS:
+            raise UsageError(f"expected --mlgo-metric={' or '.join(METRICS)}, got {self.metric!r}")
         self.recipes = values.get("recipes") or ""
         self.link_facts = values.get("link-facts") or ""
         self.strict = strict

@@ -18,7 +18,7 @@ from mlgo_gym.compiler.process import CLANG_ACTION, FIRST_EXTRA_DESCRIPTOR, Comp
 from mlgo_gym.compiler.scratch import make_scratch, scratch_root
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader, Observation
+from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader
 
 _READ_SIZE = 1 << 16
 
@@ -95,15 +95,12 @@ class Channel:
         first = decoder.header is None
         decoder.feed(data)
         while (event := decoder.next_event()) is not None:
-            if isinstance(event, Observation):
-                if self.ahead:
-                    self.ahead -= 1
-                else:
-                    ready.append(Decision(self._number, DecisionSite(self.context, 0, event.number), event.payload))
-            elif isinstance(event, Context):
+            if isinstance(event, Context):
                 self.context = event.name
+            elif self.ahead:
+                self.ahead -= 1
             else:
-                raise TrainingLogError("expected no outcome in a channel, got one", event.offset)
+                ready.append(Decision(self._number, DecisionSite(self.context, 0, event.number), event.payload))
         if first and decoder.header is not None:
             self._check_header(decoder.header)
         if self._unsent:

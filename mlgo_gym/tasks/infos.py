@@ -145,6 +145,7 @@ KEYS: tuple[InfoKey, ...] = (
     InfoKey("handed_over", END, "int", "number of decisions that clang took after `max_decisions`"),
     *_cost("text", "int", "executable sections of the object file, in bytes", SIZES),
     *_cost("llvm_size", "int", "first column of llvm-size: code and constants, in bytes", SIZES),
+    *_cost("loaded", "int", "contents of memory: the columns text and data of size, in bytes", SIZES),
     *_cost("object", "int", "object file, in bytes", SIZES),
     *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
     *_cost("spill_count", "float", "number of spills, reloads and folded reloads", "", _ALLOCATION),

@@ -14,7 +14,7 @@ from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 
-SIZE_METRICS = ("text", "llvm_size", "object")
+SIZE_METRICS = ("text", "llvm_size", "loaded", "object")
 """Metrics of an object file, in bytes; the fields of `ObjectSizes`.
 
 A metric has one spelling everywhere: the argument `metric`, results, reports, and the last `info` of an episode. There

@@ -64,20 +64,15 @@ def _compiled(source: str, *flags: str) -> bytes:
 
 
 def training_logs() -> list[bytes]:
-    """Return logs with and without scores, of one and of several contexts, and a header alone."""
+    """Return a log of two contexts, and headers alone."""
     specs = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2, 3)))
-    found = []
-    for score in (None, TensorSpec("reward", "float", (1,))):
-        stream = io.BytesIO()
-        log = LogWriter(stream, LogHeader(specs, score=score))
-        for context in ("", "f"):
-            log.context(context)
-            for number in range(2):
-                log.observation(np.arange(4 + 12 * number, 36 + 12 * number, dtype=np.uint8).tobytes())
-                if score is not None:
-                    log.outcome(0.5)
-        found.append(stream.getvalue())
-    return [*found, *headers()]
+    stream = io.BytesIO()
+    log = LogWriter(stream, LogHeader(specs))
+    for context in ("", "f"):
+        log.context(context)
+        for number in range(2):
+            log.observation(np.arange(4 + 12 * number, 36 + 12 * number, dtype=np.uint8).tobytes())
+    return [stream.getvalue(), *headers()]
 
 
 def headers() -> list[bytes]:
