@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.errors import UsageError
+from mlgo_clang.object_size import METRICS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _VALUES = {
     "clang": "MLGO_CLANG",
     "levels": "MLGO_LEVELS",
     "metric": "MLGO_METRIC",
+    "max-frame": "MLGO_MAX_FRAME",
     "recipes": "MLGO_RECIPES",
     "link-facts": "MLGO_LINK_FACTS",
     "search": "MLGO_SEARCH",
@@ -30,9 +32,6 @@ VARIABLES = (*_VALUES.values(), "MLGO_STRICT")
 
 BY_LEVEL = "inline-fast"
 """The default policy: the bundled fast network of the level, `inline-os-fast` at -Os and `inline-oz-fast` at -Oz."""
-
-METRICS = ("text", "loaded")
-"""Sizes by which objects are compared (`mlgo_clang.object_size`)."""
 
 _SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
@@ -49,8 +48,9 @@ class Settings:
             bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
+        metric: size by which the smallest of several objects is kept: `text` or `loaded` (`mlgo_clang.object_size`).
+        max_frame: largest stack frame in bytes that a policy may cause; 0 for no limit.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
-        metric: the size by which several policies and searches compare objects: `text` or `loaded` (`object_size`).
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
         search: number of compiles that a search may take for a module without a recipe; 0 never searches. The search
@@ -67,17 +67,15 @@ class Settings:
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
         self.metric = values.get("metric") or METRICS[0]
+        if self.metric not in METRICS:
+            raise UsageError(f"expected --mlgo-metric={' or '.join(METRICS)}, got {self.metric!r}")
         self.recipes = values.get("recipes") or ""
         self.link_facts = values.get("link-facts") or ""
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
-        if self.metric not in METRICS:
-            raise UsageError(f"expected one of {', '.join(METRICS)} for --mlgo-metric, got {self.metric!r}")
-        search = values.get("search") or "0"
-        if not search.isdigit():
-            raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")
-        self.search = int(search)
+        self.search = _number(values, "search", "a number of compiles")
+        self.max_frame = _number(values, "max-frame", "bytes")
         self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
@@ -96,6 +94,13 @@ class Settings:
     def uses_clang_alone(self) -> bool:
         """Whether neither a policy nor a recipe makes any decision."""
         return self.decides_nothing and not self.recipes
+
+
+def _number(values: Mapping[str, str], option: str, meaning: str) -> int:
+    text = values.get(option) or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"expected {meaning} for --mlgo-{option}, got {text!r}")
+    return int(text)
 
 
 def _seconds(text: str | None) -> float:

@@ -1,8 +1,8 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES METRIC CLANG KIND POLICY COMMAND…` reads the bitcode of a module from
-standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`. METRIC is
-that of inlining.
+`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC COMMAND…` reads the bitcode of a
+module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`;
+METRIC is the size that a search of inlining makes smaller.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def module_environment(
-    data: bytes, command: Sequence[str], clang: str, policy: str, *, metric: str = "text", evicts: bool = False
+    data: bytes, command: Sequence[str], clang: str, policy: str, *, evicts: bool = False, metric: str = "text"
 ) -> Iterator[CompilerEnv]:
     """Give an environment with one module, compiled by `clang` as a driver's command line compiles its source.
 
@@ -129,25 +129,24 @@ def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, fol
         MlgoError: the module cannot be searched.
     """
     module = next(iter(env.corpus))
-    used, actions, costs = 0, None, None
+    used, actions = 0, None
     if env.decisions(module):
         # Bundles gain most with few compiles (docs/results/searches.md).
         algorithm, known = ("functions", known_evictions(folder)) if can_split(env.setup) else ("bundles", {})
         result = search_module(env, module, algorithm, compiles=max(compiles, 1), start=policy, known=known)
         used = result.compiles
         if result.verified and result.cost < result.baseline:
-            actions, costs = result.actions, (result.cost, result.baseline)
-    return replace(make_recipe(env, module, actions, used, costs), module=source)
+            actions = result.actions
+    return replace(make_recipe(env, module, actions, used), module=source)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
-    folder, source, compiles, metric, clang, kind, policy, *command = arguments
+    folder, source, compiles, clang, kind, policy, metric, *command = arguments
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        evicts = kind == EVICTION.name
-        with module_environment(data, command, clang, policy, metric=metric, evicts=evicts) as env:
+        with module_environment(data, command, clang, policy, evicts=kind == EVICTION.name, metric=metric) as env:
             recipe = search_recipe(env, source, policy, int(compiles), Path(folder))
         keep_recipe(recipe, folder, data)
 

@@ -51,7 +51,7 @@ class BundleSearch:
 
     Raises:
         MlgoError: The metric has no value for each function, the scope is a function, or the task is not inlining.
-        CompilerError: The compile by clang's own choices failed. Other failures are counted.
+        CompilerError: The compile with clang's own choices failed. Other failures are counted.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
@@ -74,10 +74,9 @@ class BundleSearch:
         self._restarts: list[tuple[Trial, Policy | None]] = []
         first = self._compile(None)
         if first is None:
-            # The decisions of the start policy break the module.
             self._policy = None
             first = self._compile(None)
-        assert first is not None, "the failure of the first compile is raised"
+        assert first is not None, "the failure of clang's own choices is raised"
         if space.setup.options.callee_features:
             # Callee features cost time in each compile, and change with every flip.
             self._policy = _repeat(first.compiled)

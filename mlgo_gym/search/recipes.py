@@ -18,17 +18,13 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.tasks.measurement import SIZE_METRICS
 
 _MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
 
 
-def make_recipe(
-    env: CompilerEnv,
-    module: Module,
-    actions: tuple[int, ...] | None,
-    compiles: int = 0,
-    costs: tuple[float, float] | None = None,
-) -> Recipe:
+def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
     """Return the recipe of some actions, from a new compile that takes them.
 
     Args:
@@ -36,7 +32,6 @@ def make_recipe(
         module: The module.
         actions: Action of each decision; None if no search result is smaller than a plain compile.
         compiles: Number of compiles of the search.
-        costs: Cost by the environment's metric with the recipe and of a plain compile, of inlining.
 
     Raises:
         MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
@@ -62,8 +57,10 @@ def make_recipe(
         else:
             compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
-            text = compiled.text
-            others = {} if env.metric == "text" else {"cost": costs}
+            sizes = object_sizes(compiled.object_bytes)
+            text = sizes.text
+            if env.metric in SIZE_METRICS and env.metric != "text":
+                others = {"cost": (float(getattr(sizes, env.metric)), float(task.outcome(baseline, env.metric)))}
         if len(by_site) != len(actions):
             raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
     return Recipe(

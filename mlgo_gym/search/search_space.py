@@ -26,7 +26,6 @@ from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
-from mlgo_gym.tasks.reward import worst_cost
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
 """Policies of inlining whose decisions a search combines, as a whole and function by function."""
@@ -91,13 +90,11 @@ class Leaf:
         actions: The action of each decision.
         cost: Cost by the environment's metric; smaller is better.
         baseline: Cost of clang's own heuristic.
-        failed: Whether the compile failed after these actions; the cost is that of a failed compile (`worst_cost`).
     """
 
     actions: tuple[int, ...]
     cost: float
     baseline: float
-    failed: bool = False
 
 
 class Branch(AbstractContextManager["Branch"]):
@@ -141,7 +138,7 @@ class Branch(AbstractContextManager["Branch"]):
         return Branch(self._space, self._episode.fork(), self.actions)
 
     def take(self, action: int) -> None:
-        """Take an action and run to the next decision; a compile that the actions break ends the branch.
+        """Take an action and run to the next decision; a failure that the actions cause ends the branch.
 
         Raises:
             ActionError: The action is illegal, or no decision is pending.
@@ -177,11 +174,10 @@ class Branch(AbstractContextManager["Branch"]):
             return fork.roll_out(follow)
 
     def leaf(self) -> Leaf:
-        """Return the leaf of a compile that finished or failed, and count it against the budget."""
+        """Return the leaf of a compile, of infinite cost after a failure, and count it against the budget."""
         if self._failed:
             self._space.record_failure()
-            baseline = self._space.best.baseline
-            return Leaf(self.actions, worst_cost(baseline), baseline, failed=True)
+            return Leaf(self.actions, math.inf, self._space.best.baseline)
         leaf = Leaf(self.actions, *costs(self._episode))
         self._space.record(leaf)
         return leaf

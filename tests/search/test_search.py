@@ -59,7 +59,7 @@ def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: Com
 
 def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
     with InlineEnv(corpus=str(make_bitcode("calls.c"))) as env:
-        for algorithm in ("mcts", "bundles"):
+        for algorithm in ("hill_climb", "bundles"):
             search(env, algorithm, compiles=3)
 
 
@@ -152,13 +152,7 @@ def test_decisions_that_break_a_module_are_infeasible(
 ) -> None:
     env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
     result = search(env, algorithm, compiles=8)
-    assert result.verified
-    assert (result.error, result.cost) == (None, result.baseline)
-
-
-def test_a_search_starts_with_clangs_choices_if_those_of_its_policy_break_the_module(make_bitcode: MakeBitcode) -> None:
-    env = InlineEnv(corpus=str(make_bitcode("error_attribute.c")))
-    assert search(env, "bundles", compiles=4, start="never").verified
+    assert (result.verified, result.error, result.cost) == (True, None, result.baseline)
 
 
 def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
@@ -174,7 +168,7 @@ def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
     kept = [SearchResult.from_json(json.loads(line)) for line in output.read_bytes().splitlines()[1:]]
     assert sorted((result.module, result.cost) for result in kept) == sorted((each.module, each.cost) for each in full)
     with pytest.raises(MlgoError, match="choose another output"):
-        list(CorpusSearch(INLINE, arguments, "beam", compiles=3).run(output))
+        list(CorpusSearch(INLINE, arguments, "random", compiles=3).run(output))
     with pytest.raises(CorpusError, match="has no module 'no_such'"):
         CorpusSearch(INLINE, arguments, "greedy", names=("no_such",)).modules()
 
