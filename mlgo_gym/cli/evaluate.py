@@ -111,7 +111,7 @@ def evaluate(
         trusted = compiler.trust_flags
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
         linked = _link(evaluation, modes, trust_flags=trusted) if (link or modes) and not interrupted else []
-        programs = list(evaluation.run_programs(trust_flags=trusted)) if run and not interrupted else []
+        programs = evaluation.run_programs(trust_flags=trusted) if run and not interrupted else []
     print_result(result, as_json=as_json, linked=linked, programs=programs)
     if interrupted:
         remedy = "the same command continues" if output else "--output makes an evaluation resumable"
@@ -133,7 +133,7 @@ def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> lis
             plugins, missing = build_link_plugins(policies, evaluation.evaluated.env.toolchain, folder)
             if missing:
                 echo(f"mlgo-gym: {missing}", err=True)
-        return list(evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins))
+        return evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins)
 
 
 def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int | None = None) -> bool:
