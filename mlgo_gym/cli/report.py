@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlgo_gym.evaluation.table import Table
 
 
-FormatOption = Annotated[Literal["text", "markdown", "latex"], option("Format of the tables.", "--format")]
+FormatOption = Annotated[Literal["text", "markdown"], option("Format of the tables.", "--format")]
 
 
 def report(
@@ -27,7 +27,6 @@ def report(
     figures: Annotated[Path | None, option("Folder for the figures as PNG and SVG.")] = None,
     form: FormatOption = "text",
     as_json: JsonOption = False,
-    svg: Annotated[Path | None, option("File for a picture of the short tables.")] = None,
     smallest: SmallestOption = False,
 ) -> None:
     """Print the tables of evaluations, with intervals, wins and losses.
@@ -37,7 +36,6 @@ def report(
     the figures need the extra `report`. Evaluations may be unfinished.
     With --json, several evaluations are one object by their names.
     """
-    from mlgo_gym.cli.tables import draw_result
     from mlgo_gym.evaluation.inputs import read_inputs
     from mlgo_gym.evaluation.report import all_tables, as_data, notes
     from mlgo_gym.evaluation.result import with_smallest
@@ -57,22 +55,19 @@ def report(
             if form == "text" and len(evaluations) > 1:
                 echo(f"{chr(10) * bool(number)}== {name} ==\n")
             print_tables(all_tables(result, narrow=form == "text"), notes(result), form)
-        if svg is not None:
-            path = svg if not number else svg.with_stem(f"{svg.stem}-{number + 1}")
-            draw_result(result, path, title=f"mlgo-gym report {name}")
     if html is not None or figures is not None:
         _write(inputs, html, figures)
 
 
 def print_tables(tables: Sequence[Table], notes: Sequence[str], form: str = "text") -> None:
-    """Print tables and the notes below them; LaTeX has no notes."""
+    """Print tables and the notes below them."""
     from mlgo_gym.cli.tables import print_text
-    from mlgo_gym.evaluation.table import all_as_latex, all_as_markdown
+    from mlgo_gym.evaluation.table import all_as_markdown
 
     if form == "text":
         print_text(SafeConsole(highlight=False, markup=False), tables, notes)
     else:
-        echo(all_as_latex(tables) if form == "latex" else all_as_markdown(tables, notes))
+        echo(all_as_markdown(tables, notes))
 
 
 def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:

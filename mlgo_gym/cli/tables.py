@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,9 +15,6 @@ from mlgo_gym.evaluation.programs import ProgramResult, programs_tables
 from mlgo_gym.evaluation.report import as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.table import Table
-
-PICTURE_WIDTH = 120
-"""Width of a picture, in terminal columns."""
 
 _GAP = 3
 """Width of a column beyond its text: padding and separator."""
@@ -50,16 +45,6 @@ def print_result(
     failures += [f"{row.program}, {row.policy}: {row.error}" for row in programs if row.error]
     for error in dict.fromkeys(failures):
         console.print(error, soft_wrap=True)
-
-
-def draw_result(result: EvaluationResult, path: Path, title: str) -> None:
-    """Write the output of `print_result()` on a wide terminal as an SVG picture."""
-    console = SafeConsole(
-        highlight=False, markup=False, record=True, file=io.StringIO(), force_terminal=True, width=PICTURE_WIDTH
-    )
-    print_text(console, short_tables(result), notes(result))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    console.save_svg(str(path), title=title)
 
 
 def print_text(console: Console, tables: Sequence[Table], lines: Sequence[str]) -> None:
