@@ -76,8 +76,7 @@ class Count:
     Attributes:
         output: standard output.
         instructions: executed instructions in user mode; None where only time and memory were measured.
-        seconds: wall time of the program, without a counter that slows it down.
-        memory: maximum resident memory in bytes.
+        seconds, memory: wall time without a counter that slows it down, and maximum resident memory in bytes.
         functions: instructions by symbol; empty except with cachegrind, since the others count the whole program.
     """
 
