@@ -206,13 +206,8 @@ def _stages() -> str:
 def _entities() -> str:
     kinds = {"opcode": OPCODES, "type": TYPES, "operand": ARGUMENTS}
     lines = [f"- `SIDE_{kind}_NAME`: {', '.join(f'`{entity}`' for entity in names)}" for kind, names in kinds.items()]
-    return "\n".join(
-        [
-            'With `vocabulary="one-hot"` the elements are, where `SIDE` is `callee` or `caller`, and `NAME` is of:',
-            "",
-            *lines,
-        ]
-    )
+    words = 'With `vocabulary="one-hot"` the elements are, where `SIDE` is `callee` or `caller`, and `NAME` is of:'
+    return "\n".join([words, "", *lines])
 
 
 INLINING_TABLE = FeatureTable(

@@ -53,10 +53,7 @@ _ARCHITECTURES = {"thumbv7em": "arm", "thumbv6m": "arm"}
 class Emulator:
     """A program that runs those of another machine and counts their instructions.
 
-    Attributes:
-        counter: name of the counter: `qemu`, executed instructions of the machine; or `wasmtime`, its fuel: executed
-            operators without those of blocks.
-        program: path of the emulator.
+    `qemu` counts executed instructions of the machine, `wasmtime` its fuel: operators without those of blocks.
     """
 
     counter: Literal["qemu", "wasmtime"]
