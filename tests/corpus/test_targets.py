@@ -159,7 +159,7 @@ def test_a_tree_of_calls_that_are_all_inlined_does_not_grow_without_bound(toolch
     source.write_text("\n".join((first, *tree, last, "")))
     flags = ["-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", str(source), "-o", str(bitcode)]
     assert toolchain.run([f"--target={TARGETS['wasm32-wasi'].triple}", *flags]).returncode == 0
-    env = make(INLINE, str(bitcode))
+    env = gym.make(INLINE, corpus=str(bitcode), target="wasm32-wasi")
     env.reset()
     over = False
     while not over:
