@@ -22,7 +22,7 @@ from pathlib import Path
 from mlgo_gym.compiler.affinity import SharedAffinity
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import Limits, Starvation, is_out_of_memory, raise_if_descriptor_limit
-from mlgo_gym.compiler.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess, close_after_fork
+from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, FIRST_EXTRA_DESCRIPTOR, CompilerProcess
 from mlgo_gym.errors import CompilerError, PolicyError
 
 SECONDS = 60.0
@@ -150,7 +150,7 @@ class ModelProcess:
             os.close(descriptor)
         self._process = process
         self._end = weakref.finalize(self, _stop, os.getpid(), process, (self._stderr, self._channel))
-        close_after_fork(self)
+        CLOSED_AFTER_FORK.add(self)
         for poll, event in ((self._readable, select.POLLIN), (self._writable, select.POLLOUT)):
             poll.register(self._channel, event)
             poll.register(process.pidfd, select.POLLIN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -20,7 +21,6 @@ from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, pack_actions, unpack_actions
 from mlgo_gym.integrations.replay import validate
 from mlgo_gym.integrations.trace import Trajectory, log_names, trace
-from mlgo_gym.llvm.training_log import read_log
 from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"
@@ -86,14 +86,20 @@ def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode:
     (trajectory,) = trajectories
     (episode,) = result.episodes
     assert trajectory.rewards is not None
-    with (tmp_path / "trace" / "logs" / f"{episode.module}.log").open("rb") as stream:
-        records = list(read_log(stream)[1])
-    outcomes = [float(record.outcome[0]) for record in records if record.outcome is not None]
+    log = (tmp_path / "trace" / "logs" / f"{episode.module}.log").read_bytes()
+    payloads = re.findall(rb'\n\{"outcome":\d+\}\n(.{4})\n', log, re.DOTALL)
+    outcomes = [struct.unpack("<f", payload)[0] for payload in payloads]
+    contexts = []
+    for line in log.split(b"\n"):
+        if line.startswith(b'{"context":'):
+            context = json.loads(line)["context"]
+        elif line.startswith(b'{"observation":'):
+            contexts.append(context)
     assert outcomes == pytest.approx(list(trajectory.rewards), rel=1e-6)
     assert sum(trajectory.rewards) == pytest.approx(episode.reward)
     assert sum(outcome != 0 for outcome in outcomes) > 1
-    assert [record.context for record in records] == [step.decision.context for step in trajectory.steps]
-    assert len({record.context for record in records}) > 3
+    assert contexts == [step.decision.context for step in trajectory.steps]
+    assert len(set(contexts)) > 3
     assert [verdict.problem for verdict in validate(tmp_path / "trace", logs=True)] == [""]
 
 

@@ -70,7 +70,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
         (inline, "magic", {}, "greedy, random"),
         (InlineEnv(corpus=str(leaf)), "greedy", {}, "expected a decision on inlining"),
         (inline, "greedy", {"start": "never"}, "starts from a policy, got 'greedy'"),
-        (InlineEnv(corpus=str(calls), metric="object"), "bundles", {}, "expected metrics that functions share, text"),
         (sizes, "bundles", {}, "use mlgo/Inline-v0"),
         (sizes, "functions", {}, "expected evictions of whole modules"),
     ]
