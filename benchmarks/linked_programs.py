@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
+import math
 import os
 import re
 import shlex
@@ -29,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
-from mlgo_clang.object_size import section_table
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_symbol_table
 from mlgo_gym.tasks.metrics import find_counter
@@ -179,7 +179,20 @@ class Bench:
         handle = self._work / "handle.c"
         handle.write_text("void *__dso_handle = 0;\n")
         subprocess.run(
-            ["g++", *WHOLE, f"-Wl,-e,{interface[0]}", f"@{symbols}", "-o", linked, "-x", "c", handle, "-x", "none", *objects],
+            [
+                "g++",
+                *WHOLE,
+                f"-Wl,-e,{interface[0]}",
+                f"@{symbols}",
+                "-o",
+                linked,
+                "-x",
+                "c",
+                handle,
+                "-x",
+                "none",
+                *objects,
+            ],
             check=True,
         )
         data = linked.read_bytes()
@@ -200,9 +213,8 @@ class Bench:
 def unwind_bytes(data: bytes) -> int:
     """Return the bytes of the sections for unwinding of a linked file, `.eh_frame` and `.gcc_except_table`."""
     elf = read_elf(data)
-    header_size, count_at = (64, 62) if elf.wide else (52, 50)
-    del header_size
-    names = int.from_bytes(data[count_at : count_at + 2], "little")
+    at = 62 if elf.wide else 50
+    names = int.from_bytes(data[at : at + 2], "little")  # e_shstrndx
     strings = bytes(elf.contents(names))
     found = 0
     for index, section in enumerate(elf.sections):
@@ -226,11 +238,10 @@ def fetch(library: Library, folder: Path) -> Path:
 
 def read_libraries() -> dict[str, Library]:
     """Return the libraries by name; needs Python 3.11."""
-    tables = importlib.import_module("tomllib").loads((SOURCES / "libraries.toml").read_text())
-    return {
-        name: Library(**{key: tuple(item) if isinstance(item, list) else item for key, item in table.items()})
-        for name, table in tables.items()
-    }
+    tables: dict[str, dict[str, Any]] = importlib.import_module("tomllib").loads(
+        (SOURCES / "libraries.toml").read_text()
+    )
+    return {name: Library(**{**table, "sources": tuple(table["sources"])}) for name, table in tables.items()}
 
 
 def main() -> None:
@@ -242,7 +253,9 @@ def main() -> None:
     parser.add_argument("--variants", default="/".join(VARIANTS), help="variants, separated by slashes (default: all)")
     parser.add_argument("--jobs", type=int, default=2, help="concurrent compiles (default: 2)")
     parser.add_argument("--again", action="store_true", help="measure again what the results have")
-    parser.add_argument("--output", type=Path, default=RESULTS / "linked_programs.json", help="JSON file of the results")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS / "linked_programs.json", help="JSON file of the results"
+    )
     options = parser.parse_args()
     options.work = options.work.absolute()
     results = read_json(options.output, {})
@@ -264,7 +277,7 @@ def main() -> None:
             write_json(options.output, results)
             plain = row["variants"][first]
             keys = ("objects", "text", "unwind", "file", "instructions")
-            changes = [found.get(key, 0) / max(1, plain.get(key, 0)) - 1 for key in keys]
+            changes = [found[key] / plain[key] - 1 if plain.get(key) else math.nan for key in keys]
             table.row(name, variant, *changes, found["seconds"])
 
 
