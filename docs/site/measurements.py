@@ -229,6 +229,6 @@ def linked(build: str, *, base: str = "Oz") -> Facts:
         "larger": changes["text"].worse,
         "counted": len(counted),
         "instructions": changes["instructions"].mean,
-        "ratio": seconds[0] / seconds[1],
+        "ratio": seconds[0] / seconds[1] if rows else 0.0,
         **{key: changes[key].total for key in ("objects", "text", "unwind", "file")},
     }

@@ -147,7 +147,6 @@ def run_time() -> Rows:
 
 TEN_BUILDS = {
     "O2": "plain -O2",
-    "Os": "plain -Os",
     "plugin": "plugin, `inline-oz`",
     "wrapper": "wrapper, `inline-oz`",
     "recipes 10": "recipes, 10 compiles",
@@ -287,7 +286,6 @@ LINKED = {
     "last-call": "`last-call`",
     "facts": "`last-call`, link facts",
     "facts, recipes": "the same, recipes of 10 compiles",
-    "Os": "plain -Os",
     "Os last-call": "-Os, `last-call`",
     "Os facts": "-Os, `last-call`, link facts",
 }
