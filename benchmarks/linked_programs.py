@@ -103,7 +103,7 @@ class Bench:
 
     def __init__(self, name: str, library: Library, options: argparse.Namespace) -> None:
         self.name, self.library, self._options = name, library, options
-        self._work = options.work / name
+        self._work: Path = options.work / name
         self.root = self._work / "source"
         if not (self._work / "configured").exists():
             self._prepare()
