@@ -116,6 +116,27 @@ def tflite(
     _show(as_json, output, policy, len(model), rule)
 
 
+@export_commands.command("tosa")
+def tosa(policy: Network, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
+    """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
+
+    LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, or ,regalloc if it is of evictions, and clang
+    selects it with -mllvm -mlgo-model=NAME. A policy that uses clang's own inlining decision gets a comparison of the
+    estimated cost instead.
+    """
+    from mlgo_gym.deploy.exports import default_rule, exported_network, write_export
+    from mlgo_gym.deploy.tosa_export import tosa_model
+    from mlgo_gym.policies.eviction import decides_evictions
+
+    network = exported_network(policy, evictions=True)
+    if decides_evictions(network):
+        _check_no_inlining_option(policy, level=level)
+    rule = default_rule(policy, network.features, level)
+    model = tosa_model(policy, network, rule)
+    write_export(output, model)
+    _show(as_json, output, policy, len(model), rule)
+
+
 def _check_no_inlining_option(policy: str, **options: object) -> None:
     for name in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
         raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")

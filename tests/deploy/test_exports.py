@@ -45,6 +45,23 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
     assert deviations > 0
 
 
+@pytest.mark.libraries
+@pytest.mark.parametrize("policy", ["inline-oz-fast", "evict"])
+def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(policy: str, tmp_path: Path) -> None:
+    """`benchmarks/tosa.py` compares the decisions, with programs that are too large for a test."""
+    pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
+    model, network = tmp_path / "model.mlir", exported_network(policy, evictions=True)
+    assert run("export", "tosa", "--policy", policy, "--output", model).stdout.startswith(f"{model}: {policy}, ")
+    data = model.read_bytes()
+    assert data.startswith(b"ML\xefR")
+    names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if policy == "evict" else list(network.features)
+    for name in (*names, "tf_saved_model.index_path"):
+        assert (name.encode() in data) == (name != "inlining_default"), name
+    # Operations without a counterpart in EmitC.
+    assert b"\0select\0" in data
+    assert not any(b"\0%b\0" % word in data for word in (b"cumsum", b"log", b"minimum", b"maximum", b"clamp"))
+
+
 def header_decides(header: str, model: str, folder: Path) -> Callable[[list[bytes]], int]:
     """Return a function that gives the tensors of a decision to the class of a header, as LLVM's release mode does."""
     (folder / "main.cpp").write_text(f"""{header}
@@ -137,6 +154,7 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path) -> None:
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
         (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
         (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
+        (f"tosa --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
     ):
         with pytest.raises(error, match=message):
             run("export", *words.split(), "--output", tmp_path / "output")
