@@ -115,7 +115,7 @@ def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_c
     """Clang keeps these calls; `always` gives the caller the frames of both callees."""
     (project / "calls.c").write_text(
         "int format(char *, int); void again(int);\n"
-        "static void show(int v) { char text[3000]; for (int i = 0; i < v; ++i) text[i] = v * i ^ 3; format(text, v); }\n"
+        "static void show(int v) { char text[3000]; for (int i = 0; i < v; ++i) text[i] = v * i; format(text, v); }\n"
         "void walk(int v) { again(v); if (v > 3) { show(v); show(v + 1); } again(v + 1); }\n"
     )
 
