@@ -17,15 +17,15 @@ MAKE = "import os; from mlgo_gym.compiler.scratch import make_scratch; print(mak
 
 
 def test_a_host_removes_what_killed_hosts_left_and_nothing_else() -> None:
+    own = make_scratch()
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert own.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
+    assert (scratch_parent() == "/dev/shm") == os.access("/dev/shm", os.W_OK)
     killed = subprocess.run(
         [sys.executable, "-c", f"{MAKE}\nos.kill(os.getpid(), 9)"], stdout=-1, text=True, check=False
     )
     left = Path(killed.stdout.strip())
     assert killed.returncode == -signal.SIGKILL
-    own = make_scratch()
-    assert own.stat().st_mode & 0o777 == 0o700
-    assert own.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
-    assert (scratch_parent() == "/dev/shm") == os.access("/dev/shm", os.W_OK)
     # Process ids of other containers say nothing here.
     last = int(Path("/proc/sys/kernel/pid_max").read_text())
     young, old = (Path(scratch_parent(), f"mlgo-gym-{last}-abc-{name}") for name in ("young", "old"))

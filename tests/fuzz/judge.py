@@ -45,8 +45,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 class Judge:
     """Reads inputs and measures them.
 
-    `slowest` is the maximum CPU time of an input in seconds, `refused` the number of inputs that raised the typed error,
-    and `ended` the number of these that ended the process of a model runtime.
+    `slowest` is the maximum CPU time of an input in seconds, `refused` the number of inputs with the typed error, and
+    `ended` the number of these that ended the process of a model runtime.
     """
 
     def __init__(self, tested: Format) -> None:
