@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,8 +24,8 @@ def test_a_specification_survives_json_and_has_the_bytes_of_numpy() -> None:
         assert (spec.size, spec.nbytes) == (12, 12 * size)
 
 
-VALID = {"name": "a", "type": "float", "shape": [1]}
-INVALID = [
+VALID: dict[str, Any] = {"name": "a", "type": "float", "shape": [1]}
+INVALID: list[tuple[str, Any]] = [
     ("expected a tensor with a name", ["a", "float", [1]]),
     *(("expected a tensor with a name", {**VALID, name: None}) for name in ("name", "type", "shape")),
     ("expected a tensor with a name", {**VALID, "port": True}),
