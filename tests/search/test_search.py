@@ -59,7 +59,7 @@ def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: Com
 
 def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
     with InlineEnv(corpus=str(make_bitcode("calls.c"))) as env:
-        for algorithm in ("mcts", "bundles"):
+        for algorithm in ("hill_climb", "bundles"):
             search(env, algorithm, compiles=3)
 
 
@@ -158,7 +158,7 @@ def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
     kept = [SearchResult.from_json(json.loads(line)) for line in output.read_bytes().splitlines()[1:]]
     assert sorted((result.module, result.cost) for result in kept) == sorted((each.module, each.cost) for each in full)
     with pytest.raises(MlgoError, match="choose another output"):
-        list(CorpusSearch(INLINE, arguments, "beam", compiles=3).run(output))
+        list(CorpusSearch(INLINE, arguments, "random", compiles=3).run(output))
     with pytest.raises(CorpusError, match="has no module 'no_such'"):
         CorpusSearch(INLINE, arguments, "greedy", names=("no_such",)).modules()
 
