@@ -21,6 +21,7 @@ from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
+_SHOWN_FEATURES = ("use_def_density", "nr_broken_hints", "nr_urgent", "is_hint", "is_local", "hottest_bb_freq_by_max")
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
 
 
@@ -93,14 +94,7 @@ class EvictTask(AllocationTask):
         for column in np.flatnonzero(features["mask"].reshape(-1)):
             values = {
                 name: features[name].reshape(-1)[column].item()
-                for name in (
-                    "use_def_density",
-                    "nr_broken_hints",
-                    "nr_urgent",
-                    "is_hint",
-                    "is_local",
-                    "hottest_bb_freq_by_max",
-                )
+                for name in _SHOWN_FEATURES
                 if name in (self.layout.dtype.names or ())
             }
             label = "candidate" if column == self.columns - 1 else f"column {column}"
