@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mlgo_gym.policies import load_policy as load_policy
     from mlgo_gym.policies.network import Network as Network
     from mlgo_gym.scheduling import Execution as Execution
+    from mlgo_gym.search import Score as Score
+    from mlgo_gym.search import score as score
     from mlgo_gym.search import search_module as search_module
     from mlgo_gym.training import BestCheckpoint as BestCheckpoint
     from mlgo_gym.training import Labelling as Labelling
@@ -75,6 +77,7 @@ _MODULES = {
     "Network": "policies.network",
     "NormalizeFeatures": "integrations",
     "Policy": "policies",
+    "Score": "search",
     "as_vector": "vector_env",
     "evaluate": "evaluation",
     "explain_module": "explanation",
@@ -83,6 +86,7 @@ _MODULES = {
     "load_result": "evaluation",
     "open_corpus": "corpus",
     "read_labels": "training",
+    "score": "search",
     "search_module": "search",
     "with_margin": "training",
 }
