@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
@@ -185,14 +183,8 @@ class RegAllocEvictEnv(CompilerEnv):
     task_type = EvictTask
     options_type = AllocationOptions
 
-    def __init__(self, **arguments: Unpack[AllocationArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class RegAllocEvictVectorEnv(CompilerVectorEnv):
     """`RegAllocEvictEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = RegAllocEvictEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[AllocationVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

@@ -8,7 +8,8 @@ import signal
 from mlgo_clang.advisors import EVICTION, INLINING
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
-from mlgo_clang.errors import CandidateError, MlgoError, PolicyError, ProtocolError
+from mlgo_clang.driver_commands import named_output
+from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted
 from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
@@ -166,7 +167,11 @@ def _start_of_search(job: Job) -> tuple[str, str]:
 def _compile_by_policies(job: Job) -> str:
     """Compile with the policies, and return the problem; after a problem there is neither output nor an object."""
     policies = job.settings.policies
-    problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
+    try:
+        problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
+    except FrameError as error:
+        count("left to clang", f"because {error}")
+        become(job.command)
     if not problem:
         count("compiled with a policy")
     return problem
@@ -221,7 +226,7 @@ def _compile_smallest(job: Job) -> str:
     A policy whose compile fails is dropped: inlining decides whether some sources compile.
     """
     candidates: list[tuple[int, Candidate]] = []
-    problem = ""
+    problem, exceeded = "", None
     warnings = bytearray()
     for policy in job.settings.policies:
         is_written = False
@@ -240,8 +245,12 @@ def _compile_smallest(job: Job) -> str:
         except (CandidateError, ProtocolError) as error:
             count("dropped a policy of a list", f"because {policy}: {_first_line(str(error))}")
             problem = str(error)
-            if not candidates:
+            if isinstance(error, FrameError):
+                exceeded = error
+            elif not candidates:
                 job.two_steps()  # raises if the source does not compile at all
+    if not candidates and exceeded is not None:
+        raise exceeded
     if not candidates:
         return problem
     # Of equal sizes the last, whose object is there if its policy is the last of the list.
@@ -289,28 +298,82 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         run, printed = steps.compile(network, advisors)
         if problem := _problem(job, run, None):
             return problem
-        if not printed:
+        if not printed and not job.settings.max_frame:
             _pass_on(steps.warnings, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
         repeated = _decisions_of(run)
         decisions = len(repeated) if len(advisors) == 1 else None
         return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
+    frames = _FrameList() if job.settings.max_frame else None
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
         # After a crash the compiler compiles alone, so no reproducer is needed.
-        compiler = [*job.compiler, *job.dialect.without_reports]
+        compiler = [*job.compiler, *job.dialect.without_reports, *(frames.options if frames is not None else ())]
         timeout, option = job.settings.timeout, job.dialect.llvm_option
         run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, llvm_option=option)
         problem = _problem(job, run, decisions)
+        if frames is not None and not problem:
+            _check_frames(job, frames.read())
         if buffered and not problem:
             _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
     finally:
+        if frames is not None:
+            frames.close()
         if buffered:
             os.close(stderr)
     return problem
+
+
+class _FrameList:
+    """A file in memory to which clang writes the stack frames of a compile, as for `-fstack-usage`.
+
+    Attributes:
+        options: the options with which clang does so.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("mlgo-clang-frames", os.MFD_CLOEXEC)
+        self.options = ("-Xclang", "-stack-usage-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
+
+    def read(self) -> dict[str, int]:
+        """Return the bytes of each frame, by the place and the name of its function."""
+        text = os.pread(self._file, os.fstat(self._file).st_size, 0).decode(errors="surrogateescape")
+        # Each line has the place, the bytes and their kind, with tabs between.
+        rows = [line.rsplit("\t", 2) for line in text.splitlines()]
+        return {place: int(size) for place, size, _ in rows}
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _check_frames(job: Job, frames: dict[str, int]) -> None:
+    """Raise `FrameError` if a frame exceeds the limit, and is larger than that of clang alone."""
+    limit = job.settings.max_frame
+    large = {place: size for place, size in frames.items() if size > limit}
+    if not large:
+        return
+    plain = _FrameList()
+    try:
+        rest = list(job.rest)
+        output = named_output(rest)
+        if output is not None and rest[output[0]] == output[1]:
+            rest[output[0]] = os.devnull
+        elif output is not None:
+            rest[output[0]] = f"-o{os.devnull}"
+        else:
+            rest = ["-o", os.devnull, *rest]
+        run = InteractiveCompile([*job.compiler, "-w", *plain.options], rest, [], -1, job.settings.timeout)
+        alone = plain.read() if run.status == 0 else {}
+    finally:
+        plain.close()
+    # A function that clang alone inlines everywhere has its frame within another one.
+    largest = max(alone.values(), default=0)
+    for place, size in large.items():
+        if size > alone.get(place, largest):
+            raise FrameError(f"the frame of {place} has {size} bytes, and --mlgo-max-frame is {limit}")
 
 
 def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:

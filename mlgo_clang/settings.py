@@ -20,6 +20,7 @@ _VALUES = {
     "clang": "MLGO_CLANG",
     "levels": "MLGO_LEVELS",
     "metric": "MLGO_METRIC",
+    "max-frame": "MLGO_MAX_FRAME",
     "recipes": "MLGO_RECIPES",
     "link-facts": "MLGO_LINK_FACTS",
     "search": "MLGO_SEARCH",
@@ -48,6 +49,7 @@ class Settings:
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         metric: size by which the smallest of several objects is kept: `text` or `loaded` (`mlgo_clang.object_size`).
+        max_frame: largest stack frame in bytes that a policy may cause; 0 for no limit.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
@@ -72,10 +74,8 @@ class Settings:
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
-        search = values.get("search") or "0"
-        if not search.isdigit():
-            raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")
-        self.search = int(search)
+        self.search = _number(values, "search", "a number of compiles")
+        self.max_frame = _number(values, "max-frame", "bytes")
         self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
@@ -94,6 +94,13 @@ class Settings:
     def uses_clang_alone(self) -> bool:
         """Whether neither a policy nor a recipe makes any decision."""
         return self.decides_nothing and not self.recipes
+
+
+def _number(values: Mapping[str, str], option: str, meaning: str) -> int:
+    text = values.get(option) or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"expected {meaning} for --mlgo-{option}, got {text!r}")
+    return int(text)
 
 
 def _seconds(text: str | None) -> float:

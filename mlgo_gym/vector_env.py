@@ -19,7 +19,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.vector.event_loop import EventLoop
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
-from mlgo_gym.episode.vector.info_batch import add_absent, batch_infos, decision_infos
+from mlgo_gym.episode.vector.info_batch import add_absent, batch_infos, plain_infos
 from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 from mlgo_gym.errors import MlgoError
 
@@ -118,21 +118,16 @@ class CompilerVectorEnv(InProcessVectorEnv):
         chosen = read_options(options)
         numbers = self._masked(chosen)
         self._begin(numbers, seed, chosen)
-        self._collect(len(numbers), frozenset(numbers))
+        with uninterrupted():
+            self._collect(len(numbers), frozenset(numbers))
         infos = {number: self._sub_envs[number].step_result()[3] for number in numbers}
         self._delivered = self._everyone
         return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
-        """Change the order of the modules from the next episode of each environment on, for a curriculum.
+        """Change the order of the modules, as `module_order`, from the next episode of each environment on.
 
         Prefetched episodes are started again. `call_some()` changes the order of some environments.
-
-        Args:
-            order: As the argument `module_order`.
-
-        Raises:
-            MlgoError: there is no such order, or the corpus does not support it.
         """
         self._refuse_if_closed()
         changed = self._template.setup.make_order(order)
@@ -148,10 +143,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
     ) -> None:
         """Start an episode in every environment, or in those of `env_ids`; `recv()` returns each when it is ready.
 
-        Args:
-            seed: As for `reset()`.
-            options: `module` and `function`, as for `reset()`.
-            env_ids: Indices of the environments.
+        The other arguments are those of `reset()`, without a mask.
         """
         numbers = self._everyone if env_ids is None else self._numbers(env_ids)
         self._begin(numbers, seed, read_options(options))
@@ -204,15 +196,13 @@ class CompilerVectorEnv(InProcessVectorEnv):
             ActionError: an episode is over and `autoreset_mode` is DISABLED, or an action is illegal with `strict`.
             CompilerError, CorpusError: the environment of the error's `env_id` failed; `recv()` returns the others.
         """
-        self._send(actions, self._everyone)
-        return self._receive(self.num_envs)
+        with uninterrupted():
+            self._send(actions, self._everyone)
+            numbers = self._collect(self.num_envs)
+        return self._results(numbers)
 
     def send(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
-        """Answer the decisions of some environments and return at once.
-
-        Args:
-            actions: One action for each of `env_ids`.
-            env_ids: Indices of the environments. Default: those of the last `recv()`.
+        """Answer the decisions of some environments, by default those of the last `recv()`, and return at once.
 
         Raises:
             MlgoError: an environment is already running, or an index does not exist.
@@ -220,7 +210,9 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
         No action is sent if it raises.
         """
-        self._send(actions, self._delivered if env_ids is None else self._numbers(env_ids))
+        numbers = self._delivered if env_ids is None else self._numbers(env_ids)
+        with uninterrupted():
+            self._send(actions, numbers)
 
     def _send(self, actions: Any, numbers: list[int]) -> None:
         self._refuse_if_closed()
@@ -232,10 +224,9 @@ class CompilerVectorEnv(InProcessVectorEnv):
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
         answers = [self._sub_envs[number].encode(action) for number, action in zip(numbers, each, strict=True)]
-        with uninterrupted():
-            for number, answer in zip(numbers, answers, strict=True):
-                self._sub_envs[number].act(answer)
-                self._loop.expect(number)
+        for number, answer in zip(numbers, answers, strict=True):
+            self._sub_envs[number].act(answer)
+            self._loop.expect(number)
 
     def recv(self) -> Step:
         """Return the first `batch_size` environments that are ready.
@@ -255,29 +246,29 @@ class CompilerVectorEnv(InProcessVectorEnv):
                 f"expected {self.batch_size} running environments for recv(), got {len(self._loop)}; send() or "
                 "async_reset() first"
             )
-        result = self._receive(self.batch_size)
+        with uninterrupted():
+            numbers = self._collect(self.batch_size)
+        result = self._results(numbers)
         result[4]["env_id"] = np.array(self._delivered, np.int64)
         return result
 
-    def _receive(self, count: int) -> Step:
-        numbers = self._collect(count)
-        if count == self.num_envs:
+    def _results(self, numbers: list[int]) -> Step:
+        if (count := len(numbers)) == self.num_envs:
             numbers.sort()
-        rewards = np.zeros(count, np.float64)
-        terminations = np.zeros(count, np.bool_)
-        truncations = np.zeros(count, np.bool_)
         self._delivered = numbers
+        rewards, terminations, truncations = np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         sub_envs = [self._sub_envs[number] for number in numbers]
+        decisions = [sub_env.decision for sub_env in sub_envs]
         plain = [sub_env.episode for sub_env in sub_envs if sub_env.episode and sub_env.episode.has_plain_info]
-        if len(plain) == count and self._template.setup.numeric_infos is None:
-            info = decision_infos(self.task, plain)
+        if len(plain) == count:
+            info = plain_infos(self.task, plain)
         else:
             infos: dict[int, dict[str, Any]] = {}
             for row, sub_env in enumerate(sub_envs):
                 rewards[row], terminations[row], truncations[row], infos[row] = sub_env.step_result()
             info = batch_infos(infos, count)
             add_absent(info, self.task, count)
-        return self._observe(sub_envs), rewards, terminations, truncations, info
+        return self.task.observe_batch(decisions), rewards, terminations, truncations, info
 
     def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
         return self.task.observe_batch([sub_env.decision for sub_env in sub_envs])
@@ -346,11 +337,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
 
 def as_vector(env: gym.vector.VectorEnv[Any, Any, Any]) -> CompilerVectorEnv:
-    """Return the vector environment inside any wrappers.
-
-    Raises:
-        MlgoError: it is not an environment of this package.
-    """
+    """Return the vector environment inside any wrappers; raise `MlgoError` if it is not one of this package."""
     inner = env.unwrapped
     if not isinstance(inner, CompilerVectorEnv):
         raise MlgoError(f"expected a CompilerVectorEnv, got {type(inner).__name__}; make one with gymnasium.make_vec")

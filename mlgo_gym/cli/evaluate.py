@@ -26,7 +26,7 @@ from mlgo_gym.corpus.splits import Part
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
-    from mlgo_gym.evaluation.linking import LinkedSize
+    from mlgo_gym.evaluation.linking import LinkResult
     from mlgo_gym.scheduling import Execution
 
 SmallestOption = Annotated[bool, option("Add a policy that takes the smallest object of all policies.", "--smallest")]
@@ -120,7 +120,7 @@ def evaluate(
     exit_with(result.failures or any(row.error for row in linked) or any(row.error for row in programs))
 
 
-def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkedSize]:
+def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkResult]:
     """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
     from mlgo_gym.deploy.plugin import build_link_plugins
     from mlgo_gym.evaluation.linking import link_modes

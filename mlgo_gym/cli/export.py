@@ -50,6 +50,26 @@ def plugin(
     show(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
 
 
+@export_commands.command("cpp")
+def cpp(
+    policy: Annotated[str, option("last-call, or rule:FILE.")],
+    output: Output,
+    llvm_config: Annotated[str, option("llvm-config of the LLVM that builds it.")] = "llvm-config",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a rule as a C++ function on LLVM's data structures, inside the source of a plugin.
+
+    Read, review and propose the function. Build the file with clang++ -shared -fPIC -fno-rtti -std=c++17
+    -I$(llvm-config --includedir) OUTPUT -o rule.so, and use it as -fpass-plugin=./rule.so.
+    """
+    from mlgo_gym.deploy.exports import write_export
+    from mlgo_gym.deploy.plugin import installed_llvm, plugin_code
+    from mlgo_gym.deploy.rule_cpp import rule_cpp
+
+    write_export(output, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
+    _show(as_json, output, policy, output.stat().st_size)
+
+
 @export_commands.command("llvm-header")
 def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.

@@ -175,31 +175,21 @@ def reproduce(
     *,
     clang: ClangOption = None,
     module: Annotated[Path | None, option("Bitcode to compile instead of the recorded module.")] = None,
-    reduce: Annotated[bool, option("Reduce the module while the problem persists.", "--reduce")] = False,
     timeout: Annotated[float, option("Longest silence of clang, in seconds.")] = 60.0,
     trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Repeat a crash or a wrong object from a reproducer.
+    """Repeat a crash from a reproducer.
 
     Crashes of a compiler under an agent are kept in $MLGO_REPRODUCERS, by default in the folder reproducers of the
-    cache. With one advisor, its reproduce.sh repeats the crash with clang alone, for a report to LLVM. --reduce reduces
-    the module with llvm-reduce; --module FOLDER/reduced.bc resumes an interrupted reduction.
+    cache. With one advisor, its reproduce.sh repeats the crash with clang alone, for a report to LLVM.
 
-    Exit status 1: the failure was not reproduced.
+    Exit status 1: the failure was not reproduced. So a script with --module "$1" is a test for llvm-reduce.
     """
-    from mlgo_gym.episode.reproducer import MODULE
-    from mlgo_gym.episode.reproduction import reduce_module
-    from mlgo_gym.episode.reproduction import reproduce as repeat
+    from mlgo_gym.episode.reproducer import reproduce as repeat
     from mlgo_gym.llvm.toolchain import find_toolchain
 
-    toolchain = find_toolchain(clang)
-    if reduce:
-        reduced = reduce_module(folder, toolchain, bitcode=module, timeout=timeout, trust_flags=trust_flags)
-        size, before = reduced.stat().st_size, (folder / MODULE).stat().st_size
-        show(as_json, {"module": reduced, "bytes": size, "before": before}, f"{reduced}: {size} of {before} bytes")
-        return
-    answer = repeat(folder, toolchain, bitcode=module, timeout=timeout, trust_flags=trust_flags)
+    answer = repeat(folder, find_toolchain(clang), bitcode=module, timeout=timeout, trust_flags=trust_flags)
     text = f"{'reproduced' if answer.reproduced else 'not reproduced'}: {answer.description}"
     show(as_json, {"reproduced": answer.reproduced, "description": answer.description}, text)
     exit_with(not answer.reproduced)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from mlgo_gym.cli.output import SafeConsole, echo, print_json
-from mlgo_gym.evaluation.linking import LinkedSize, linked_table
+from mlgo_gym.evaluation.linking import LinkResult, linked_table
 from mlgo_gym.evaluation.programs import ProgramResult, programs_tables
 from mlgo_gym.evaluation.report import as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -29,7 +29,7 @@ def print_result(
     result: EvaluationResult,
     *,
     as_json: bool = False,
-    linked: Sequence[LinkedSize] = (),
+    linked: Sequence[LinkResult] = (),
     programs: Sequence[ProgramResult] = (),
 ) -> None:
     """Print the result of an evaluation, links and programs: tables and notes, or one JSON object with everything."""

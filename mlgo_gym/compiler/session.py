@@ -162,7 +162,8 @@ class Session(AbstractContextManager["Session"]):
             MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
         """
         channel = self._answerable()
-        self._stderr.answer(answer)
+        if self._stderr.prediction is not None:
+            self._stderr.prediction.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
@@ -261,7 +262,8 @@ class Session(AbstractContextManager["Session"]):
         if channel.log < 0:
             return
         try:
-            channel.read(self._ready)
+            if channel.read(self._ready):
+                return
         except TrainingLogError as error:
             self.kill()
             raise self._protocol_error(channel, str(error)) from error

@@ -22,13 +22,7 @@ from mlgo_gym.tasks.task import Task
 
 
 class Eviction(NamedTuple):
-    """An answered decision of the eviction advisor.
-
-    Attributes:
-        decision: The decision.
-        answer: The column.
-        legal: The legal columns.
-    """
+    """An answered decision of the eviction advisor: its column, and the legal columns."""
 
     decision: Decision
     answer: int
@@ -90,14 +84,8 @@ def run_allocation_compile(
 ) -> AllocationCompile:
     """Compile a module, and record the evictions and the price of each function.
 
-    Args:
-        setup: The setup of the environment, which `can_split()`.
-        compilation: The compile.
-        choose: Returns a legal column, given a decision and the number of decisions before it.
-
-    Raises:
-        CompilerError: The compile failed.
-        ActionError: A column is illegal.
+    `choose` returns a legal column, given a decision and the number of decisions before it. The setup `can_split()`.
+    Raises `CompilerError` if the compile fails, and `ActionError` for an illegal column.
     """
     task, metric = setup.task, setup.metric
     functions: dict[str, list[Eviction]] = defaultdict(list)

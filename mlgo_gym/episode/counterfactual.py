@@ -55,9 +55,6 @@ def counterfactuals(episode: Episode, requested: Iterable[int | DecisionSite]) -
         episode: The episode, which may still run.
         requested: Decisions, each by its index in the episode or by its site.
 
-    Returns:
-        One counterfactual for each requested decision, in that order.
-
     Raises:
         CompilerError: A compile failed.
         MlgoError: The episode lacks a requested decision, or the task is not inlining alone.
@@ -82,7 +79,7 @@ def _flip(original: Episode, requested: frozenset[int | DecisionSite]) -> dict[i
     results: dict[int | DecisionSite, Counterfactual] = {}
     pending: list[tuple[list[int | DecisionSite], int, DecisionSite, int, Episode]] = []
     with ExitStack() as forks, closing(original.restart()) as episode:
-        run_blocking(episode.start(), original.setup.timeout)
+        run_blocking(episode.proceed(), original.setup.timeout)
         while (decision := episode.decision) is not None:
             index, site = episode.decisions, decision.site
             action = int(actions[index] if index < len(actions) else default_action(decision))

@@ -42,13 +42,9 @@ class FunctionCosts:
     Executed instructions and linked bytes are also those of functions outside the module, such as `strlen`.
 
     Attributes:
-        baseline: Cost of a plain compile.
+        baseline: Cost of a plain compile; `CompilerError` if it fails.
         counts_calls: Whether the cost of a function depends on how often it is called.
         unit: Number by which `CompileCost.functions` multiplies the metric; 1 with weights.
-
-    Raises:
-        MlgoError: No counter counts functions.
-        CompilerError: The plain compile or its program fails.
     """
 
     def __init__(self, setup: Setup, compilation: Compilation) -> None:

@@ -85,7 +85,6 @@ class CompileOptions:
         """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
         decisions follow the optimiser; on by default for those.""",
     )
-    verify_preoptimized: bool = option(False, "Check once per module that `preoptimize` gives the same object.")
     trust_flags: bool = option(
         False,
         """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
@@ -249,8 +248,6 @@ class EnvironmentOptions:
                 f"expected a task that decides after the optimiser for preoptimize=True, got {task.name}, which "
                 "decides within it; use preoptimize=None"
             )
-        if self.compile_options.verify_preoptimized and not self.preoptimizes(task):
-            raise MlgoError("expected preoptimize=True with verify_preoptimized=True, got preoptimize=False")
 
     def _check_metric(self, task: Task) -> None:
         if not isinstance(self.metric, Mapping):

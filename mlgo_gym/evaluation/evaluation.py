@@ -20,7 +20,7 @@ from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts, bitcode_facts, effective_arguments
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.linking import LinkedSize, link_modes, linked_sizes
+from mlgo_gym.evaluation.linking import LinkResult, link_modes, linked_sizes
 from mlgo_gym.evaluation.programs import ProgramResult, run_programs
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -245,7 +245,7 @@ class Evaluation:
         trust_flags: bool = False,
         modes: Iterable[str] = (),
         plugins: Mapping[str, Path] = MappingProxyType({}),
-    ) -> Generator[LinkedSize, None, None]:
+    ) -> Generator[LinkResult, None, None]:
         """Repeat the links of the recorded build with the objects of plain clang and of each policy; yield the sizes.
 
         With an `output`, all sizes are written to `links.json` in it.

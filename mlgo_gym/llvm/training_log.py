@@ -121,8 +121,8 @@ class LogDecoder:
         self._buffer = rest + data if rest else data
         self._position = 0
 
-    def take_observation(self, data: bytes) -> Observation | None:
-        """Take the next bytes of the log if they are exactly the next observation; else take nothing.
+    def take_observation(self, data: bytes) -> tuple[int, bytes] | None:
+        """Take the next bytes of the log, and return number and payload, if they are exactly the next observation.
 
         This is faster than `feed()` and `next_event()`, and almost every read from a channel is such a case.
         """
@@ -136,7 +136,7 @@ class LogDecoder:
             return None
         self._consumed, self._position, self._buffer = self._consumed + self._position + length, 0, b""
         self._next_index[context] = number + 1
-        return Observation(number, data[len(line) : -1])
+        return number, data[len(line) : -1]
 
     def next_event(self) -> Context | Observation | None:
         """Return the next event, or None if more bytes are needed.

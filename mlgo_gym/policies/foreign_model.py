@@ -66,7 +66,7 @@ class ForeignModel:
         kind: `"tflite"` or `"onnx"`, also the name of the extra that runs it.
         file: The file.
         process: The process that runs it; None starts one. Several models may share a process, which holds the one that
-            ran last and loads another before it runs.
+            ran last.
 
     Attributes:
         inputs, outputs: Its tensors; outputs need not be numbers.
@@ -110,10 +110,6 @@ class ForeignModel:
             raise PolicyError(f"expected {size:,} bytes of {tensor.name} from {self._file}, got {len(data):,}")
         return np.frombuffer(data, tensor.dtype)
 
-    def close(self) -> None:
-        """Stop its process. Idempotent; the next run starts a new one."""
-        self._process.close()
-
     def _load(self) -> tuple[list[ModelTensor], list[ModelTensor]]:
         try:
             letter, data = self._process.request(b"M", [self._data], _MAX_DESCRIPTION)
@@ -124,7 +120,7 @@ class ForeignModel:
         try:
             inputs, outputs = read_model_description(data)
         except PolicyError as error:
-            self.close()
+            self._process.close()
             raise self._unusable(f"its process sent no description: {error}") from error
         self._process.loaded = self._token
         return [self.check_numbers(tensor) for tensor in inputs], outputs
@@ -207,18 +203,9 @@ class ForeignPolicy:
             raise PolicyError(f"expected an action of {self._space}, got {action} from the policy {self._kind!r}")
         return action
 
-    def close(self) -> None:
-        """Stop the model's process, which also stops with the policy. Idempotent."""
-        self._model.close()
-
 
 class OnnxPolicy(ForeignPolicy):
-    """Runs an ONNX model, in a given process or in one of its own; the first output decides.
-
-    Raises:
-        MissingExtraError: onnxruntime is not installed.
-        PolicyError: the file is no such model, a feature is missing, or the output is no action.
-    """
+    """Runs an ONNX model; the first output decides. Errors are those of `ForeignModel` and `ForeignPolicy`."""
 
     def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
         model = ForeignModel("onnx", path, process)
@@ -243,10 +230,6 @@ class TflitePolicy(ForeignPolicy):
     The rules are those of llvm/lib/Analysis/TFLiteUtils.cpp: `serving_default_`, `action_` and the port after the colon
     are no part of an input's name, and the file `output_spec.json` beside the model names the output that decides.
     Without that file the model has one output. The model gives advice; an action may have another unit.
-
-    Raises:
-        MissingExtraError: ai-edge-litert is not installed.
-        PolicyError: the file is no such model, a feature is missing, or the output is no action.
     """
 
     def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:

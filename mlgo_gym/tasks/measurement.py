@@ -65,12 +65,7 @@ class Measurement:
 
     @classmethod
     def of(cls, compiled: CompileResult) -> Measurement:
-        """Measure a finished compile.
-
-        Raises:
-            CompilerError: of kind `object`: the object is no whole ELF file, the record not of LLVM's form, or the
-                object has block frequencies that cannot be read.
-        """
+        """Measure a finished compile; raise `CompilerError` of kind `object` if object or record cannot be read."""
         data = compiled.object_bytes
         try:
             instructions = estimated_instructions(data) if has_block_frequencies(data) else None
@@ -81,11 +76,7 @@ class Measurement:
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:
-        """Measure the allocation of one function by clang's remarks since its first decision (`REMARK_FLAGS`).
-
-        Raises:
-            MlgoError: the remarks lack its costs.
-        """
+        """Measure one function by clang's remarks since its first decision; `MlgoError` if they lack its costs."""
         return cls(None, {function: read_allocation_remarks(remarks)})
 
     def sizes_by_metric(self) -> dict[str, int]:
@@ -93,11 +84,7 @@ class Measurement:
         return {} if self.sizes is None else asdict(self.sizes)
 
     def estimated_instructions(self, function: str | None = None) -> float:
-        """Return the estimated instructions of the module, or those of one call of a function.
-
-        Raises:
-            MlgoError: the object has no block frequencies, or no such function.
-        """
+        """Return the estimated instructions of the module, or those of one call of a function."""
         if self.instructions is None:
             raise MlgoError(
                 "expected an object with block frequencies, got none; make the environment with "

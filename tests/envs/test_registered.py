@@ -6,9 +6,8 @@ import copy
 import importlib.util
 import json
 import pickle
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -18,15 +17,12 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.envs.inline import InlineVectorEnv
-from mlgo_gym.episode.argument_types import declared_types
-from mlgo_gym.episode.options import CompileOptions
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.testing import check_environment
-from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes import drive
 from tests.fakes.drive import Step, failed_end, play
 
@@ -179,32 +175,15 @@ def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytes
         env.close()
 
 
-@every
-def test_type_checkers_see_the_declared_arguments(name: str) -> None:
-    entry, vector_entry = (
-        gym.envs.registration.load_env_creator(str(getattr(gym.spec(name), attribute)))
-        for attribute in ("entry_point", "vector_entry_point")
-    )
-    declared = {**declared_types(vars(entry)["options_type"])}
-    base = get_type_hints(CompilerVectorEnv.__init__)
-    further = {argument: base[argument] for argument in ("autoreset_mode", "batch_size", "prefetch")}
-    for kind, expected in ((entry, declared), (vector_entry, declared | further)):
-        (typed,) = get_args(get_type_hints(vars(kind)["__init__"])["arguments"])
-        assert not typed.__required_keys__
-        expected["compile_options"] = CompileOptions | Mapping[str, Any]
-        assert get_type_hints(typed) == expected
-
-
-def test_type_checkers_and_constructors_refuse_wrong_arguments() -> None:
-    """`mypy --strict` reports an ignored error that does not exist."""
+def test_constructors_refuse_wrong_arguments() -> None:
     with pytest.raises(UnknownArgumentError, match="did you mean corpus"):
-        InlineEnv(corpsu="builtin")  # type: ignore[call-arg]
+        InlineEnv(corpsu="builtin")
     with pytest.raises(UnknownArgumentError, match="'prefetsh'"):
-        InlineVectorEnv(2, prefetsh=1)  # type: ignore[call-arg]
+        InlineVectorEnv(2, prefetsh=1)
     with pytest.raises(UnknownArgumentError, match="'credit'"):
-        RegAllocEvictEnv(credit=True)  # type: ignore[call-arg]
+        RegAllocEvictEnv(credit=True)
     with pytest.raises(MlgoError, match="expected max_decisions as a whole number"):
-        InlineEnv(max_decisions="5")  # type: ignore[arg-type]
+        InlineEnv(max_decisions="5")
 
 
 @every

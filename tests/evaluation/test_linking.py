@@ -17,7 +17,7 @@ from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
-from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkedSize, linked_table
+from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CALLS = """
@@ -115,10 +115,10 @@ def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
 
 def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:
     rows = [
-        LinkedSize(PLAIN, "a", None, 1, 100, 1000),
-        LinkedSize(PLAIN, "b", None, 2, 200, 2000),
-        LinkedSize("never", "a", None, 1, 90, 995),
-        LinkedSize("never", "b", None, 2, 180, 0, "the linker said no"),
+        LinkResult(PLAIN, "a", None, 1, 100, 1000),
+        LinkResult(PLAIN, "b", None, 2, 200, 2000),
+        LinkResult("never", "a", None, 1, 90, 995),
+        LinkResult("never", "b", None, 2, 180, 0, "the linker said no"),
     ]
     last = linked_table(rows).rows[-2:]
     assert last[0] == ("never", "a", "1", "90", "-10.00%", "995", "-0.50%", "50%")

@@ -195,23 +195,21 @@ def commands() -> list[bytes]:
     return [b"".join(word.encode() + b"\0" for word in chosen) for chosen in (words, words[:2])]
 
 
-def _network(normalization: Normalization | None = None) -> bytes:
+def _networks() -> list[Network]:
     random = np.random.default_rng(0)
     weights = tuple(random.normal(size=shape).astype(np.float32) for shape in ((2, 3), (3, 2)))
     biases = tuple(np.zeros(weight.shape[1], np.float32) for weight in weights)
-    with _scratch() as folder:
-        Network(FEATURES, weights, biases, "tanh", normalization).save(folder / "net")
-        return (folder / "net").read_bytes()
-
-
-def _normalizations() -> list[Normalization]:
-    values = np.random.default_rng(0).normal(size=(9, 2))
-    return [Normalization.fit(values, FEATURES, method) for method in METHODS]
+    rows = random.normal(size=(9, 2))
+    normalizations = [None, *(Normalization.fit(rows, FEATURES, method) for method in METHODS)]
+    return [Network(FEATURES, weights, biases, "tanh", normalization) for normalization in normalizations]
 
 
 def networks() -> list[bytes]:
     """Return networks with and without a normalization."""
-    return [_network(), *(_network(each) for each in _normalizations())]
+    with _scratch() as folder:
+        for number, network in enumerate(_networks()):
+            network.save(folder / str(number))
+        return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
 def tensors() -> list[bytes]:
@@ -226,33 +224,18 @@ def onnx() -> list[bytes]:
 
     with _scratch() as folder:
         write_onnx(folder / "a", dict.fromkeys(FEATURES, 0.5), 0.1)
-        write_onnx(folder / "b", {FEATURES[0]: 0.5}, 0.1, batch="n")
-        written = [(folder / name).read_bytes() for name in ("a", "b")]
-    return [*written, *(onnx_model("network", network) for network in _loaded_networks())]
+        written = (folder / "a").read_bytes()
+    return [written, *(onnx_model("network", network) for network in _networks())]
 
 
 def tflite() -> list[bytes]:
-    """Return a linear model of two outputs, and exported networks, each behind the name of the output that decides."""
+    """Return exported networks behind the name of the output that decides."""
     from mlgo_gym.deploy.tflite_export import output_spec, tflite_model
-    from tests.policies.linear_models import write_tflite
+    from tests.policies.linear_models import linear
 
-    with _scratch() as folder:
-        write_tflite(folder / "a", {FEATURES[0]: 0.5}, 0.1)
-        linear = (folder / "a").read_bytes()
-    spec = [{"logging_name": "decision", "tensor_spec": {"name": "decision", "port": 0, "type": "int64_t"}}]
-    exported = [tflite_model("network", network) for network in _loaded_networks()]
+    exported = [tflite_model("network", network) for network in (linear({FEATURES[0]: 0.5}, 0.1), *_networks())]
     # Logarithms are a table of 128 kB.
-    small = [model for model in exported if len(model) < 4096]
-    return [join(json.dumps(spec).encode(), linear), *(join(output_spec().encode(), model) for model in small)]
-
-
-def _loaded_networks() -> list[Network]:
-    with _scratch() as folder:
-        found = []
-        for data in networks():
-            (folder / "net").write_bytes(data)
-            found.append(Network.load(folder / "net"))
-        return found
+    return [join(output_spec().encode(), model) for model in exported if len(model) < 4096]
 
 
 def model_descriptions() -> list[bytes]:

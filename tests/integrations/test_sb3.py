@@ -63,45 +63,11 @@ def test_agents_learn_and_never_take_an_illegal_action(name: str, varied: str) -
     assert len(model.ep_info_buffer) > 10
 
 
-class Watch(CreditAdvantages):
-    """Keeps the advantages, the returns and the values of a rollout, and the rewards of finished episodes."""
+class Follow(CreditAdvantages):
+    """Keeps, for each finished episode, its module, the credit of its cells and its rewards; checks each rollout."""
 
     def __init__(self) -> None:
         super().__init__(clip=1e9)
-        self.totals: list[float] = []
-
-    def _on_step(self) -> bool:
-        self.totals += self.locals["rewards"][self.locals["dones"]].tolist()
-        return super()._on_step()
-
-    def _on_rollout_end(self) -> None:
-        super()._on_rollout_end()
-        buffer = self.locals["rollout_buffer"]
-        self.advantages, self.returns, self.values = (
-            getattr(buffer, name).copy() for name in ("advantages", "returns", "values")
-        )
-
-
-def test_the_credit_of_decisions_becomes_the_advantages_of_finished_episodes(varied: str) -> None:
-    env, watch = adapted(INLINE, varied, credit=True), Watch()
-    ppo(env).learn(64, callback=watch)
-    env.close()
-    assert np.array_equal(watch.advantages, watch.returns - watch.values)
-    known = watch.advantages != 0
-    ends = [np.flatnonzero(known[:, row])[-1] for row in range(2)]
-    assert all(known[: end + 1, row].all() for row, end in enumerate(ends))
-    assert len(watch.totals) > 2
-    # In standard deviations of the credits, which add up to the rewards of the episodes.
-    shares = watch.returns[known]
-    assert shares.std() == pytest.approx(1, abs=1e-3)
-    assert np.sign(shares.sum()) == np.sign(sum(watch.totals))
-
-
-class Follow(CreditAdvantages):
-    """Keeps, for each finished episode, its observations by order of decisions, and the credit of their cells."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.episodes: list[tuple[str, list[float], list[float]]] = []
         self._positions: dict[int, list[tuple[int, int]]] = {}
 
@@ -115,6 +81,13 @@ class Follow(CreditAdvantages):
                 kept = [float(self._credits[cell]) for cell in cells]
                 self.episodes.append((info["module"], kept, list(info["rewards"])))
         return True
+
+    def _on_rollout_end(self) -> None:
+        super()._on_rollout_end()
+        buffer, known = self.locals["rollout_buffer"], ~np.isnan(self._credits)
+        assert np.array_equal(buffer.advantages, buffer.returns - buffer.values)
+        assert np.array_equal(buffer.advantages != 0, known), "unfinished episodes have no advantage"
+        assert buffer.returns[known] == pytest.approx(self._credits[known] / self._credits[known].std(), rel=1e-4)
 
 
 def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied: str) -> None:

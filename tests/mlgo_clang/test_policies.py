@@ -111,6 +111,28 @@ def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> N
     assert recipe.loaded <= plain.loaded
 
 
+def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_cache: Path) -> None:
+    """Clang keeps these calls; `always` gives the caller the frames of both callees."""
+    (project / "calls.c").write_text(
+        "int format(char *, int); void again(int);\n"
+        "static void show(int v) { char text[3000]; for (int i = 0; i < v; ++i) text[i] = v * i; format(text, v); }\n"
+        "void walk(int v) { again(v); if (v > 3) { show(v); show(v + 1); } again(v + 1); }\n"
+    )
+
+    def compiled(*words: str) -> bytes:
+        result = run(*words, "--mlgo-strict", *COMPILE)
+        assert (result.returncode, result.stderr) == (0, b"")
+        return (project / "calls.o").read_bytes()
+
+    plain, always = compiled("--mlgo-policy=default"), compiled("--mlgo-policy=always")
+    assert plain != always == compiled("--mlgo-policy=always", "--mlgo-max-frame=4000")
+    assert compiled("--mlgo-policy=always", "--mlgo-max-frame=3005") == plain
+    assert counted("left to clang") == 1
+    assert compiled("--mlgo-policy=always,never", "--mlgo-max-frame=3005") == compiled("--mlgo-policy=never")
+    # The frame of clang alone exceeds this limit as well.
+    assert compiled("--mlgo-policy=never", "--mlgo-max-frame=100") == compiled("--mlgo-policy=never")
+
+
 def test_settings_come_from_options_or_else_from_variables(run: Run, project: Path, plain: bytes) -> None:
     """A policy decides only at its levels."""
 
@@ -205,6 +227,7 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         "--mlgo-search=many": b"--mlgo-search",
         "--mlgo-clang=nowhere": b"nowhere",
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
+        "--mlgo-max-frame=big": b"expected bytes for --mlgo-max-frame, got 'big'",
         "--mlgo-metric=size": b"expected --mlgo-metric=text or loaded, got 'size'",
     }
     for seconds in ("soon", "0", "nan", "1e9"):

@@ -28,23 +28,15 @@ from mlgo_gym.tasks.metrics.programs import (
 
 
 class ModulePrograms:
-    """The metric `instructions`: counts the programs of a corpus with another object of one module.
+    """The metric `instructions`, a `ProjectCost`: counts the programs of a corpus with another object of one module.
 
-    Plain clang compiles the other modules. A count is kept on disk, by the linked file and its runs. Nothing runs
-    before the first count.
+    A count is kept on disk, by the linked file and its runs. Nothing runs before the first count.
 
     Args:
-        corpus: The corpus.
+        corpus: The corpus; `CorpusError` if it describes no programs, or they are not trusted.
         toolchain: The compiler, which links.
         plain: Returns the object of a module by plain clang.
         trust: Whether to run programs of a folder outside of the cache.
-
-    Attributes:
-        counter: Counter of the instructions of whole programs.
-
-    Raises:
-        CorpusError: The corpus describes no programs, or they are not trusted.
-        MlgoError: Nothing counts their instructions.
     """
 
     unit = 1
@@ -72,21 +64,11 @@ class ModulePrograms:
         return frozenset(self._programs)
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
-        """Return the instructions of all runs of a module's programs with an object; None is that of plain clang.
-
-        Raises:
-            CompilerError: Of kind `program`: a program cannot be linked, fails, or prints another output than expected.
-            MlgoError: The module belongs to no program.
-        """
+        """Return the instructions of all runs; raise `CompilerError` of kind `program` if a program is wrong."""
         return float(self._count(module, object_bytes)[0])
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the instructions of each function, also of those outside the module, such as `strlen`.
-
-        Raises:
-            CompilerError: As of `cost()`.
-            MlgoError: The module belongs to no program, or valgrind is missing.
-        """
+        """Return the instructions of each function, also of those outside the module; `MlgoError` without valgrind."""
         sizes = function_sizes(self._plain_object(module) if object_bytes is None else object_bytes)
         total, by_symbol = self._count(module, object_bytes, by_function=True)
         counts: collections.Counter[str] = collections.Counter()

@@ -197,11 +197,7 @@ def program_target(program: Program, corpus: Path) -> Target | None:
 
 
 def program_counter(program: Program, corpus: Path, *, by_function: bool = False) -> Counter:
-    """Return the counter of a program: that of this machine, or that of the emulator of its target.
-
-    Raises:
-        MlgoError: nothing counts its instructions, or those of each function.
-    """
+    """Return the counter of a program, of this machine or of its emulator; `MlgoError` if nothing counts it."""
     target = program_target(program, corpus)
     emulator = None if target is None else find_emulator(target)
     if emulator is None:
@@ -217,12 +213,9 @@ def program_counter(program: Program, corpus: Path, *, by_function: bool = False
 def link_program(
     program: Program, corpus: Path, objects: Mapping[str, Path], output: Path, toolchain: Toolchain
 ) -> None:
-    """Link a program of the corpus in a folder from an object file by module.
+    """Link a program of the corpus in a folder from an object file by module; raise `CorpusError` if that fails.
 
     The bundled compiler links it with its own C library, or as the recorded link did.
-
-    Raises:
-        CorpusError: the link fails, or the corpus has no such link.
     """
     if program.link is not None:
         libraries: dict[str, Path] = {}
@@ -257,8 +250,7 @@ def measure_program(
 ) -> ProgramMeasurement:
     """Run a linked program, in an emulator if need be, and measure it; every run has a working folder of its own.
 
-    Raises:
-        MlgoError: a run fails, takes too long, or prints another output than expected.
+    Raises `MlgoError` if a run fails, takes too long, or prints another output than expected.
     """
     instructions, seconds, memory = 0, 0.0, 0
     functions: Sums[str] = Sums()
@@ -292,10 +284,7 @@ def check_output(program: Program, run: Run, output: bytes) -> None:
 
 
 def linked_size(objects: Mapping[str, Path], executable: Path) -> int:
-    """Return the bytes of the functions in an executable that its objects define.
-
-    Raises `MissingExtraError` for a WebAssembly file of C++ if pydemumble is not installed.
-    """
+    """Return the bytes of the functions in an executable that its objects define."""
     data = executable.read_bytes()
     linked = function_sizes(data)
     names = {
