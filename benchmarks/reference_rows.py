@@ -91,8 +91,6 @@ SEARCHES = (
     Search("search: greedy", "greedy"),
     Search("search: bundles", "bundles"),
     Search("search: bundles, from the bundled policy", "bundles", "{bundled}"),
-    Search("search: beam", "beam"),
     Search("search: hill climbing", "hill_climb", seeds=3),
-    Search("search: tree (MCTS)", "mcts"),
     Search("search: random", "random", seeds=3),
 )
