@@ -28,12 +28,10 @@ from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
+from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
-
-_RESET_OPTIONS = ("module", "function")
 
 _ABANDONED_EPISODES = 3
 """Number of abandoned episodes of one length that show a limit. A caller that resets at will has various lengths."""
@@ -126,10 +124,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self._end_episode()
         if seed is not None:
             self._cursor = self._cursor.restarted()
-        chosen = read_options(options)
-        if unknown := sorted(map(str, set(chosen) - set(_RESET_OPTIONS))):
-            hint = did_you_mean(unknown[0], _RESET_OPTIONS) or "; omit it"
-            raise MlgoError(f"expected options of reset() among {_RESET_OPTIONS}, got {unknown}{hint}")
+        chosen = read_options(options, ("module", "function"))
         self.maker.join(self)
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -91,7 +91,6 @@ class CompilerVectorEnv(InProcessVectorEnv):
             SubEnvironment(self._maker, number, prefetch, self.autoreset_mode, OrderCursor(number, num_envs))
             for number in range(num_envs)
         ]
-        self._all_numbers = frozenset(range(num_envs))
         self._everyone = list(range(num_envs))
         self._delivered = self._everyone
         self._loop = EventLoop(self._sub_envs)
@@ -115,14 +114,15 @@ class CompilerVectorEnv(InProcessVectorEnv):
             CorpusError: a module is unknown or has no decision.
             CompilerError: the compiler fails on a named module.
         """
-        chosen = read_options(options)
+        chosen = read_options(options, ("module", "function", "reset_mask"))
         numbers = self._masked(chosen)
         self._begin(numbers, seed, chosen)
         with uninterrupted():
             self._collect(len(numbers), frozenset(numbers))
         infos = {number: self._sub_envs[number].step_result()[3] for number in numbers}
         self._delivered = self._everyone
-        return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
+        decisions = [sub_env.decision for sub_env in self._sub_envs]
+        return self.task.observe_batch(decisions), batch_infos(infos, self.num_envs)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
         """Change the order of the modules, as `module_order`, from the next episode of each environment on.
@@ -146,13 +146,10 @@ class CompilerVectorEnv(InProcessVectorEnv):
         The other arguments are those of `reset()`, without a mask.
         """
         numbers = self._everyone if env_ids is None else self._numbers(env_ids)
-        self._begin(numbers, seed, read_options(options))
+        self._begin(numbers, seed, read_options(options, ("module", "function")))
 
     def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()
-        unknown = set(options) - {"module", "function"}
-        if unknown:
-            raise MlgoError(f"expected options among module, function and reset_mask, got {sorted(map(str, unknown))}")
         seeds = spread_seeds(seed, self.num_envs)
         names, functions = (self._per_sub_env(options.get(key), key) for key in ("module", "function"))
         for name, function in zip(names, functions, strict=True):
@@ -180,8 +177,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
     def _numbers(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
         numbers: list[int] = np.asarray(env_ids).tolist()
-        different = set(numbers)
-        if len(different) < len(numbers) or not different <= self._all_numbers:
+        if len(set(numbers)) < len(numbers) or not set(self._everyone).issuperset(numbers):
             raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {numbers}")
         return numbers
 
@@ -269,9 +265,6 @@ class CompilerVectorEnv(InProcessVectorEnv):
             info = batch_infos(infos, count)
             add_absent(info, self.task, count)
         return self.task.observe_batch(decisions), rewards, terminations, truncations, info
-
-    def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
-        return self.task.observe_batch([sub_env.decision for sub_env in sub_envs])
 
     def _collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
         """Return the indices of ready environments; raise the error of a failed one and keep the others."""

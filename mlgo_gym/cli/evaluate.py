@@ -101,7 +101,7 @@ def evaluate(
         if (link or modes) and not interrupted:
             linked = _link(evaluation, modes, trust_flags=compiler.trust_flags)
         if run and not interrupted:
-            programs = list(evaluation.run_programs(trust_flags=compiler.trust_flags))
+            programs = evaluation.run_programs(trust_flags=compiler.trust_flags)
     print_result(result, as_json=as_json, linked=linked, programs=programs)
     if interrupted:
         remedy = "the same command continues" if output else "--output makes an evaluation resumable"
@@ -119,7 +119,7 @@ def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> lis
             plugins, missing = build_link_plugins(policies, evaluation.evaluated.env.toolchain, folder)
             if missing:
                 echo(f"mlgo-gym: {missing}", err=True)
-        return list(evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins))
+        return evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins)
 
 
 def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int = ENVS) -> bool:

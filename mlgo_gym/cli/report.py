@@ -16,7 +16,7 @@ from mlgo_gym.evaluation.page import page
 from mlgo_gym.evaluation.report import all_tables, as_data, notes
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.evaluation.result_folder import load_result
-from mlgo_gym.evaluation.table import all_as_latex, all_as_markdown
+from mlgo_gym.evaluation.table import all_as_markdown
 from mlgo_gym.storage.cache import write_atomically
 
 
@@ -25,7 +25,7 @@ def report(
     *,
     html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
     figures: Annotated[Path | None, option("Folder for the figures as PNG and SVG.")] = None,
-    form: Annotated[Literal["text", "markdown", "latex"], option("Format of the tables.", "--format")] = "text",
+    form: Annotated[Literal["text", "markdown"], option("Format of the tables.", "--format")] = "text",
     as_json: bool = False,
     smallest: bool = False,
 ) -> None:
@@ -49,7 +49,7 @@ def report(
     for number, (name, result) in enumerate({} if as_json else evaluations.items()):
         tables = all_tables(result, narrow=form == "text")
         if form != "text":
-            echo(all_as_latex(tables) if form == "latex" else all_as_markdown(tables, notes(result)))
+            echo(all_as_markdown(tables, notes(result)))
             continue
         if len(evaluations) > 1:
             echo(f"{chr(10) * bool(number)}== {name} ==\n")

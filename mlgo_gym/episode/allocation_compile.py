@@ -34,10 +34,9 @@ class AllocationCompile(NamedTuple):
 
     Attributes:
         functions: Decisions of each function, in clang's order.
-        costs: Cost of one call of each function, by the environment's metric.
-        entries: How often each function is called; 1 for metrics other than `estimated-instructions`.
-        cost: Cost of the module.
-        measurement: Everything that was measured.
+        costs, entries: Cost of one call of each function, by the environment's metric, and how often it is called; 1
+            for metrics other than `estimated-instructions`.
+        cost, measurement: Cost of the module, and everything that was measured.
     """
 
     functions: Mapping[str, list[Eviction]]

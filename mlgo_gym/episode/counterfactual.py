@@ -24,16 +24,7 @@ MAX_FORKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """One flipped decision of an episode.
-
-    Attributes:
-        decision_index: Index of the decision in the episode.
-        site: Site of the decision.
-        action: The action of the episode.
-        alternative: The flipped action.
-        cost: Cost of the episode, by the environment's metric.
-        alternative_cost: Cost with the flipped action.
-    """
+    """One flipped decision of an episode: its index and site, both actions, and the costs with each of them."""
 
     decision_index: int
     site: DecisionSite

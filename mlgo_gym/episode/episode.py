@@ -39,35 +39,24 @@ class Episode:
 
     Args:
         setup: Setup of the environment.
-        compilation: The compile; the task's flags are part of it.
+        compilation: The compile; the task's flags are part of it. `CompilerError` if clang cannot be started.
         function: The only function that the agent decides; clang decides all others.
         given_baseline: Measurement to compare with. Default: that of the plain compile.
         repeats: Whether this repeats an episode for counterfactuals: with decision sites, without a limit of decisions,
             credit and refusals.
 
     Attributes:
-        decision: The pending decision; None while clang computes and when the episode is over.
-        decisions: Number of decisions that the agent has answered.
-        handed_over: Number of decisions that clang has answered after `max_decisions`.
+        decisions, handed_over: Numbers of decisions that the agent, and clang after `max_decisions`, have answered.
         actions: The actions that were taken, replacements of illegal ones included.
         answers: The advice to every decision, also to those of clang.
-        answered: All answered decisions, in the order of `answers`; empty without credit.
-        agent_indices: Indices of the agent's decisions in `answered`; empty without credit.
+        answered, agent_indices: All answered decisions, and the indices of the agent's; empty without credit.
         illegal: Whether the agent's last action was illegal.
-        strict: Whether an illegal action raises.
-        raises: Whether a failing compile raises.
         skipped: Reasons by name of the modules that sampling skipped for this episode.
-        measurement: Measurement of the finished compile.
-        baseline: Measurement of the baseline, once the compile has finished.
-        inline_compile: All inlining decisions with their sites, and the bytes of each function, once the compile has
-            finished; None without credit.
-        outcome: Reward and last info; None while the episode runs.
+        measurement, baseline: Measurements once the compile has finished.
+        inline_compile: All inlining decisions with their sites, and the bytes of each function; None without credit.
         full_info: The full last info, whatever form infos have.
         fork_method: `"snapshot"` or `"replay"` for an episode that `fork()` returned, else None.
         fork_reason: Reason for a replay; empty otherwise.
-
-    Raises:
-        CompilerError: clang cannot be started (kind `start`).
     """
 
     def __init__(

@@ -55,15 +55,10 @@ class Reproducer:
     """A failed compile, with everything that repeats it.
 
     Attributes:
-        module: Name of the module.
-        clang: Version of the compiler.
-        program: Command of the compiler.
-        flags: `-cc1` arguments, without channels, input and output.
-        advisors: Names of the advisors.
-        answers: Advice to each decision, in order, as hexadecimal bytes.
+        program, flags: Command of the compiler, and `-cc1` arguments, without channels, input and output.
+        advisors, answers: Names of the advisors, and advice to each decision, in order, as hexadecimal bytes.
         exit_status: Exit status of clang; negative for a signal, 0 for a wrong object.
-        message: Description of the failure.
-        stderr: Tail of standard error.
+        message, stderr: Description of the failure, and tail of standard error.
     """
 
     module: str

@@ -72,25 +72,16 @@ class ProjectCost(Protocol):
 
 
 class Setup:
-    """A task bound to a compiler, and the arguments of the environment.
-
-    Args:
-        task: The task; bound to the compiler here.
-        options: The arguments; checked here.
+    """A task bound to a compiler, and the arguments of the environment, both checked here.
 
     Attributes:
-        task: The bound task.
-        options: The arguments.
         timeout: Longest silence of a computing clang, in seconds.
-        toolchain: The compiler.
-        metric: Name of the rewarded metric; `WEIGHTED` for several.
-        weights: Weight of each rewarded metric.
+        metric, weights: Name of the rewarded metric, `WEIGHTED` for several, and the weight of each.
         numeric_infos: Converts infos to numbers; None with full infos.
 
     Raises:
         ToolchainError: no compiler is found, or it does not support the task.
-        MlgoError: an argument is not possible.
-        MissingExtraError: the metric needs a library that is not installed.
+        MlgoError: an argument is not possible, or the metric needs a library that is not installed.
     """
 
     def __init__(self, task: Task, options: EnvironmentOptions) -> None:

@@ -114,8 +114,7 @@ def linked_sizes(
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
-    passes of the linker run without a policy, or with its plugin. `trust_flags` allows link arguments that do more
-    than shape the result.
+    passes of the linker run without a policy, or with its plugin.
 
     Args:
         evaluated: The environment and the policies.

@@ -55,24 +55,21 @@ class VecEnvAdapter(VecEnv):
     With a `batch_size` below the number of environments nobody waits for the slowest compile: the rows of a step are
     the environments that are ready first, `env_ids`, and these differ from step to step. The reward of a row then
     belongs to another environment than the action before it. So a step needs the callback `CreditAdvantages`, which
-    finds the decisions of each episode, or `rows_change=True`. `seed()` and `set_options()` of the first row then apply
-    to all environments.
+    finds the decisions of each episode. `seed()` and `set_options()` of the first row then apply to all environments.
 
     Args:
         envs: a vector environment with `autoreset_mode="SameStep"`, in Gymnasium's wrappers or not. With a smaller
             `batch_size` the wrappers have `async_reset()` and `recv()`, as those of `mlgo_gym.integrations.vector`.
-        rows_change: Whether a smaller `batch_size` works without `CreditAdvantages`: for callers that read `env_ids`.
 
     Attributes:
         env_ids: Index of the environment of each row, int64 of shape (rows,).
-        rows_change: Whether the caller reads `env_ids`; `CreditAdvantages` sets it.
+        rows_change: Whether the caller reads `env_ids`, so that rows may change; `CreditAdvantages` sets it.
 
     Raises:
-        MlgoError: it has another mode, or wrappers without `recv()` for a smaller `batch_size`. Or a step has a smaller
-            `batch_size` and no `rows_change`.
+        MlgoError: It has another mode, or wrappers without `recv()` for a smaller `batch_size`.
     """
 
-    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], *, rows_change: bool = False) -> None:
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
         inner = envs.unwrapped
         if not isinstance(inner, InProcessVectorEnv):
             raise MlgoError(f"expected one of gymnasium.make_vec, got {type(inner).__name__}; use DummyVecEnv")
@@ -83,7 +80,7 @@ class VecEnvAdapter(VecEnv):
                 'autoreset_mode="SameStep"'
             )
         rows = inner.batch_size if isinstance(inner, CompilerVectorEnv) else envs.num_envs
-        self.rows_change = rows_change
+        self.rows_change = False
         self._any_order = rows < envs.num_envs
         if self._any_order and not hasattr(envs, "recv"):
             raise MlgoError(
@@ -121,7 +118,7 @@ class VecEnvAdapter(VecEnv):
         if self._any_order and not self.rows_change:
             raise MlgoError(
                 f"expected the callback CreditAdvantages with batch_size {self.num_envs} of {self.envs.num_envs} "
-                "environments, got none; pass it to learn(), omit batch_size, or set rows_change=True"
+                "environments, got none; pass it to learn(), or omit batch_size"
             )
         self._actions = actions
 

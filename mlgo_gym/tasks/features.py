@@ -30,8 +30,7 @@ class FeatureLayout:
         caps: float features that may be infinite, and their largest value in an observation. Each has a further feature
             `NAME_infinite` at the end, of the same shape: 1 where it is infinite, else 0.
 
-    Attributes:
-        names: the name of each element of the flat vector: the feature's name, with `[column]` where it has several.
+    `names` has a name per element of the flat vector: the feature's, with `[column]` where it has several.
     """
 
     def __init__(

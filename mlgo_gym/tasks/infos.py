@@ -7,7 +7,7 @@ Everything else derives:
 - `NumericInfos`: the same keys at every step, as numbers.
 - `info_keys()`: the keys of one task, for the manual and its tests.
 
-A new key is one row here; a key of a finished compile is also an entry of `Task.report()` or of the outcome.
+A new key is one row here, and an entry of `decision_info()`, of `Task.report()` or of the outcome.
 """
 
 from __future__ import annotations
@@ -238,10 +238,6 @@ class NumericInfos:
 
     Missing values are 0. Strings, lists and dictionaries are dropped. `module` is the position of the module in the
     corpus, and `failed` marks a failed compile.
-
-    Args:
-        task: The task of the environment.
-        metric: The rewarded metric.
     """
 
     def __init__(self, task: Task, metric: str) -> None:

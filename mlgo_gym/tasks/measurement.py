@@ -49,13 +49,10 @@ class Measurement:
     """The sizes and costs of one compile.
 
     Attributes:
-        sizes: the sizes of its object file; None where the compile was ended before there was one.
-        allocation: what register allocation cost, for each function that has any cost; empty where the optimisation
-            record was not asked for.
-        instructions: the estimate of executed instructions of each function; None for an object without block
-            frequencies (`FREQUENCY_FLAGS`).
-        project: the metrics of `PROJECT_METRICS` that the environment rewards. They are not part of `to_json()`,
-            because they depend on more than the compile.
+        sizes: those of the object file; None where the compile was ended before there was one.
+        allocation: cost of register allocation of each function with any; empty without the optimisation record.
+        instructions: estimate for each function; None for an object without block frequencies (`FREQUENCY_FLAGS`).
+        project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.
     """
 
     sizes: ObjectSizes | None

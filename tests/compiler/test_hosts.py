@@ -27,7 +27,7 @@ def start(decisions=0):
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
-# Hosts that end at any point.
+# Hosts that exit, and that are killed before the guard; tests/faults kills them at any later point.
 original = fcntl.fcntl
 
 def die_before_the_guard(descriptor, request, value=0):
@@ -36,13 +36,11 @@ def die_before_the_guard(descriptor, request, value=0):
     say(-value)
     os.kill(os.getpid(), signal.SIGKILL)
 
-for decisions in range(4):
-    for end in ("kill", "exit"):
-        if os.fork() == 0:
-            session = start(decisions)
-            say(session.pid, os.getpid())
-            os.kill(os.getpid(), signal.SIGKILL) if end == "kill" else os._exit(0)
-        os.wait()
+if os.fork() == 0:
+    session = start(2)
+    say(session.pid, os.getpid())
+    os._exit(0)
+os.wait()
 if os.fork() == 0:
     fcntl.fcntl = die_before_the_guard
     start()
@@ -87,7 +85,7 @@ def test_clang_ends_with_its_host_and_a_fork_leaves_it_to_the_original(compile_c
         while pids := next(lines):
             assert all(ends_within(pid, 10) for pid in pids)
             ended += 1
-        assert ended == 9
+        assert ended == 2
         assert next(lines) == [0]  # only copies need ptrace
         compiled = list(iter(lines.__next__, []))
         assert compiled == [compiled[0]] * 4

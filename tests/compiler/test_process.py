@@ -121,4 +121,3 @@ def test_a_machine_without_free_descriptors_has_its_own_error() -> None:
     with pytest.raises(MlgoError, match="got none on this machine"):
         raise_if_descriptor_limit(OSError(errno.ENFILE, "made up"))
     raise_if_descriptor_limit(OSError(errno.EACCES, "made up"))
-    raise_if_descriptor_limit(ValueError())

@@ -12,7 +12,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count
-from mlgo_gym.deploy.c_code import DecisionCode, decision_code, eviction_header, network_decision_code, release_header
+from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
 from mlgo_gym.deploy.exports import default_rule, exported_network
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
@@ -124,14 +124,6 @@ def test_a_policy_of_clangs_own_decision_that_is_not_bundled_needs_a_level() -> 
     with pytest.raises(PolicyError, match="expected a level of Oz, Os, got 'O2'"):
         release_header(decision_code("default"), "O2")
     assert "inlining_default" not in release_header(decision_code("threshold:20"))
-
-
-def test_the_name_of_a_file_stays_a_comment() -> None:
-    policy = decision_code("never")
-    named = DecisionCode('mlp:a"\n#include <evil>\n??/', policy.features, policy.code)
-    first, second, *_ = release_header(named).splitlines()
-    assert first.startswith("// A policy of inlining for LLVM's release mode: the policy mlp:a___include _evil____/,")
-    assert "evil" not in second
 
 
 def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> None:

@@ -15,10 +15,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import data_equivalence
 
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.envs.inline import InlineVectorEnv
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
@@ -114,14 +111,6 @@ def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, var
 
 
 @every
-def test_gymnasium_refuses_to_rescale_unbounded_features(name: str, varied: str) -> None:
-    env = make(name, varied, observation="vector")
-    with pytest.raises((AssertionError, ValueError)):  # by version of Gymnasium
-        gym.wrappers.RescaleObservation(env, np.float32(-1), np.float32(1))
-    env.close()
-
-
-@every
 def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
     env = make(name, varied, observation="vector")
     assert isinstance(env.observation_space, gym.spaces.Box)
@@ -173,17 +162,6 @@ def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytes
     assert all(not np.array_equal(one, other) for one, other in pairwise(pictures))
     for env in environments.values():
         env.close()
-
-
-def test_constructors_refuse_wrong_arguments() -> None:
-    with pytest.raises(UnknownArgumentError, match="did you mean corpus"):
-        InlineEnv(corpsu="builtin")
-    with pytest.raises(UnknownArgumentError, match="'prefetsh'"):
-        InlineVectorEnv(2, prefetsh=1)
-    with pytest.raises(UnknownArgumentError, match="'credit'"):
-        RegAllocEvictEnv(credit=True)
-    with pytest.raises(MlgoError, match="expected max_decisions as a whole number"):
-        InlineEnv(max_decisions="5")
 
 
 @every

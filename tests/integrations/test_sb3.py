@@ -127,7 +127,8 @@ def test_the_decisions_of_a_failed_episode_share_its_reward(varied: str) -> None
 
 def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
     envs = make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True)
-    env = VecEnvAdapter(envs, rows_change=True)
+    env = VecEnvAdapter(envs)
+    env.rows_change = True
     assert is_masking_supported(env)
     env.seed(3)
     observations = env.reset()

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
-from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, pack_actions, unpack_actions
+from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
 from mlgo_gym.integrations.replay import validate
 from mlgo_gym.integrations.trace import Trajectory, log_names, trace
 from tests.conftest import MakeBitcode
@@ -182,20 +181,6 @@ def test_every_result_is_reproduced_unless_its_size_is_wrong_or_its_actions_are_
     found = problems(results, corpus=str(corpus))
     without = {policy for (policy, _), problem in found.items() if "expected recorded actions" in problem}
     assert without == {"random", "never"}
-
-
-@pytest.mark.parametrize(
-    ("space", "actions"),
-    [
-        (gym.spaces.Discrete(2), [0, 1, 1, 0]),
-        (gym.spaces.Discrete(33), [32, 0, 7]),
-        (gym.spaces.Box(0, 1, (1,), np.float32), [np.array([0.1], np.float32), np.array([1], np.float32)]),
-    ],
-)
-def test_packed_actions_are_the_same_actions(space: gym.Space[Any], actions: list[Any]) -> None:
-    again = unpack_actions(pack_actions(actions, space), space)
-    assert len(again) == len(actions)
-    assert all(np.array_equal(one, other) and one in space for one, other in zip(again, actions, strict=True))
 
 
 def test_actions_that_would_fill_the_memory_are_refused() -> None:

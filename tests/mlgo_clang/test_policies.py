@@ -276,13 +276,6 @@ def test_all_files_and_messages_are_those_of_one_step(
     assert outcomes[0][1]["calls.o"][18] == (183 if "aarch64" in more[0] else 62)  # the machine in the header of ELF
 
 
-@pytest.mark.parametrize("policies", ["default,always", "always,default"])
-def test_the_smallest_of_several_objects_has_its_warnings_once(policies: str, run: Run, project: Path) -> None:
-    (project / "calls.c").write_text("void f(void) { int unused; }\n" + (project / "calls.c").read_text())
-    result = run(f"--mlgo-policy={policies}", "--mlgo-strict", "-Wall", *COMPILE)
-    assert (result.returncode, result.stderr.count(b"warning: ")) == (0, 1)
-
-
 def test_the_decisions_of_a_network_are_compiled(run: Run, project: Path, tmp_path: Path, always: str) -> None:
     def size(policy: str) -> int:
         assert run(f"--mlgo-policy={policy}", "--mlgo-strict", "-g", "-fPIC", *COMPILE).returncode == 0

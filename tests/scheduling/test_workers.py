@@ -161,11 +161,6 @@ def test_a_deadly_item_among_several_runs_alone_and_is_lost_alone() -> None:
     assert max(map(len, pool.sent)) == 5
 
 
-def test_workers_that_never_start_are_an_error() -> None:
-    with Scripts({0: 9}) as pool, pytest.raises(MlgoError, match="exit status 3 before its first item"):
-        list(pool.run(ItemQueue(range(3))))
-
-
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     fetched = []
 

@@ -158,16 +158,6 @@ def test_results_by_module_stay_and_another_or_a_damaged_header_is_refused(tmp_p
             ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
 
 
-def test_a_folder_appears_when_it_is_filled(tmp_path: Path) -> None:
-    output = tmp_path / "new" / "folder"
-    with complete_folder(output) as staging:
-        (staging / "file").write_text("complete")
-        assert not (output / "file").exists()
-    assert (output / "file").read_text() == "complete"
-    assert output.stat().st_mode & 0o777 == 0o755
-    assert list(output.parent.iterdir()) == [output]
-
-
 def test_a_failure_leaves_nothing_and_replaces_no_file(tmp_path: Path) -> None:
     def fill(output: Path) -> None:
         with complete_folder(output) as staging:

@@ -17,7 +17,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling
 from mlgo_gym.training.label_collector import drawn_modules
-from mlgo_gym.training.labels import LABELS, LabelStore, ModuleLabels, joined, read_labels
+from mlgo_gym.training.labels import LABELS, LabelStore, ModuleLabels, read_labels
 from tests.training.label_samples import inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -104,15 +104,6 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     third = write(tmp_path / "third", users=np.array([0, 0]))
     with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
         read_labels([first, third])
-
-
-def test_joined_rounds_keep_their_modules_apart() -> None:
-    labels = inlining_labels(60)
-    both = joined([labels, inlining_labels(60, first=30)])
-    assert (len(both), len(np.unique(both.groups)), len(np.unique(joined([labels, labels]).groups))) == (120, 60, 60)
-    assert np.array_equal(both.select(both.groups < 30).observations, labels.observations)
-    with pytest.raises(MlgoError, match=r"got a later round with missing cost_estimate"):
-        joined([labels, replace(labels, features=labels.features[1:], observations=labels.observations[:, 1:])])
 
 
 def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size() -> None:

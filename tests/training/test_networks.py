@@ -14,7 +14,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.tree_imitation import EvictionImitation, boosted_trees, estimate, eviction_examples
+from mlgo_gym.training.tree_imitation import EvictionImitation, boosted_trees, eviction_examples
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
@@ -28,14 +28,6 @@ WEIGHT = COLUMN_FEATURES.index("use_def_density")
 def torch() -> Any:
     pytest.importorskip("lightgbm", reason="LightGBM is not installed")
     return pytest.importorskip("torch", reason="PyTorch is not installed")
-
-
-def test_estimates_are_mean_changes_of_modules() -> None:
-    labels = inlining_labels()
-    smaller = (labels.bytes < 0).astype(int)
-    assert estimate(labels, labels.answers) == 0 > estimate(labels, smaller)
-    assert estimate(labels, 1 - smaller) > 0
-    assert estimate(labels, smaller) == pytest.approx(labels.bytes[labels.bytes < 0].sum() * 2 / 1_000_000 / 30)
 
 
 def eviction_labels(count: int = 400, seed: int = 0) -> Labels:

@@ -58,18 +58,15 @@ class SubEnvironment:
     Args:
         maker: Starts the episodes of all sub-environments.
         number: Number of this one, for error messages.
-        prefetch: Number of episodes to start early, so that their compilers reach the first decision in the meantime.
-            They equal the episodes without prefetching: they restart where the random generator has advanced.
-        autoreset_mode: Reset after the end of an episode, as for `CompilerVectorEnv`.
-        cursor: Position in the order of the modules.
+        prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
+            random generator has advanced.
+        autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
 
     Attributes:
         driver: Whatever runs; None when there is a result or an error.
-        episode: The running episode; None between episodes.
-        last_episode: The last started episode, for `render()`.
+        episode, last_episode: The running episode, None between episodes; and the last started one.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
-        np_random: Random generator of modules and functions.
-        np_random_seed: Its seed; -1 if it was set.
+        np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
     """
 
     def __init__(

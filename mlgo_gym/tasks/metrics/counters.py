@@ -53,10 +53,7 @@ _ARCHITECTURES = {"thumbv7em": "arm", "thumbv6m": "arm"}
 class Emulator:
     """A program that runs those of another machine and counts their instructions.
 
-    Attributes:
-        counter: name of the counter: `qemu`, executed instructions of the machine; or `wasmtime`, its fuel: executed
-            operators without those of blocks.
-        program: path of the emulator.
+    `qemu` counts executed instructions of the machine, `wasmtime` its fuel: operators without those of blocks.
     """
 
     counter: Literal["qemu", "wasmtime"]
@@ -76,8 +73,7 @@ class Count:
     Attributes:
         output: standard output.
         instructions: executed instructions in user mode; None where only time and memory were measured.
-        seconds: wall time of the program, without a counter that slows it down.
-        memory: maximum resident memory in bytes.
+        seconds, memory: wall time without a counter that slows it down, and maximum resident memory in bytes.
         functions: instructions by symbol; empty except with cachegrind, since the others count the whole program.
     """
 

@@ -56,7 +56,6 @@ class ModulePrograms:
             modules = modules_of(program, self._folder)
             for module in modules:
                 self._programs.setdefault(module, []).append((program, modules))
-        self._objects: dict[str, bytes] = {}
 
     @cached_property
     def modules(self) -> frozenset[str]:
@@ -69,7 +68,7 @@ class ModulePrograms:
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
         """Return the instructions of each function, also of those outside the module; `MlgoError` without valgrind."""
-        sizes = function_sizes(self._plain_object(module) if object_bytes is None else object_bytes)
+        sizes = function_sizes(self._plain(module) if object_bytes is None else object_bytes)
         total, by_symbol = self._count(module, object_bytes, by_function=True)
         counts: collections.Counter[str] = collections.Counter()
         for symbol, count in by_symbol.items():
@@ -89,7 +88,7 @@ class ModulePrograms:
         for program, modules in self._programs[module]:
             counter = program_counter(program, self._folder, by_function=by_function)
             objects = {
-                name: object_bytes if name == module and object_bytes is not None else self._plain_object(name)
+                name: object_bytes if name == module and object_bytes is not None else self._plain(name)
                 for name in modules
             }
             try:
@@ -119,8 +118,3 @@ class ModulePrograms:
 
             key = key_of("count", linked, [asdict(run) for run in program.runs], others, counter)
             return JsonCache("counts").remembered(key, compute)
-
-    def _plain_object(self, name: str) -> bytes:
-        if name not in self._objects:
-            self._objects[name] = self._plain(name)
-        return self._objects[name]

@@ -201,8 +201,7 @@ class _LinkedTogether:
     """Modules that are linked together.
 
     Attributes:
-        copies: Number of plain objects with each shared function.
-        definitions: Number of modules that define each shared function before optimisation.
+        copies, definitions: Number of plain objects with each shared function, and of modules that define it.
         dropped: Functions of plain objects that are not in the linked file.
         callers: Number of plain objects that call each function by name; None if calls need no stub.
     """

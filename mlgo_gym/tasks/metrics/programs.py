@@ -47,13 +47,7 @@ _LANGUAGES = ("c", "c++")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a program.
-
-    Attributes:
-        sha256: hexadecimal digest of its expected standard output.
-        arguments: command-line arguments.
-        files: files of the corpus folder that are copied to its working folder.
-    """
+    """One run of a program: SHA-256 of its output, its arguments, and files of the corpus for its working folder."""
 
     sha256: str
     arguments: tuple[str, ...] = ()
@@ -65,13 +59,11 @@ class Program:
     """A runnable program of a corpus.
 
     Attributes:
-        name: name of the program.
         runs: its runs; their instructions are added.
         modules: names of the modules that are linked into it, in the order of the corpus.
         link: output of a recorded link step instead of `modules`, or None.
         language: `c` or `c++`, the standard library that `modules` are linked with.
-        driver: C source in the corpus folder with its `main()`, compiled without a policy, or None.
-        options: driver options for that source.
+        driver, options: C source in the corpus folder with its `main()`, compiled without a policy, and its options.
         held_out: whether no bundled policy was trained on its project.
     """
 
@@ -165,12 +157,8 @@ def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
 class ProgramMeasurement:
     """The size and the cost of one program.
 
-    Attributes:
-        size: bytes of the functions of its modules in the linked file; the C library does not count.
-        instructions: executed instructions of all runs.
-        seconds: wall time of all runs.
-        memory: largest resident memory of a run in bytes.
-        functions: instructions by symbol; empty with the hardware counter.
+    `size` counts bytes of the functions of its modules in the linked file, without the C library. Instructions and wall
+    time are sums over the runs, `memory` is the maximum. `functions` is empty with the hardware counter.
     """
 
     size: int
