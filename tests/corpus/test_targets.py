@@ -14,7 +14,7 @@ from benchmarks.exactness import replayed
 from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
 from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym import open_corpus
-from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder
+from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.recording.links import read_links, relink
@@ -58,13 +58,6 @@ def test_bitcode_flags_and_triples_belong_together(toolchain: Toolchain) -> None
         assert flags[flags.index("-triple") + 1] == target.triple
         assert target_of_triple(target.triple) == target
         assert (flags[flags.index("-mrelocation-model") + 1] == "pic") == ("-fPIC" in target.flags)
-
-
-def test_the_default_target_keeps_its_name_and_an_unknown_one_is_refused(toolchain: Toolchain) -> None:
-    assert open_corpus(f"builtin@Oz@{DEFAULT_TARGET}", toolchain=toolchain).name == "builtin"
-    assert builtin_folder(toolchain, "Oz") == builtin_folder(toolchain, "Oz", DEFAULT_TARGET)
-    with pytest.raises(CorpusError, match=r"expected a target of x86_64-linux, .*, wasm32-wasi, got 'thumbv9'"):
-        open_corpus("builtin@Oz@thumbv9")
 
 
 @pytest.mark.slow
