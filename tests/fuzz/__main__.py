@@ -30,7 +30,10 @@ PIECE = 250_000
 
 
 def fuzz(fuzzed: Format, inputs: int, seed: int, output: Path) -> Path | None:
-    """Fuzz one format, and print a line of statistics; return the path of a finding."""
+    """Fuzz a format that has its libraries, and print a line of statistics; return the path of a finding."""
+    if fuzzed.missing:
+        print(f"{fuzzed.name:22} skipped: {fuzzed.missing} is not installed", flush=True)
+        return None
     place = (output / fuzzed.name).absolute()
     corpus, seeds, findings = folders = [place / name for name in ("corpus", "seeds", "findings")]
     for folder in folders:
@@ -41,15 +44,16 @@ def fuzz(fuzzed: Format, inputs: int, seed: int, output: Path) -> Path | None:
     (place / "tokens").write_text("".join(tokens))
     corpora = [str(folder) for folder in (corpus, seeds, FOUND / fuzzed.name) if folder.exists()]
     options = [f"-artifact_prefix={findings}/", f"-dict={place / 'tokens'}", "-timeout=60", "-print_final_stats=1"]
-    done, start, finding = 0, time.monotonic(), None
-    while done < inputs and finding is None:
-        pace = [f"-runs={min(PIECE, inputs - done)}", f"-seed={seed + done + 1}"]
+    started, executed = time.monotonic(), 0
+    for start in range(0, inputs, PIECE):
+        pace = [f"-runs={min(PIECE, inputs - start)}", f"-seed={seed and seed + start}"]
         finding = _run([fuzzed.name, *corpora, *options, "-keep_seed=1", *pace], place)
-        log = (place / "log").read_text(errors="replace")
-        statistics = dict(re.findall(r"stat::(\w+): +(\d+)", log))
-        done += int(statistics.get("number_of_executed_units", 1))
-    seconds, memory = time.monotonic() - start, statistics.get("peak_rss_mb", "?")
-    print(f"{fuzzed.name:22} {done:>9} {seconds:>7.0f} s {memory:>6} MB  {finding or ''}", flush=True)
+        statistics = dict(re.findall(r"stat::(\w+): +(\d+)", (place / "log").read_text(errors="replace")))
+        executed += int(statistics.get("number_of_executed_units", 0))
+        if finding is not None:
+            break
+    seconds, memory = time.monotonic() - started, statistics.get("peak_rss_mb", "?")
+    print(f"{fuzzed.name:22} {executed or '?':>9} {seconds:>7.0f} s {memory:>6} MB  {finding or ''}", flush=True)
     return finding
 
 
@@ -60,14 +64,13 @@ def _run(arguments: list[str], place: Path) -> Path | None:
     scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory, ignore_cleanup_errors=True)
     with scratch as folder, (place / "log").open("wb") as log:
         command = [sys.executable, "-m", "tests.fuzz.worker", *arguments]
-        worker = subprocess.run(command, stderr=log, check=False, env={**os.environ, "TMPDIR": folder})
-        if worker.returncode == 0:
+        status = subprocess.run(command, stderr=log, check=False, env={**os.environ, "TMPDIR": folder}).returncode
+        if status == 0:
             return None
         if saved := re.findall(rb"Test unit written to (.*)", (place / "log").read_bytes()):
             return Path(os.fsdecode(saved[-1]))
-        last = Path(folder, INPUT)
-        if not last.exists():
-            sys.exit(f"expected a process that reads inputs, got exit status {worker.returncode}; see {place / 'log'}")
+        if not (last := Path(folder, INPUT)).exists():
+            sys.exit(f"expected a process that reads inputs, got exit status {status}; see {place / 'log'}")
         return Path(shutil.copy(last, place / "findings" / f"ended-{time.time_ns()}"))
 
 
@@ -76,21 +79,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}; default: all")
     parser.add_argument("--inputs", type=int, default=20_000, help="number of inputs per format (≥ 1)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the mutations (≥ 0); 0: another one each time")
     parser.add_argument("--output", type=Path, default=Path("runs/fuzz"))
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.formats) - set(FORMATS)):
         parser.error(f"expected one of {', '.join(FORMATS)}, got {unknown[0]!r}")
+    if arguments.inputs < 1 or arguments.seed < 0:
+        parser.error(f"expected --inputs ≥ 1 and --seed ≥ 0, got {arguments.inputs} and {arguments.seed}")
     if find_spec("atheris") is None:
         parser.error("expected atheris, got a Python without it; pip install 'mlgo-gym[fuzz]'")
     print(f"{'format':22} {'inputs':>9} {'time':>9} {'peak':>9}  finding", flush=True)
-    failed = False
-    for name in arguments.formats or FORMATS:
-        if missing := FORMATS[name].missing:
-            print(f"{name:22} skipped: {missing} is not installed", flush=True)
-        elif fuzz(FORMATS[name], arguments.inputs, arguments.seed, arguments.output):
-            failed = True
-    sys.exit(failed)
+    tested = [FORMATS[name] for name in arguments.formats or FORMATS]
+    findings = [fuzz(fuzzed, arguments.inputs, arguments.seed, arguments.output) for fuzzed in tested]
+    sys.exit(any(findings))
 
 
 if __name__ == "__main__":

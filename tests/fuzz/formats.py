@@ -178,10 +178,9 @@ def _process(kind: str) -> ModelProcess:
 
 
 def _results(data: bytes) -> None:
-    header, episodes, modules = split(data, 3)
-    _file(f"results/{HEADER}", header)
-    _file(f"results/{MODULES}", modules)
-    result = load_result(_file(f"results/{EPISODES}", episodes).parent)
+    for name, part in zip((HEADER, EPISODES, MODULES), split(data, 3), strict=True):
+        path = _file(f"results/{name}", part)
+    result = load_result(path.parent)
     assert None not in (result.deviations, result.failures, result.without_decisions, result.languages)
     for project in (None, *result.projects):
         assert len(result.summaries(project)) <= len(result.policies)

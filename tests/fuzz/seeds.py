@@ -38,16 +38,12 @@ def split(data: bytes, count: int) -> list[bytes]:
     return parts + [b""] * (count - len(parts))
 
 
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="mlgo-seeds-")
-
-
 def _contents(folder: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(Path(folder).iterdir())]
 
 
 def _compiled(source: str, *flags: str) -> bytes:
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         result = find_toolchain().run(["-w", "-Oz", "-c", *flags, str(PROGRAMS / source), "-o", f"{folder}/output"])
         assert result.returncode == 0, result.stderr
         return _contents(folder)[0]
@@ -81,7 +77,7 @@ def parquet() -> list[bytes]:
     """Return tables of a module and a row that is none, plain and packed."""
     arrow, parquet = (library(name, "a table", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     columns = {"content": [bitcode()[0], b"text"], "language": ["c", "c++"], "licences": [["MIT", "ISC"], []]}
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for codec in ("none", "zstd", "snappy", "gzip"):
             options = {"use_dictionary": codec != "zstd", "write_statistics": False, "compression": codec}
             parquet.write_table(arrow.table(columns), f"{folder}/{codec}", **options)
@@ -98,7 +94,7 @@ def _networks() -> list[Network]:
 
 
 def networks() -> list[bytes]:
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for number, network in enumerate(_networks()):
             network.save(f"{folder}/{number}")
         return _contents(folder)
@@ -108,7 +104,7 @@ def onnx() -> list[bytes]:
     from mlgo_gym.deploy.onnx_model import onnx_model
     from tests.policies.linear_models import write_onnx
 
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         write_onnx(Path(folder, "linear"), dict.fromkeys(FEATURES, 0.5), 0.1)
         return [*_contents(folder), *(onnx_model("network", network) for network in _networks())]
 
@@ -125,7 +121,7 @@ def tflite() -> list[bytes]:
 
 def recipes() -> list[bytes]:
     """Return recipes of inlining and eviction, and one of the plain compile."""
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for number, recipe in enumerate((RECIPE, EVICTIONS, replace(RECIPE, actions={}))):
             write_recipe(recipe, f"{folder}/{number}")
         return _contents(folder)
@@ -139,6 +135,6 @@ def results() -> list[bytes]:
         EpisodeRecord("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
     )
     modules = {name: ModuleFacts(name, "0", None, "C", ("-cc1",)) for name in "mn"}
-    with _scratch() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = keep(EvaluationResult(configuration(modules=2), episodes, modules), Path(folder, "results"))
         return [join(*((path / name).read_bytes() for name in (HEADER, EPISODES, MODULES)))]

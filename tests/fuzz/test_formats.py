@@ -19,7 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 @pytest.fixture
 def fuzzed(name: str) -> Format:
-    """Return the format of a name; skip the test if it needs a missing library."""
     if FORMATS[name].missing:
         pytest.skip(f"{FORMATS[name].missing} is not installed")
     return FORMATS[name]
