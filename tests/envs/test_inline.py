@@ -192,3 +192,21 @@ def test_a_component_is_found_by_one_of_its_functions_if_it_has_a_decision(recur
             assert env.reset(options={"module": "recursive", "function": name})[1]["context"] == "ping, pong"
         with pytest.raises(CorpusError, match="function 'one' of module 'recursive'"):
             env.reset(options={"module": "recursive", "function": "one"})
+
+
+@pytest.mark.parametrize(
+    ("program", "action", "cause"),
+    [
+        ("assembly_label.c", 1, "<inline asm>:1:2: error: symbol 'my_label' is already defined"),
+        ("error_attribute.c", 0, "error: call to 'bad' declared with 'error' attribute: x"),
+    ],
+)
+def test_decisions_that_break_a_module_truncate_the_episode_with_the_cause(
+    program: str, action: int, cause: str, make_bitcode: MakeBitcode
+) -> None:
+    env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
+    env.reset()
+    steps = [env.step(action) for _ in range(2)]
+    _, reward, terminated, truncated, info = steps[-1]
+    assert (reward, terminated, truncated) == (-10.0, False, True)
+    assert cause in info["error"]["stderr"]
