@@ -4,8 +4,8 @@ Each format has its own processes, one after the other, of at most 250,000 input
 comparison of arrays. The output keeps the corpus that coverage found, and the next run starts with it.
 
 A finding is an input that raises anything but the typed error, takes over a second or 200 MB, or ends the process. It
-ends the fuzzing of its format, and its path is printed. `python -m tests.fuzz.worker FORMAT PATH` reads it alone;
-`-minimize_crash=1 -runs=N` before the path shortens it. The tests read all files in `tests/fuzz/found/FORMAT`.
+ends the fuzzing of its format, and its path is printed. `python -m tests.fuzz.worker FORMAT PATH` reads it alone. The
+tests read all files in `tests/fuzz/found/FORMAT`.
 
 The exit status is 1 if there is a finding.
 """
@@ -41,7 +41,7 @@ def fuzz(fuzzed: Format, inputs: int, seed: int, output: Path) -> Path | None:
     for number, data in enumerate(fuzzed.seeds()):
         (seeds / str(number)).write_bytes(data)
     tokens = ('"' + "".join(f"\\x{byte:02x}" for byte in token) + '"\n' for token in fuzzed.tokens)
-    (place / "tokens").write_text("".join(tokens))
+    (place / "tokens").write_text("".join(["\n", *tokens]))  # libFuzzer refuses an empty file
     corpora = [str(folder) for folder in (corpus, seeds, FOUND / fuzzed.name) if folder.exists()]
     options = [f"-artifact_prefix={findings}/", f"-dict={place / 'tokens'}", "-timeout=60", "-print_final_stats=1"]
     started, executed = time.monotonic(), 0
