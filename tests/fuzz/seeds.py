@@ -26,7 +26,6 @@ from mlgo_gym.llvm.training_log import LogHeader, LogWriter
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.tensors import format_tensors
-from tests.corpus.compressed_object import compressed_object
 from tests.evaluation.runs import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -115,8 +114,8 @@ def webassembly() -> list[bytes]:
 
 
 def embedded() -> list[bytes]:
-    """Return objects with bitcode in a section of theirs, plain and compressed."""
-    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), compressed_object(1 << 20)]
+    """Return objects with bitcode in a section of theirs."""
+    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all")]
 
 
 def parquet() -> list[bytes]:
