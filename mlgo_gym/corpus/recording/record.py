@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
+from mlgo_gym.corpus.folder import format_counts
 from mlgo_gym.corpus.recording import shim
 from mlgo_gym.corpus.recording.libraries import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
@@ -123,12 +124,13 @@ def record_build(
                 status = _run_build(command, folder, variables, out, keep_interrupted=keep_interrupted)
         except OSError as error:
             raise CorpusError(f"expected a command that runs in {folder}: {error}") from error
+        unseen = recorder.count_unseen(start)
+        skipped = {"an object of a cache or of a compiler that was not intercepted": unseen} if unseen else {}
         try:
             recording = recorder.collect(output, metadata)
         except NothingCompiledError as error:
-            raise NothingCompiledError(f"the build ended with status {status}; {error}", status) from error
-        unseen = recorder.count_unseen(start)
-        skipped = {"an object of a compile that was not intercepted": unseen} if unseen else {}
+            counts = f" Skipped: {format_counts(skipped)}." if skipped else ""
+            raise NothingCompiledError(f"the build ended with status {status}; {error}{counts}", status) from error
         return replace(recording, status=status, skipped={**recording.skipped, **skipped})
 
 
@@ -239,6 +241,9 @@ def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
     launchers[RUSTC_WRAPPER] = _script([*_SHIM, "rust"])
     if rustc := shutil.which("rustc"):
         launchers["rustc"] = _script([*_SHIM, "rust", rustc])
+    launchers |= {
+        name: _script([*_SHIM, "by-path", *["0"] * 4, program]) for name in shim.CACHES if (program := shutil.which(name))
+    }
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
