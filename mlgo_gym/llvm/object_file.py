@@ -83,7 +83,9 @@ class ElfFile:
         if index == _SHN_XINDEX and len(self.sections):
             index = int(self.sections["link"][0])
         if index >= len(self.sections):
-            raise MlgoError(f"an ELF object has section names in section {index} of {len(self.sections)}: it is damaged")
+            raise MlgoError(
+                f"an ELF object has section names in section {index} of {len(self.sections)}: it is damaged"
+            )
         names = bytes(self.contents(index))
         starts = self.sections["name"].tolist()
         ends = [names.find(b"\0", start) for start in starts]

@@ -197,7 +197,9 @@ def read_elf_sections(path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:
     except OSError as error:
         raise CorpusError(f"{path}: {error.strerror or error}; build it again") from error
     except MlgoError as error:
-        raise CorpusError(f"{path}: expected a complete ELF object: {error}; for other formats use --llvm_objcopy_path") from error
+        raise CorpusError(
+            f"{path}: expected a complete ELF object: {error}; for other formats use --llvm_objcopy_path"
+        ) from error
     missing = next((name for name in names if name not in sections), None)
     if missing is not None:
         raise CorpusError(

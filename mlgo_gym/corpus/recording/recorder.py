@@ -134,6 +134,11 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @property
+    def compiles(self) -> int:
+        """Number of compiles and links so far, recorded or skipped."""
+        return len(list((self._folder / "records").iterdir()))
+
     def write_settings(self) -> Path:
         """Write the settings for shims and return the path."""
         path = self._folder / "settings.json"
