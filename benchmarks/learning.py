@@ -41,11 +41,10 @@ class Method(NamedTuple):
     level: str
     budget: str
     command: str
-    policy: str = "mlp:{}.safetensors"
 
     def trained(self, work: Path, seed: int) -> str:
         """Return the policy that it leaves for a seed."""
-        return self.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', f'{self.level} {self.name}'.lower())}-{seed}")
+        return f"mlp:{work}/{re.sub(r'[^a-z0-9]+', '-', f'{self.level} {self.name}'.lower())}-{seed}.safetensors"
 
     def train(self, work: Path, seed: int) -> tuple[str, float]:
         """Train in a folder, if it lacks the log of this training; return what was printed, and its CPU seconds."""
@@ -65,7 +64,7 @@ CORPUS: str = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["COR
 
 
 def _of_level(level: str) -> list[Method]:
-    corpus, ppo = CORPUS.replace("Os", level), ("100,000 decisions", "sb3:{}.zip")
+    corpus = CORPUS.replace("Os", level)
     iteration = f"examples/policy_iteration.py {corpus} 10 {{model}} {{seed}}"
     rewards = {"credit": "", "one reward per module": " module"}
     return [
@@ -73,9 +72,8 @@ def _of_level(level: str) -> list[Method]:
             Method(
                 f"PPO, {name}, random weights",
                 level,
-                ppo[0],
+                "100,000 decisions",
                 f"examples/sb3_ppo.py {corpus} 100000 {{model}} {{seed}}{word}",
-                ppo[1],
             )
             for name, word in rewards.items()
         ),

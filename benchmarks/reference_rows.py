@@ -62,6 +62,7 @@ _EVOLVE = (
 POLICIES = (
     Row("bundled policy", "{bundled}"),
     Row("fast bundled policy", "{fast}"),
+    Row("`last-call`", "last-call"),
     Row("`default`: clang's own choices", "default"),
     *(Row(f"`threshold:{limit}`", f"threshold:{limit}") for limit in (0, 5, 20, 50)),
     Row("`never`", "never"),
@@ -90,8 +91,6 @@ SEARCHES = (
     Search("search: greedy", "greedy"),
     Search("search: bundles", "bundles"),
     Search("search: bundles, from the bundled policy", "bundles", "{bundled}"),
-    Search("search: beam", "beam"),
     Search("search: hill climbing", "hill_climb", seeds=3),
-    Search("search: tree (MCTS)", "mcts"),
     Search("search: random", "random", seeds=3),
 )

@@ -2,16 +2,12 @@
 
     python -m benchmarks.ten_programs --work runs/ten                   # all; the same command resumes
     python -m benchmarks.ten_programs --work runs/ten --only Lua,curl --variants Oz,plugin --again
-    python -m benchmarks.ten_programs --work runs/ten --cost --clang bundled --only yaml-cpp --variants Oz,wrapper
 
 Each program is built by its own commands (benchmarks/sources/programs/projects.toml) in each variant. The table has the
 executable sections of the linked program, its size after strip, executed instructions of a fixed workload, and CPU time
 of the build. Every output must equal that of the first variant, and the programs' own tests must pass. Sources come
 from the package index and from Debian (`deb-src` lines in the sources of apt). Required are make, cmake, perl, tclsh,
 googletest, valgrind, and for the plugin clang-22 and llvm-22-dev.
-
-`--cost` times builds alone, into docs/results/build_cost.json: each round builds every variant, and the least time of a
-variant counts. `--files` also times the compiles of the files that plain clang compiles fastest. Recipes must exist.
 """
 
 from __future__ import annotations
@@ -80,9 +76,6 @@ class Bench:
     Args:
         project: The project.
         options: The command line: folder of all projects, compiler, number of jobs.
-
-    Attributes:
-        compiles: File with a line for each command of the compilers: folder, name of the compiler, arguments.
     """
 
     def __init__(self, project: Project, options: argparse.Namespace) -> None:
@@ -90,7 +83,6 @@ class Bench:
         self._folder = options.work / project.name
         self._build, self._cache = self._folder / "build", options.work / "cache"
         self._log = (options.work / f"{project.name}.log").open("ab")
-        self.compiles = self._folder / "compiles"
         if not (self._folder / "configured").exists():
             self._prepare(fetch(project, options.work / "sources"))
 
@@ -105,9 +97,7 @@ class Bench:
         # Configured builds keep the names of their compilers; the level and the policy vary.
         for name in ("BENCH_CC", "BENCH_CXX"):
             script = self._folder / name
-            # Each compile can be repeated: a line has its folder and its words.
-            record = f'printf "%s\\037" "$PWD" {name} "$@" >> "$BENCH_LOG"; echo >> "$BENCH_LOG"'
-            script.write_text(f'#!/bin/sh\n[ -z "$BENCH_LOG" ] || {{ {record}; }}\nexec ${name} "$@" $BENCH_LEVEL\n')
+            script.write_text(f'#!/bin/sh\nexec ${name} "$@" $BENCH_LEVEL\n')
             script.chmod(0o755)
         self._build.mkdir()
         self._run(self.project.configure, VARIANTS["Oz"])
@@ -132,7 +122,6 @@ class Bench:
             "BENCH_CC": cc,
             "BENCH_CXX": cxx,
             "BENCH_LEVEL": f"-{variant.level}",
-            "BENCH_LOG": str(self.compiles),
             "CC": str(self._folder / "BENCH_CC"),
             "CXX": str(self._folder / "BENCH_CXX"),
             "FLAGS": FLAGS,
@@ -188,44 +177,6 @@ class Bench:
             digests.append(hashlib.sha256(found.output).hexdigest())
         return instructions, digests
 
-    def cost(self, variants: Mapping[str, Variant]) -> dict[str, Any]:
-        """Return the CPU seconds of builds, and of the compiles of the fastest files, by variant."""
-        seconds: dict[str, list[float]] = {name: [] for name in variants}
-        self.compiles.unlink(missing_ok=True)
-        for _ in range(self._options.rounds):
-            for name, variant in variants.items():
-                seconds[name].append(self.make(variant))
-        return {"seconds": seconds, "files": self._file_seconds(variants, self._options.files)}
-
-    def _file_seconds(self, variants: Mapping[str, Variant], number: int, rounds: int = 5) -> dict[str, Any]:
-        compiles: dict[str, list[str]] = {}
-        for line in self.compiles.read_text().splitlines():
-            words = line.split("\037")[:-1]
-            sources = [word for word in words if word.endswith((".c", ".cpp"))]
-            folder = Path(words[0]) if words else Path()
-            if "-c" in words and len(sources) == 1 and (folder / sources[0]).exists():
-                compiles[Path(sources[0]).name] = words
-        environments = {name: self.environment(variant) for name, variant in variants.items()}
-
-        def seconds(name: str, words: Sequence[str]) -> float:
-            compiler, start = shlex.split(environments[name][words[1]]), cpu_seconds()
-            command = [*compiler, *words[2:], environments[name]["BENCH_LEVEL"]]
-            subprocess.run(command, cwd=words[0], env=environments[name], stderr=subprocess.DEVNULL, check=True)
-            return cpu_seconds() - start
-
-        def object_size(file: str) -> int:
-            words = compiles[file]
-            return (Path(words[0]) / words[words.index("-o") + 1]).stat().st_size
-
-        first = next(iter(variants))
-        # A small object compiles fast: only twice as many files as are needed are compiled for the choice.
-        plain = {file: seconds(first, compiles[file]) for file in sorted(compiles, key=object_size)[: 2 * number]}
-        found = {}
-        for file in sorted(plain, key=plain.__getitem__)[:number]:
-            times = [{name: seconds(name, compiles[file]) for name in variants} for _ in range(rounds)]
-            found[file] = {name: min(each[name] for each in times) for name in variants}
-        return found
-
 
 def fetch(project: Project, folder: Path) -> Path:
     """Return the archive of a project; download it if the folder lacks it, and check its digest."""
@@ -237,19 +188,6 @@ def fetch(project: Project, folder: Path) -> Path:
     if found != project.sha256:
         raise SystemExit(f"expected {path.name} with the SHA-256 {project.sha256}, got {found}; remove the file")
     return path
-
-
-def measure_costs(projects: Sequence[Project], variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
-    """Time the builds, print and write."""
-    results = read_json(options.output, {"builds": {}})
-    table = Table({"program": "<10", "clang": "<9", "variant": "<12", "seconds": ">8.2f", "ratio": ">6.2f"})
-    for project in projects:
-        row = {"program": project.name, "clang": options.clang, **Bench(project, options).cost(variants)}
-        results["builds"][f"{project.name} {options.clang}"] = row
-        write_json(options.output, results)
-        plain = min(next(iter(row["seconds"].values())))
-        for name, seconds in row["seconds"].items():
-            table.row(project.name, options.clang, name, min(seconds), min(seconds) / plain)
 
 
 def measure(projects: Sequence[Project], variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
@@ -292,20 +230,17 @@ def main() -> None:
     parser.add_argument("--llvm-config", default="llvm-config-22", help="the compiler's llvm-config, for plugins")
     parser.add_argument("--no-tests", action="store_true", help="do not run the programs' tests")
     parser.add_argument("--again", action="store_true", help="measure again what the results have")
-    parser.add_argument("--cost", action="store_true", help="time builds alone")
-    parser.add_argument("--files", type=int, default=0, help="with --cost: files whose compiles are timed (default: 0)")
-    parser.add_argument("--output", type=Path, help="JSON file of the results")
+    parser.add_argument("--output", type=Path, default=RESULTS / "ten_programs.json", help="JSON file of the results")
     options = parser.parse_args()
     options.work = options.work.absolute()
     options.work.mkdir(parents=True, exist_ok=True)
-    options.output = options.output or RESULTS / f"{'build_cost' if options.cost else 'ten_programs'}.json"
     variants = {name: VARIANTS[name] for name in VARIANTS if name in options.variants.split(",")}
     for policy in {variant.plugin for variant in variants.values()} - {""}:
         plugin = options.work / f"{policy}.so"
         if not plugin.exists():
             build_plugin(decision_code(policy, callee_features=True), installed_llvm(options.llvm_config), plugin)
     projects = [project for project in read_projects() if not options.only or project.name in options.only.split(",")]
-    (measure_costs if options.cost else measure)(projects, variants, options)
+    measure(projects, variants, options)
 
 
 if __name__ == "__main__":

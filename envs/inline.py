@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
@@ -63,6 +61,8 @@ class InlineTask(Task):
         self.observation_space = self.layout.flat_space()
         self._default = _offset(header, INLINING_DEFAULT)
         self._block_count = _offset(header, "callee_basic_block_count")
+        self._choice = self._block_count if self._misplaced else self._default
+        self._nothing = bytes(self.layout.dtype.itemsize)
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
         """Return no flags; detect whether this clang writes its own choice to the right feature.
@@ -87,22 +87,22 @@ class InlineTask(Task):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site."""
-        return self.layout.flat(self.features(decision))
+        return self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
 
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
         """Return the features of several call sites."""
-        nothing = bytes(self.layout.dtype.itemsize)
-        payloads = [nothing if decision is None else self.features(decision) for decision in decisions]
+        payloads = [self._nothing if decision is None else decision.payload for decision in decisions]
+        if self._misplaced:
+            payloads = [self._nothing if decision is None else self.features(decision) for decision in decisions]
         return self.layout.flat_batch(payloads)
 
     def final_observation(self) -> Any:
         """Return zeros."""
-        return self.layout.flat(bytes(self.layout.dtype.itemsize))
+        return self.layout.flat(self._nothing)
 
     def default_action(self, decision: Decision) -> int:
         """Return clang's own choice, exactly: the feature `inlining_default`."""
-        offset = self._block_count if self._misplaced else self._default
-        return 1 if any(decision.payload[offset : offset + _WIDTH]) else 0
+        return 1 if decision.payload[self._choice] else 0
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - both are always legal
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
@@ -122,10 +122,6 @@ class InlineTask(Task):
         record = np.frombuffer(self.features(decision), self.layout.dtype)[0]
         values = {spec.name: record[spec.name].item() for spec in self.layout.header.features if spec.size == 1}
         return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
-
-    def estimate(self, decision: Decision, action: Any) -> float:
-        """Return the feature `cost_estimate` of a call that is inlined, and 0 of one that is kept."""
-        return float(self.layout.value(decision.payload, "cost_estimate").item()) if int(action) else 0.0
 
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
@@ -187,14 +183,8 @@ class InlineEnv(CompilerEnv):
     task_type = InlineTask
     options_type = InliningOptions
 
-    def __init__(self, **arguments: Unpack[InliningArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class InlineVectorEnv(CompilerVectorEnv):
     """`InlineEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = InlineEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[InliningVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from typing_extensions import Unpack
-
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.episode.argument_types import option
-from mlgo_gym.episode.arguments import InliningArguments, VectorArguments
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
@@ -82,16 +79,6 @@ class InlineIR2VecOptions(InliningOptions):
         return {"vocabulary": self.vocabulary}
 
 
-class InlineIR2VecArguments(InliningArguments, total=False):
-    """The arguments of `InlineIR2VecEnv`, for type checkers."""
-
-    vocabulary: str
-
-
-class InlineIR2VecVectorArguments(InlineIR2VecArguments, VectorArguments, total=False):
-    """The arguments of `InlineIR2VecVectorEnv`, for type checkers."""
-
-
 class InlineIR2VecEnv(CompilerEnv):
     """Decide, call by call, whether clang inlines, with embeddings of caller and callee.
 
@@ -111,14 +98,8 @@ class InlineIR2VecEnv(CompilerEnv):
     task_type = InlineIR2VecTask
     options_type = InlineIR2VecOptions
 
-    def __init__(self, **arguments: Unpack[InlineIR2VecArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class InlineIR2VecVectorEnv(CompilerVectorEnv):
     """`InlineIR2VecEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = InlineIR2VecEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[InlineIR2VecVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

@@ -8,14 +8,12 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
 from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, priority_layout, size_order
-from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -160,11 +158,6 @@ class JointTask(Task):
         """Return the kind of decision, and the main features of that kind."""
         return [("decision", self.advisors[decision.advisor].name), *self._tasks[decision.advisor].describe(decision)]
 
-    def estimate(self, decision: Decision, action: Any) -> float:
-        """Return the estimate that this kind of decision has."""
-        own = int(action) - self._starts[decision.advisor]
-        return self._tasks[decision.advisor].estimate(decision, own)
-
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         number = int(action)
@@ -213,14 +206,8 @@ class JointEnv(CompilerEnv):
     task_type = JointTask
     options_type = InliningOptions
 
-    def __init__(self, **arguments: Unpack[InliningArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class JointVectorEnv(CompilerVectorEnv):
     """`JointEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = JointEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[InliningVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

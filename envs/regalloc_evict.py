@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
@@ -23,6 +21,7 @@ from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
+_SHOWN_FEATURES = ("use_def_density", "nr_broken_hints", "nr_urgent", "is_hint", "is_local", "hottest_bb_freq_by_max")
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
 
 
@@ -95,14 +94,7 @@ class EvictTask(AllocationTask):
         for column in np.flatnonzero(features["mask"].reshape(-1)):
             values = {
                 name: features[name].reshape(-1)[column].item()
-                for name in (
-                    "use_def_density",
-                    "nr_broken_hints",
-                    "nr_urgent",
-                    "is_hint",
-                    "is_local",
-                    "hottest_bb_freq_by_max",
-                )
+                for name in _SHOWN_FEATURES
                 if name in (self.layout.dtype.names or ())
             }
             label = "candidate" if column == self.columns - 1 else f"column {column}"
@@ -148,31 +140,17 @@ class RegAllocEvictEnv(CompilerEnv):
     in clang's optimisation record, summed over functions; the reward is its relative change against a plain compile.
     `spill_count` counts spills, reloads and folded reloads; `text` and the other sizes measure the object.
     `estimated-instructions` counts all executed instructions by an estimate, spill code included. LLVM scores
-    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them. The page of run
-    time compares both estimates with counting; `metric="instructions"` counts.
+    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them.
+    `metric="instructions"` counts.
 
     ## Start and end
 
-    An episode starts at the first decision of a module, sampled uniformly from those of the corpus that have one, or
-    named by `reset(options={"module": name})`. With `scope="function"` the first decision of a function, sampled
-    uniformly from those of the module that have one, or named by `"function"`.
+    As in `mlgo/Inline-v0`. With `scope="function"` an episode starts at the first decision of a function, sampled
+    uniformly from those of the module that have one, or named by `"function"`. With an allocation metric it is
+    `terminated` as soon as clang has reported the cost of the function, with the numbers of its record.
 
-    An episode is `terminated` when clang has written the object file. With `scope="function"` and an allocation metric,
-    as soon as clang has reported the cost of the function, with the numbers of its record. `truncated` only if the
-    compile failed, with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times above plain
-    clang's. No other episode gets less, so a failure never pays.
-
-    ## Default action
-
-    `default_action` is a rule over the features; `mlgo_gym.llvm.eviction_rule` lists the facts that only clang has. The
-    table counts the functions with decisions whose code equals plain clang's byte for byte when the rule decides, and
-    the modules in which all functions do:
-
-    | clang | builtin | zstd | lz4 |
-    |---|---|---|---|
-    | 19.1.7 | 156 of 186 functions, 25 of 36 modules | 183 of 220, 11 of 24 | 21 of 29, 1 of 3 |
-    | 22.1.8 | 156 of 185 functions, 25 of 36 modules | 191 of 219, 11 of 23 | 19 of 27, 0 of 3 |
-
+    `default_action` is a rule over the features, which is clang's own choice in most functions;
+    `mlgo_gym.llvm.eviction_rule` lists the facts that only clang has.
     Modules are optimised once and episodes only generate code (`preoptimize` in `compile_options`).
 
     ```python
@@ -185,14 +163,8 @@ class RegAllocEvictEnv(CompilerEnv):
     task_type = EvictTask
     options_type = AllocationOptions
 
-    def __init__(self, **arguments: Unpack[AllocationArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class RegAllocEvictVectorEnv(CompilerVectorEnv):
     """`RegAllocEvictEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = RegAllocEvictEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[AllocationVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

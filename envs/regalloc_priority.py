@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from typing_extensions import Unpack
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
@@ -28,6 +27,7 @@ unsigned number, and would turn 2^32 and NaN into 0."""
 
 _SPLIT = STAGES.index("split")
 _LONGEST = 2**23
+_INT64 = struct.Struct("<q")
 
 
 def priority_layout(header: LogHeader) -> FeatureLayout:
@@ -73,6 +73,8 @@ class PriorityTask(AllocationTask):
                 f"expected a priority advisor with the features {sorted(missing)}, got {self.feature_names}; "
                 "use another clang"
             )
+        fields: Mapping[str, Any] = self.layout.dtype.fields or {}
+        self._offsets = fields["li_size"][1], fields["stage"][1]
         self.action_space = gym.spaces.Box(0.0, 1.0, (1,), np.float32)
         self.observation_space = self.layout.flat_space()
 
@@ -86,12 +88,12 @@ class PriorityTask(AllocationTask):
 
     def default_action(self, decision: Decision) -> Any:
         """Return the priority of `size_order()`, float32 of shape (1,); the features do not determine LLVM's own."""
-        features = np.frombuffer(decision.payload, self.layout.dtype)[0]
-        return np.array([size_order(features["li_size"].item(), features["stage"].item())], np.float32)
+        size, stage = (_INT64.unpack_from(decision.payload, offset)[0] for offset in self._offsets)
+        return np.array([size_order(size, stage)], np.float32)
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - the bounds are the same for all
         """Return the advice of an action from 0 to 1; None for anything else."""
-        number = np.asarray(action, np.float32).item()
+        number = action if type(action) is float else np.asarray(action, np.float32).item()
         return struct.pack("<f", SCALE * number) if 0.0 <= number <= 1.0 else None
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
@@ -135,14 +137,8 @@ class RegAllocPriorityEnv(CompilerEnv):
     task_type = PriorityTask
     options_type = AllocationOptions
 
-    def __init__(self, **arguments: Unpack[AllocationArguments]) -> None:
-        super().__init__(**arguments)
-
 
 class RegAllocPriorityVectorEnv(CompilerVectorEnv):
     """`RegAllocPriorityEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = RegAllocPriorityEnv
-
-    def __init__(self, num_envs: int = 1, **arguments: Unpack[AllocationVectorArguments]) -> None:
-        super().__init__(num_envs, **arguments)

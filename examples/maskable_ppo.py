@@ -5,7 +5,7 @@ checkpoint that is best on validation modules, the start among them.
 
 pip install '.[learn]'   # in a clone of mlgo-gym
 python maskable_ppo.py [CORPUS] [STEPS] [FILE]
-mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy sb3:FILE
+mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy mlp:FILE
 """
 
 from mlgo_gym.extras import require_libraries
@@ -21,7 +21,7 @@ from sb3_contrib import MaskablePPO
 
 from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
 from mlgo_gym.integrations import NormalizeFeatures
-from mlgo_gym.integrations.sb3 import save_sb3, start_sb3
+from mlgo_gym.integrations.sb3 import read_sb3, start_sb3
 
 CHECK = 4
 """Updates between two checkpoints."""
@@ -30,7 +30,7 @@ METRIC: dict[str, Any] = {"metric": "estimated-instructions"}
 """The reward: instructions that the function executes, by clang's frequencies of blocks."""
 
 
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
+def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus)
     inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function", **METRIC)
@@ -38,23 +38,23 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     normalization = clone.normalization
     assert normalization is not None
     env = NormalizeFeatures(inner, normalization)
-    imitation, last = (Path(file).with_suffix(f".{name}.zip") for name in ("imitation", "last"))
+    imitation, last = (Path(file).with_suffix(f".{name}.safetensors") for name in ("imitation", "last"))
 
     # Small steps and no bonus for entropy: what is good already is soon spoiled.
     rollout = min(int(steps), 1024)
     settings = {"n_steps": rollout, "batch_size": min(256, rollout), "n_epochs": 4, "gamma": 1.0}
     model = start_sb3(MaskablePPO, env, clone, learning_rate=3e-5, ent_coef=0.0, seed=0, device="cpu", **settings)
-    save_sb3(model, imitation, clone.features, normalization)
+    read_sb3(model, clone).save(imitation)
     best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file, env_kwargs=METRIC)
-    best.offer(f"sb3:{imitation}")
+    best.offer(f"mlp:{imitation}")
     while model.num_timesteps < int(steps):
         model.learn(min(CHECK * rollout, int(steps) - model.num_timesteps), reset_num_timesteps=False)
-        save_sb3(model, last, clone.features, normalization)
-        change = best.offer(f"sb3:{last}")
+        read_sb3(model, clone).save(last)
+        change = best.offer(f"mlp:{last}")
         print(f"{model.num_timesteps} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
     env.close()
 
-    policies = {"imitation": f"sb3:{imitation}", "trained": best.policy, "clang": "default"}
+    policies = {"imitation": f"mlp:{imitation}", "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies, env_kwargs=METRIC))
 
 

@@ -4,7 +4,7 @@ It keeps the best checkpoint on validation modules, and compares it with clang a
 
 pip install '.[learn]'   # in a clone of mlgo-gym
 python sb3_ppo.py [CORPUS] [STEPS] [FILE] [SEED] [credit|module]
-mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy sb3:FILE
+mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
 
 from mlgo_gym.extras import require_libraries
@@ -23,7 +23,7 @@ from stable_baselines3 import PPO
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.integrations import fit_normalization, vector
-from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter, save_sb3
+from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter, read_sb3
 
 SETTINGS = dict(hyperparams["mlgo/Inline-v0"])
 STEPS, ROLLOUT = int(SETTINGS.pop("n_timesteps")), int(SETTINGS.pop("n_envs")) * int(SETTINGS.pop("n_steps"))
@@ -32,7 +32,7 @@ STEPS, ROLLOUT = int(SETTINGS.pop("n_timesteps")), int(SETTINGS.pop("n_envs")) *
 def main(
     corpus: str = CORPUS,
     steps: str = str(STEPS),
-    file: str = "sb3_ppo.zip",
+    file: str = "sb3_ppo.safetensors",
     seed: str = "0",
     reward: str = "credit",
 ) -> None:
@@ -54,11 +54,11 @@ def main(
 
     callback = CreditAdvantages() if credit else None
     best = BestCheckpoint("mlgo/Inline-v0", valid, file)
-    last, started = Path(file).with_suffix(".last.zip"), time.monotonic()
+    last, started = Path(file).with_suffix(".last.safetensors"), time.monotonic()
     while agent.num_timesteps < int(steps):
         agent.learn(max(1, int(steps) // CHECKPOINTS), reset_num_timesteps=False, callback=callback)
-        save_sb3(agent, last, normalization.names, normalization)
-        change = best.offer(f"sb3:{last}")
+        read_sb3(agent, normalization).save(last)
+        change = best.offer(f"mlp:{last}")
         minutes = (time.monotonic() - started) / 60
         print(
             f"{minutes:4.1f} min, {agent.num_timesteps:7,} decisions: {change:+.2%} on validation modules, "

@@ -8,7 +8,8 @@ import signal
 from mlgo_clang.advisors import EVICTION, INLINING
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
-from mlgo_clang.errors import MlgoError, PolicyError
+from mlgo_clang.driver_commands import named_output
+from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted
 from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
@@ -99,7 +100,7 @@ def compile_advised(job: Job) -> int:
     try:
         problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
         if problem:
-            count("recipe failed", _because(problem))
+            count("recipe failed", f"because {_first_line(problem)}")
         if problem == "":
             return 0
         if job.settings.decides_nothing:
@@ -119,8 +120,8 @@ def _attempt(compile_job: Callable[[Job], str | None], job: Job) -> str | None:
         return str(error)
 
 
-def _because(problem: str) -> str:
-    return f"because {problem.splitlines()[0][:200]}"
+def _first_line(problem: str) -> str:
+    return problem.splitlines()[0][:200]
 
 
 def _compile_by_recipe(job: Job) -> str | None:
@@ -134,7 +135,7 @@ def _compile_by_recipe(job: Job) -> str | None:
     if recipe is None and settings.search:
         count("searched")
         words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-        words += [*_start_of_search(job), *job.command]
+        words += [*_start_of_search(job), settings.metric, *job.command]
         # One compile more for the baseline, and one for the start.
         run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
         recipe = stored_decisions(settings.recipes, digest)
@@ -165,8 +166,12 @@ def _start_of_search(job: Job) -> tuple[str, str]:
 
 def _compile_by_policies(job: Job) -> str:
     """Compile with the policies, and return the problem; after a problem there is neither output nor an object."""
-    candidates = [_candidate(job, policy) for policy in job.settings.policies]
-    problem = _run(job, candidates[0]) if len(candidates) == 1 else _compile_smallest(job, candidates)
+    policies = job.settings.policies
+    try:
+        problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
+    except FrameError as error:
+        count("left to clang", f"because {error}")
+        become(job.command)
     if not problem:
         count("compiled with a policy")
     return problem
@@ -204,7 +209,7 @@ def _decisions_in_advance(steps: TwoSteps, network: NativeNetwork) -> tuple[Bind
     """Return a function that repeats the decisions of another compile in two steps, and their number."""
     run, _ = steps.compile(network, [(steps.switches, network.bind)], os.devnull)
     if run.status != 0:
-        raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
+        raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
     decisions = _decisions_of(run)
     return replay(decisions), len(decisions)
 
@@ -215,48 +220,71 @@ def _decisions_of(run: InteractiveCompile) -> list[int]:
     return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
 
 
-def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
-    """Compile with each candidate, keep the object with the fewest bytes of instructions, and return the problem."""
-    if not job.output:
-        sizes = [_size_by_clang(job, advisors) for advisors, _, _ in candidates]
-        return _run(job, candidates[sizes.index(min(sizes))])
-    sizes = []
-    for candidate in candidates:
-        warnings = bytearray()
-        if problem := _run(job, candidate, warnings):
-            return problem
-        sizes.append(_text_size(job.output))
-    best = min(reversed(range(len(sizes))), key=sizes.__getitem__)
-    if best != len(sizes) - 1:
+def _compile_smallest(job: Job) -> str:
+    """Compile with each policy, keep the smallest object, and return the problem.
+
+    A policy whose compile fails is dropped: inlining decides whether some sources compile.
+    """
+    candidates: list[tuple[int, Candidate]] = []
+    problem, exceeded = "", None
+    warnings = bytearray()
+    for policy in job.settings.policies:
+        is_written = False
+        try:
+            candidate = _candidate(job, policy)
+            if job.output:
+                warnings.clear()
+                failure = _run(job, candidate, warnings)
+                is_written = not failure
+                if failure:
+                    raise CandidateError(failure)
+                size = _object_size(job, job.output)
+            else:
+                size = _size_by_clang(job, candidate[0])
+            candidates.append((size, candidate))
+        except (CandidateError, ProtocolError) as error:
+            count("dropped a policy of a list", f"because {policy}: {_first_line(str(error))}")
+            problem = str(error)
+            if isinstance(error, FrameError):
+                exceeded = error
+            elif not candidates:
+                job.two_steps()  # raises if the source does not compile at all
+    if not candidates and exceeded is not None:
+        raise exceeded
+    if not candidates:
+        return problem
+    # Of equal sizes the last, whose object is there if its policy is the last of the list.
+    best = min(reversed(range(len(candidates))), key=lambda index: candidates[index][0])
+    if not is_written or best != len(candidates) - 1:
         # One more compile and no copy: a compile can write more files than the object.
         warnings.clear()
-        if problem := _run(job, candidates[best], warnings):
+        if problem := _run(job, candidates[best][1], warnings):
             return problem
     _write_all(2, warnings)
     return ""
 
 
-def _text_size(path: str) -> int:
-    from mlgo_clang.object_size import text_size
+def _object_size(job: Job, path: str) -> int:
+    from mlgo_clang.object_size import object_size
 
     with open(path, "rb") as file:
         data = file.read()
     try:
-        return text_size(data)
+        return object_size(data, job.settings.metric)
     except MlgoError as error:
         raise PolicyError(f"{path} cannot be measured: {error}; use one policy") from None
 
 
 def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
-    """Return the bytes of instructions of a crate's bitcode as clang compiles it, which are those of rustc or close."""
+    """Return the size of a crate's bitcode as clang compiles it, which is that of rustc's object or close."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "crate.o")
         run, _ = job.two_steps().compile(None, advisors, output)
         if run.status != 0:
-            raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
-        return _text_size(output)
+            raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
+        return _object_size(job, output)
 
 
 def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:
@@ -270,28 +298,82 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         run, printed = steps.compile(network, advisors)
         if problem := _problem(job, run, None):
             return problem
-        if not printed:
+        if not printed and not job.settings.max_frame:
             _pass_on(steps.warnings, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
         repeated = _decisions_of(run)
         decisions = len(repeated) if len(advisors) == 1 else None
         return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
+    frames = _FrameList() if job.settings.max_frame else None
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
         # After a crash the compiler compiles alone, so no reproducer is needed.
-        compiler = [*job.compiler, *job.dialect.without_reports]
+        compiler = [*job.compiler, *job.dialect.without_reports, *(frames.options if frames is not None else ())]
         timeout, option = job.settings.timeout, job.dialect.llvm_option
         run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, llvm_option=option)
         problem = _problem(job, run, decisions)
+        if frames is not None and not problem:
+            _check_frames(job, frames.read())
         if buffered and not problem:
             _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
     finally:
+        if frames is not None:
+            frames.close()
         if buffered:
             os.close(stderr)
     return problem
+
+
+class _FrameList:
+    """A file in memory to which clang writes the stack frames of a compile, as for `-fstack-usage`.
+
+    Attributes:
+        options: the options with which clang does so.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("mlgo-clang-frames", os.MFD_CLOEXEC)
+        self.options = ("-Xclang", "-stack-usage-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
+
+    def read(self) -> dict[str, int]:
+        """Return the bytes of each frame, by the place and the name of its function."""
+        text = os.pread(self._file, os.fstat(self._file).st_size, 0).decode(errors="surrogateescape")
+        # Each line has the place, the bytes and their kind, with tabs between.
+        rows = [line.rsplit("\t", 2) for line in text.splitlines()]
+        return {place: int(size) for place, size, _ in rows}
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _check_frames(job: Job, frames: dict[str, int]) -> None:
+    """Raise `FrameError` if a frame exceeds the limit, and is larger than that of clang alone."""
+    limit = job.settings.max_frame
+    large = {place: size for place, size in frames.items() if size > limit}
+    if not large:
+        return
+    plain = _FrameList()
+    try:
+        rest = list(job.rest)
+        output = named_output(rest)
+        if output is not None and rest[output[0]] == output[1]:
+            rest[output[0]] = os.devnull
+        elif output is not None:
+            rest[output[0]] = f"-o{os.devnull}"
+        else:
+            rest = ["-o", os.devnull, *rest]
+        run = InteractiveCompile([*job.compiler, "-w", *plain.options], rest, [], -1, job.settings.timeout)
+        alone = plain.read() if run.status == 0 else {}
+    finally:
+        plain.close()
+    # A function that clang alone inlines everywhere has its frame within another one.
+    largest = max(alone.values(), default=0)
+    for place, size in large.items():
+        if size > alone.get(place, largest):
+            raise FrameError(f"the frame of {place} has {size} bytes, and --mlgo-max-frame is {limit}")
 
 
 def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
@@ -329,5 +411,5 @@ def _compile_alone(job: Job, problem: str) -> int:
         say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
     say(f"warning: {job.invocation.source} is compiled by {name} alone: {problem}", job.dialect)
-    count(f"compiled by {name} alone", _because(problem))
+    count(f"compiled by {name} alone", f"because {_first_line(problem)}")
     return 0

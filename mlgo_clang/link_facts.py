@@ -1,16 +1,16 @@
-"""The file of link facts: per weak function, the objects of a build that define it, and those that refer to it.
+"""The file of link facts: per weak function, the objects of a build that define it, and the references to it.
 
-`mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 1 FUNCTIONS BYTES SHA256`; the numbers and the
-digest are those of the lines that follow. Each of these is `COPIES REFERRERS NAME`, sorted by the bytes of the name.
+`mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 2 FUNCTIONS BYTES SHA256`; the numbers and the
+digest are those of the lines that follow. Each of these is `COPIES REFERENCES NAME`, sorted by the bytes of the name.
 """
 
 from __future__ import annotations
 
 from mlgo_clang.errors import PolicyError
 
-_MAGIC = b"mlgo-link-facts 1 "
+_MAGIC = b"mlgo-link-facts 2 "
 
-FEATURES = ("callee_copies", "callee_referrers")
+FEATURES = ("callee_copies", "callee_references")
 """The callee features with the two numbers; -1 means unknown."""
 
 

@@ -15,26 +15,36 @@ WASM_MAGIC = b"\0asm"
 
 WASM_FILE = "a WebAssembly file"
 
-WASM_CODE = 10
-"""Number of the code section (WebAssembly core specification, section 5.5)."""
+WASM_CODE, WASM_DATA = 10, 11
+"""Numbers of sections (WebAssembly core specification, section 5.5)."""
 
-SHF_EXECINSTR = 4
-"""Flag of an ELF section with instructions (elf(5))."""
+SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS = 2, 4, 8
+"""Flags of an ELF section in memory and of one with instructions, and the type of one without contents (elf(5))."""
+
+METRICS = ("text", "loaded")
+"""Metrics by which the smallest of several objects is kept."""
 
 
-def text_size(data: bytes) -> int:
-    """Return the bytes of an ELF object's executable sections, or of a WebAssembly object's code section.
+def object_size(data: bytes, metric: str = "text") -> int:
+    """Return a size of an ELF or WebAssembly object in bytes.
+
+    Args:
+        data: the object.
+        metric: `text`, executable sections of ELF or the code section of WebAssembly; `loaded`, in addition all other
+            contents of memory: the sum of the columns `text` and `data` of `size`.
 
     Raises:
         MlgoError: the data are no complete object.
     """
     if data.startswith(WASM_MAGIC):
-        return sum(end - start for kind, start, end in wasm_sections(data) if kind == WASM_CODE)
+        kinds = (WASM_CODE,) if metric == "text" else (WASM_CODE, WASM_DATA)
+        return sum(end - start for kind, start, end in wasm_sections(data) if kind in kinds)
     wide, order, table, entry, count = section_table(data)
-    # Flags and size of a section: the address and the offset are between them.
-    section = struct.Struct(f"{order}8xQ16xQ" if wide else f"{order}8xI8xI")
+    # Type, flags and size of a section: the address and the offset are between them.
+    section = struct.Struct(f"{order}4xIQ16xQ" if wide else f"{order}4xII8xI")
     sections = (section.unpack_from(data, table + number * entry) for number in range(count))
-    return sum(size for flags, size in sections if flags & SHF_EXECINSTR)
+    flag = SHF_EXECINSTR if metric == "text" else SHF_ALLOC
+    return sum(size for kind, flags, size in sections if flags & flag and (metric == "text" or kind != SHT_NOBITS))
 
 
 def section_table(data: bytes) -> tuple[bool, str, int, int, int]:

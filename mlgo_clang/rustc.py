@@ -39,24 +39,29 @@ def main() -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    program, rest = _split_program(arguments)
-    settings, rest = split_arguments(rest)
+    settings, rest = split_arguments(arguments)
+    program, rest = _split_program(rest)
     if settings.search:
         raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")
+    if settings.max_frame:
+        raise UsageError("expected no --mlgo-max-frame with rustc, which prints no frames; use it for C and C++")
     command = [*program, *rest]
     try:
         crate = Crate(rest)
     except OSError:  # rustc reports the file that cannot be read
         become(command)
-    if crate.level not in settings.levels or not crate.source or crate.runs_in_the_compiler:
+    if crate.level not in settings.levels or crate.runs_in_the_compiler or crate.source in ("", "-") or _is_probe():
         become(command)
     if settings.uses_clang_alone or not crate.emits_code:
         return _run_alone(command, crate)
+    is_own = "CARGO_PRIMARY_PACKAGE" in os.environ or "CARGO" not in os.environ
     if problem := _problem(crate):
-        if "CARGO_PRIMARY_PACKAGE" in os.environ or "CARGO" not in os.environ:
+        if is_own:
             say(f"warning: {crate.name} is left to rustc: {problem}", RUSTC)
         count("left to rustc")
         return _run_alone(command, crate)
+    if is_own and (options := [word for word in crate.llvm_arguments if word.lstrip("-").startswith("inline")]):
+        say(f"warning: {crate.name}: {' '.join(options)} changes the decisions of policies that see LLVM's own", RUSTC)
     return _compile(settings, program, rest, crate)
 
 
@@ -89,6 +94,14 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
     invocation = Invocation(crate.source, "", crate.level, "")
     job = CrateJob(settings, invocation, program, rest, RUSTC, compiler_command("bundled", "gcc"))
     return _noted(compile_advised(job), crate)
+
+
+def _is_probe() -> bool:
+    """Return whether a build script runs the compiler, to find out what it can do; cargo sets both for scripts alone.
+
+    (The Cargo Book, "Environment variables Cargo sets for build scripts".)
+    """
+    return "OPT_LEVEL" in os.environ and "NUM_JOBS" in os.environ
 
 
 def _split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.errors import UsageError
+from mlgo_clang.object_size import METRICS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ _VALUES = {
     "eviction-policy": "MLGO_EVICTION_POLICY",
     "clang": "MLGO_CLANG",
     "levels": "MLGO_LEVELS",
+    "metric": "MLGO_METRIC",
+    "max-frame": "MLGO_MAX_FRAME",
     "recipes": "MLGO_RECIPES",
     "link-facts": "MLGO_LINK_FACTS",
     "search": "MLGO_SEARCH",
@@ -45,6 +48,8 @@ class Settings:
             bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
+        metric: size by which the smallest of several objects is kept: `text` or `loaded` (`mlgo_clang.object_size`).
+        max_frame: largest stack frame in bytes that a policy may cause; 0 for no limit.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
@@ -61,15 +66,16 @@ class Settings:
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
+        self.metric = values.get("metric") or METRICS[0]
+        if self.metric not in METRICS:
+            raise UsageError(f"expected --mlgo-metric={' or '.join(METRICS)}, got {self.metric!r}")
         self.recipes = values.get("recipes") or ""
         self.link_facts = values.get("link-facts") or ""
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
-        search = values.get("search") or "0"
-        if not search.isdigit():
-            raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")
-        self.search = int(search)
+        self.search = _number(values, "search", "a number of compiles")
+        self.max_frame = _number(values, "max-frame", "bytes")
         self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
@@ -88,6 +94,13 @@ class Settings:
     def uses_clang_alone(self) -> bool:
         """Whether neither a policy nor a recipe makes any decision."""
         return self.decides_nothing and not self.recipes
+
+
+def _number(values: Mapping[str, str], option: str, meaning: str) -> int:
+    text = values.get(option) or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"expected {meaning} for --mlgo-{option}, got {text!r}")
+    return int(text)
 
 
 def _seconds(text: str | None) -> float:

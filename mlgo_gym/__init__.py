@@ -19,15 +19,9 @@ if TYPE_CHECKING:
     from mlgo_gym.errors import CompilerError as CompilerError
     from mlgo_gym.errors import CorpusError as CorpusError
     from mlgo_gym.errors import MlgoError as MlgoError
-    from mlgo_gym.evaluation import (
-        EvaluationResult as EvaluationResult,
-    )
-    from mlgo_gym.evaluation import (
-        evaluate as evaluate,
-    )
-    from mlgo_gym.evaluation import (
-        load_result as load_result,
-    )
+    from mlgo_gym.evaluation import EvaluationResult as EvaluationResult
+    from mlgo_gym.evaluation import evaluate as evaluate
+    from mlgo_gym.evaluation import load_result as load_result
     from mlgo_gym.explanation import explain_module as explain_module
     from mlgo_gym.integrations import NormalizeFeatures as NormalizeFeatures
     from mlgo_gym.policies import Policy as Policy
@@ -58,35 +52,25 @@ ENVIRONMENTS = {
 APPROXIMATIONS = {"mlgo/InlineBandit-v0": "mlgo/Inline-v0"}
 """The environments that run no compiler, and the environments that they approximate."""
 
-_MODULES = {
-    "ActionError": "errors",
-    "BestCheckpoint": "training",
-    "CALLEE_FEATURES": "compiler.callee_features",
-    "CompilerEnv": "env",
-    "CompilerError": "errors",
-    "CompilerVectorEnv": "vector_env",
-    "Corpus": "corpus",
-    "CorpusError": "errors",
-    "DecisionSite": "compiler.decision",
-    "EvaluationResult": "evaluation",
-    "Execution": "scheduling",
-    "Labelling": "training",
-    "MlgoError": "errors",
-    "Network": "policies.network",
-    "NormalizeFeatures": "integrations",
-    "Policy": "policies",
-    "as_vector": "vector_env",
-    "evaluate": "evaluation",
-    "explain_module": "explanation",
-    "imitate": "training",
-    "load_policy": "policies",
-    "load_result": "evaluation",
-    "open_corpus": "corpus",
-    "read_labels": "training",
-    "search_module": "search",
-    "with_margin": "training",
+_NAMES = {
+    "compiler.callee_features": ["CALLEE_FEATURES"],
+    "compiler.decision": ["DecisionSite"],
+    "corpus": ["Corpus", "open_corpus"],
+    "env": ["CompilerEnv"],
+    "errors": ["ActionError", "CompilerError", "CorpusError", "MlgoError"],
+    "evaluation": ["EvaluationResult", "evaluate", "load_result"],
+    "explanation": ["explain_module"],
+    "integrations": ["NormalizeFeatures"],
+    "policies": ["Policy", "load_policy"],
+    "policies.network": ["Network"],
+    "scheduling": ["Execution"],
+    "search": ["search_module"],
+    "training": ["BestCheckpoint", "Labelling", "imitate", "read_labels", "with_margin"],
+    "vector_env": ["CompilerVectorEnv", "as_vector"],
 }
-"""The modules of the public names, relative to this package."""
+"""The other public names by module, relative to this package."""
+
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = ["ENVIRONMENTS", *_MODULES]
 

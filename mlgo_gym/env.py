@@ -28,12 +28,10 @@ from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
+from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.storage.cache import key_of
-from mlgo_gym.tasks.render import EpisodePicture, render_end, render_text
+from mlgo_gym.tasks.render import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
-
-_RESET_OPTIONS = ("module", "function")
 
 _ABANDONED_EPISODES = 3
 """Number of abandoned episodes of one length that show a limit. A caller that resets at will has various lengths."""
@@ -126,10 +124,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self._end_episode()
         if seed is not None:
             self._cursor = self._cursor.restarted()
-        chosen = read_options(options)
-        if unknown := sorted(map(str, set(chosen) - set(_RESET_OPTIONS))):
-            hint = did_you_mean(unknown[0], _RESET_OPTIONS) or "; omit it"
-            raise MlgoError(f"expected options of reset() among {_RESET_OPTIONS}, got {unknown}{hint}")
+        chosen = read_options(options, ("module", "function"))
         self.maker.join(self)
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)
@@ -161,14 +156,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             )
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
-        """Change the order of the modules from the next episode on, for a curriculum; forks and copies keep it.
-
-        Args:
-            order: As the argument `module_order`.
-
-        Raises:
-            MlgoError: there is no such order, or the corpus does not support it.
-        """
+        """Change the order of the modules, as `module_order`, from the next episode on; forks and copies keep it."""
         self._cursor.follow(self.setup.make_order(order))
 
     def compilation(self, module: Module) -> Compilation:
@@ -193,9 +181,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             ActionError: no decision is pending (call `reset()`), or the action is NaN, or illegal with `strict`.
             CompilerError: the compile failed and `error_reward` is None.
         """
-        episode = self._started("step()")
-        run(episode.step(episode.encode(action)), self.setup.timeout)
-        self._show()
+        episode = self._episode or self._started("step()")
+        episode.answer(episode.encode(action))
+        run(episode.proceed(), self.setup.timeout)
+        if self.render_mode is not None:
+            self._show()
         outcome = episode.outcome
         if outcome is None:
             return episode.observe(), 0.0, False, False, episode.info()
@@ -235,13 +225,10 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         return copied
 
     def counterfactual(self, *decisions: int | DecisionSite) -> list[Counterfactual]:
-        """Return the exact effect of each of the given inlining decisions, with all others unchanged.
+        """Return the exact effect of each of some inlining decisions, with all others unchanged.
 
         One compile per decision and one more; `info["credit"]` estimates the effects without. Clang decides whatever
-        the episode has not decided yet.
-
-        Args:
-            decisions: Index in the episode (≥ 0) or site of each decision.
+        the episode has not decided yet. Decisions are given by index in the episode (≥ 0) or by site.
 
         Raises:
             ActionError: no episode is started (call `reset()`).
@@ -274,11 +261,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         return () if self._episode is None else tuple(self._episode.actions)
 
     def state(self) -> EpisodeState:
-        """Return the state of the episode as a value, for saving, comparing and `from_state()`.
-
-        Raises:
-            ActionError: no episode is started (call `reset()`).
-        """
+        """Return the state of the episode as a value, for saving, comparing and `from_state()`."""
         episode = self._started("state()")
         module = self.corpus.module(episode.module)  # before it was optimised
         return EpisodeState(
@@ -300,11 +283,10 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             state: A result of `state()` of an environment with the same arguments, or its JSON data.
 
         Returns:
-            Observation, reward, terminated, truncated and info of the last step, or of the reset if there is no step.
+            The results of the last step, or of the reset if there is no step.
 
         Raises:
             MlgoError: module, compiler, environment or flags differ, or the episode ended too early.
-            CorpusError: the corpus has no such module.
         """
         saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
         module = self.corpus.module(saved.module)
@@ -323,17 +305,10 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         return result
 
     def with_decisions(self, minimum: int = 1, maximum: int | None = None) -> Corpus:
-        """Return the modules of the corpus whose number of decisions is in a range, in the same order.
+        """Return the modules of the corpus with `minimum` to `maximum` decisions (None: no limit), in the same order.
 
-        A compile of each module counts its decisions once; the counts are kept on disk.
-
-        Args:
-            minimum: Smallest number of decisions.
-            maximum: Largest number of decisions; None for no limit.
-
-        Raises:
-            CorpusError: the corpus is infinite.
-            CompilerError: the compiler fails on a module.
+        A compile of each module counts its decisions once; the counts are kept on disk. Raises `CorpusError` if the
+        corpus is infinite.
         """
         most = float("inf") if maximum is None else maximum
         return self.corpus.filter(where=lambda module: minimum <= sum(self.decisions(module).values()) <= most)
@@ -350,16 +325,14 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         """Return a rendering of the pending decision.
 
         Returns:
-            With `render_mode="ansi"` a text. With `"rgb_array"` a picture, uint8 of shape (288, 480, 3): the decision,
-            earlier decisions against clang's own, and at the end the outcome. Otherwise None: `"human"` prints the text
-            at each reset and step.
+            With `render_mode="ansi"` a text; with `"rgb_array"` a picture of it, uint8 of shape (288, 480, 3).
+            Otherwise None: `"human"` prints the text at each reset and step.
 
         Raises:
             MissingExtraError: Pillow is not installed and a picture is requested.
         """
         if self.render_mode == "rgb_array":
-            picture = None if self._episode is None else self._episode.picture
-            return (picture or EpisodePicture(self.task)).draw(None if picture is None else self._decision)
+            return draw_text(self._text())
         return self._text() if self.render_mode == "ansi" else None
 
     def _show(self) -> None:

@@ -25,14 +25,8 @@ _FILE_ARGUMENTS = ("vocabulary",)
 class RemoteEnvironment:
     """Description of an environment, from which another machine makes it.
 
-    Attributes:
-        environment: Id of the environment.
-        arguments: Its arguments without corpus and compiler, JSON-able.
-        files: Names of the arguments that name a file.
-        corpus: Outline of its corpus.
-        clang: `bundled`, or a path that is the same on every machine.
-        digest: SHA-256 of the compiler.
-        version: Version of the compiler.
+    `arguments` are those without corpus and compiler; `files` names those that name a file. `clang` is `bundled`, or a
+    path that is the same on every machine; `digest` is its SHA-256.
     """
 
     environment: str
@@ -78,10 +72,9 @@ class EnvironmentWork(Generic[Item, Result]):
     """Work on items, one after the other, in an environment that each worker makes.
 
     Attributes:
-        environment: Id of the environment.
-        arguments: Its arguments with the corpus, JSON-able.
-        start: Returns the function that works on an item, for an environment. The store has the files of the policies
-            on a remote machine. It must be picklable for worker processes.
+        environment, arguments: Id of the environment, and its arguments with the corpus, JSON-able.
+        start: Returns the function that works on an item, for an environment; picklable. The store has the files of
+            the policies on a remote machine.
         policies: Specifications of the policies that the work needs.
         needs: Returns the name of the module that an item needs. Default: the item itself.
     """

@@ -12,11 +12,7 @@ from mlgo_gym.errors import MissingExtraError
 
 
 def library(name: str, feature: str, extra: str) -> Any:
-    """Return a module of an optional library; `feature` is what needs it, as the start of a sentence.
-
-    Raises:
-        MissingExtraError: the library is not installed.
-    """
+    """Return a module of an optional library that `feature` needs; raise `MissingExtraError` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -24,11 +20,6 @@ def library(name: str, feature: str, extra: str) -> Any:
 
 
 def require_libraries(extra: str, *names: str) -> None:
-    """Exit with one line that names the extra if the running script needs a library that is not installed.
-
-    Args:
-        extra: The extra of this package that installs the libraries.
-        names: Names of the modules that the script imports.
-    """
+    """Exit with one line that names the extra if the running script needs a library that is not installed."""
     if any(importlib.util.find_spec(name) is None for name in names):
         sys.exit(str(MissingExtraError(Path(sys.argv[0]).name, extra)))

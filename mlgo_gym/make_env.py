@@ -48,8 +48,7 @@ def recorded_arguments(
 
     Args:
         origin: Name of the file, for messages.
-        environment: Recorded id of the environment.
-        arguments: Recorded arguments.
+        environment, arguments: As recorded.
         corpus: Recorded corpus; None if the user names another.
         extra_flags: Further recorded flags that will be run, one sequence per compile.
         trust_flags: Whether to skip the check.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -19,7 +19,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.vector.event_loop import EventLoop
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
-from mlgo_gym.episode.vector.info_batch import add_absent, batch_infos, decision_infos
+from mlgo_gym.episode.vector.info_batch import add_absent, batch_infos, plain_infos
 from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 from mlgo_gym.errors import MlgoError
 
@@ -91,7 +91,6 @@ class CompilerVectorEnv(InProcessVectorEnv):
             SubEnvironment(self._maker, number, prefetch, self.autoreset_mode, OrderCursor(number, num_envs))
             for number in range(num_envs)
         ]
-        self._all_numbers = frozenset(range(num_envs))
         self._everyone = list(range(num_envs))
         self._delivered = self._everyone
         self._loop = EventLoop(self._sub_envs)
@@ -115,24 +114,20 @@ class CompilerVectorEnv(InProcessVectorEnv):
             CorpusError: a module is unknown or has no decision.
             CompilerError: the compiler fails on a named module.
         """
-        chosen = read_options(options)
+        chosen = read_options(options, ("module", "function", "reset_mask"))
         numbers = self._masked(chosen)
         self._begin(numbers, seed, chosen)
-        self._collect(len(numbers), frozenset(numbers))
+        with uninterrupted():
+            self._collect(len(numbers), frozenset(numbers))
         infos = {number: self._sub_envs[number].step_result()[3] for number in numbers}
         self._delivered = self._everyone
-        return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
+        decisions = [sub_env.decision for sub_env in self._sub_envs]
+        return self.task.observe_batch(decisions), batch_infos(infos, self.num_envs)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
-        """Change the order of the modules from the next episode of each environment on, for a curriculum.
+        """Change the order of the modules, as `module_order`, from the next episode of each environment on.
 
         Prefetched episodes are started again. `call_some()` changes the order of some environments.
-
-        Args:
-            order: As the argument `module_order`.
-
-        Raises:
-            MlgoError: there is no such order, or the corpus does not support it.
         """
         self._refuse_if_closed()
         changed = self._template.setup.make_order(order)
@@ -148,19 +143,13 @@ class CompilerVectorEnv(InProcessVectorEnv):
     ) -> None:
         """Start an episode in every environment, or in those of `env_ids`; `recv()` returns each when it is ready.
 
-        Args:
-            seed: As for `reset()`.
-            options: `module` and `function`, as for `reset()`.
-            env_ids: Indices of the environments.
+        The other arguments are those of `reset()`, without a mask.
         """
         numbers = self._everyone if env_ids is None else self._numbers(env_ids)
-        self._begin(numbers, seed, read_options(options))
+        self._begin(numbers, seed, read_options(options, ("module", "function")))
 
     def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()
-        unknown = set(options) - {"module", "function"}
-        if unknown:
-            raise MlgoError(f"expected options among module, function and reset_mask, got {sorted(map(str, unknown))}")
         seeds = spread_seeds(seed, self.num_envs)
         names, functions = (self._per_sub_env(options.get(key), key) for key in ("module", "function"))
         for name, function in zip(names, functions, strict=True):
@@ -188,8 +177,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
     def _numbers(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
         numbers: list[int] = np.asarray(env_ids).tolist()
-        different = set(numbers)
-        if len(different) < len(numbers) or not different <= self._all_numbers:
+        if len(set(numbers)) < len(numbers) or not set(self._everyone).issuperset(numbers):
             raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {numbers}")
         return numbers
 
@@ -204,15 +192,13 @@ class CompilerVectorEnv(InProcessVectorEnv):
             ActionError: an episode is over and `autoreset_mode` is DISABLED, or an action is illegal with `strict`.
             CompilerError, CorpusError: the environment of the error's `env_id` failed; `recv()` returns the others.
         """
-        self._send(actions, self._everyone)
-        return self._receive(self.num_envs)
+        with uninterrupted():
+            self._send(actions, self._everyone)
+            numbers = self._collect(self.num_envs)
+        return self._results(numbers)
 
     def send(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
-        """Answer the decisions of some environments and return at once.
-
-        Args:
-            actions: One action for each of `env_ids`.
-            env_ids: Indices of the environments. Default: those of the last `recv()`.
+        """Answer the decisions of some environments, by default those of the last `recv()`, and return at once.
 
         Raises:
             MlgoError: an environment is already running, or an index does not exist.
@@ -220,7 +206,9 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
         No action is sent if it raises.
         """
-        self._send(actions, self._delivered if env_ids is None else self._numbers(env_ids))
+        numbers = self._delivered if env_ids is None else self._numbers(env_ids)
+        with uninterrupted():
+            self._send(actions, numbers)
 
     def _send(self, actions: Any, numbers: list[int]) -> None:
         self._refuse_if_closed()
@@ -232,10 +220,9 @@ class CompilerVectorEnv(InProcessVectorEnv):
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
         answers = [self._sub_envs[number].encode(action) for number, action in zip(numbers, each, strict=True)]
-        with uninterrupted():
-            for number, answer in zip(numbers, answers, strict=True):
-                self._sub_envs[number].act(answer)
-                self._loop.expect(number)
+        for number, answer in zip(numbers, answers, strict=True):
+            self._sub_envs[number].act(answer)
+            self._loop.expect(number)
 
     def recv(self) -> Step:
         """Return the first `batch_size` environments that are ready.
@@ -255,32 +242,29 @@ class CompilerVectorEnv(InProcessVectorEnv):
                 f"expected {self.batch_size} running environments for recv(), got {len(self._loop)}; send() or "
                 "async_reset() first"
             )
-        result = self._receive(self.batch_size)
+        with uninterrupted():
+            numbers = self._collect(self.batch_size)
+        result = self._results(numbers)
         result[4]["env_id"] = np.array(self._delivered, np.int64)
         return result
 
-    def _receive(self, count: int) -> Step:
-        numbers = self._collect(count)
-        if count == self.num_envs:
+    def _results(self, numbers: list[int]) -> Step:
+        if (count := len(numbers)) == self.num_envs:
             numbers.sort()
-        rewards = np.zeros(count, np.float64)
-        terminations = np.zeros(count, np.bool_)
-        truncations = np.zeros(count, np.bool_)
         self._delivered = numbers
+        rewards, terminations, truncations = np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         sub_envs = [self._sub_envs[number] for number in numbers]
+        decisions = [sub_env.decision for sub_env in sub_envs]
         plain = [sub_env.episode for sub_env in sub_envs if sub_env.episode and sub_env.episode.has_plain_info]
-        if len(plain) == count and self._template.setup.numeric_infos is None:
-            info = decision_infos(self.task, plain)
+        if len(plain) == count:
+            info = plain_infos(self.task, plain)
         else:
             infos: dict[int, dict[str, Any]] = {}
             for row, sub_env in enumerate(sub_envs):
                 rewards[row], terminations[row], truncations[row], infos[row] = sub_env.step_result()
             info = batch_infos(infos, count)
             add_absent(info, self.task, count)
-        return self._observe(sub_envs), rewards, terminations, truncations, info
-
-    def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
-        return self.task.observe_batch([sub_env.decision for sub_env in sub_envs])
+        return self.task.observe_batch(decisions), rewards, terminations, truncations, info
 
     def _collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
         """Return the indices of ready environments; raise the error of a failed one and keep the others."""
@@ -346,11 +330,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
 
 def as_vector(env: gym.vector.VectorEnv[Any, Any, Any]) -> CompilerVectorEnv:
-    """Return the vector environment inside any wrappers.
-
-    Raises:
-        MlgoError: it is not an environment of this package.
-    """
+    """Return the vector environment inside any wrappers; raise `MlgoError` if it is not one of this package."""
     inner = env.unwrapped
     if not isinstance(inner, CompilerVectorEnv):
         raise MlgoError(f"expected a CompilerVectorEnv, got {type(inner).__name__}; make one with gymnasium.make_vec")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import shutil
 import signal
 import subprocess
@@ -147,27 +146,13 @@ def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> Non
         assert env.reset(seed=1)[1]["module"] in few.names
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"module": "leaf"}, CorpusError, r"expected a decision on inlining in module 'leaf' of corpus '.*', got none"),
-        ({"function": "first"}, MlgoError, 'with the option "function", got|expected the option "module"'),
-        ({"module": "calls", "function": "first"}, MlgoError, 'scope="function"'),
-    ],
-    ids=str,
-)
-def test_impossible_options_are_one_clear_line(
-    env: InlineEnv, options: dict[str, str], error: type[MlgoError], message: str
-) -> None:
+def test_a_module_without_a_decision_is_refused_and_the_next_reset_works(env: InlineEnv) -> None:
     for _ in range(2):  # not known, then known
-        with pytest.raises(error, match=message):
-            env.reset(options=options)
+        with pytest.raises(
+            CorpusError, match=r"expected a decision on inlining in module 'leaf' of corpus '.*', got none"
+        ):
+            env.reset(options={"module": "leaf"})
     assert env.reset(options={"module": "calls"})[1]["decision_index"] == 0
-
-
-def test_a_corpus_without_any_decision_is_a_clear_error(leaf: Path) -> None:
-    with pytest.raises(CorpusError, match=r"got none among the 1 modules of corpus .leaf.; choose"):
-        InlineEnv(corpus=str(leaf)).reset()
 
 
 # Steps
@@ -283,18 +268,6 @@ def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
         assert lowest < worst.reward < 0
 
 
-def test_a_clang_that_falls_silent_truncates_at_the_deadline(corpus: Path) -> None:
-    env = InlineEnv(corpus=str(corpus), compile_options={"timeout": 0.3})
-    env.reset()
-    pid = clang_of(env)
-    os.kill(pid, signal.SIGSTOP)
-    *_, truncated, info = env.step(1)
-    assert truncated
-    assert info["error"]["kind"] == "timeout"
-    assert "within 0.3 s" in info["error"]["message"]
-    assert not alive(pid)
-
-
 def test_a_module_that_clang_cannot_read_is_skipped_or_if_named_an_error(with_broken: Path) -> None:
     env = InlineEnv(corpus=str(with_broken))
     infos = [env.reset(seed=seed)[1] for seed in range(12)]
@@ -305,12 +278,6 @@ def test_a_module_that_clang_cannot_read_is_skipped_or_if_named_an_error(with_br
     with pytest.raises((CompilerError, CorpusError), match=r"Invalid encoding|expected LLVM bitcode"):
         env.reset(options={"module": "broken"})
     assert play(env, module="calls")[-1].terminated
-
-
-def test_a_corpus_of_nothing_but_failures_is_an_error(broken: Path) -> None:
-    with pytest.raises(CompilerError, match="Invalid encoding") as caught:
-        InlineEnv(corpus=str(broken)).reset()
-    assert str(broken) in caught.value.command
 
 
 def test_flags_that_clang_refuses_are_an_error_in_its_words(corpus: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
@@ -33,19 +32,6 @@ def few(varied: str) -> Iterator[CompilerVectorEnv]:
     made = make(INLINE, varied, 4, batch_size=2, max_decisions=3)
     yield made
     made.close()
-
-
-@pytest.fixture
-def pair(varied: str) -> Iterator[tuple[CompilerVectorEnv, SyncVectorEnv]]:
-    """Our vector environment and Gymnasium's, after the same reset and two steps."""
-    ours, theirs = (make_vec(INLINE, varied, max_decisions=4, render_mode="ansi") for make_vec in (make, make_sync))
-    for envs in (ours, theirs):
-        envs.reset(seed=3)
-        envs.step([1, 0, 1])
-        envs.step([0, 0, 1])
-    yield ours, theirs  # type: ignore[misc] # one of each
-    ours.close()
-    theirs.close()
 
 
 # Making one
@@ -202,17 +188,6 @@ def test_an_end_has_the_keys_of_a_decision_and_numeric_infos_one_form(varied: st
     assert ends > 2
 
 
-def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> None:
-    envs = make(INLINE, varied, 2, max_decisions=1, module_order="cycle", autoreset_mode="SameStep")
-    _, infos = envs.reset(seed=1)
-    seen = [*infos["module"]]
-    for _ in range(3):
-        *_, infos = envs.step(infos["default_action"])
-        seen += [*infos["module"]]
-    assert set(seen) == {"again", "calls", "many_calls", "mixed"}
-    envs.close()
-
-
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_a_curriculum_drops_episodes_that_started_early(mode: str, varied: str) -> None:
     seen = []
@@ -243,19 +218,6 @@ def test_a_curriculum_may_change_while_environments_run_and_for_some_of_them(var
 
 
 # Calls and attributes of each environment
-
-
-@pytest.mark.parametrize(
-    "name", ["actions", "metric", "feature_names", "np_random_seed", "render", "action_masks", "action_space"]
-)
-def test_calls_return_the_values_of_each_environment(name: str, pair: tuple[Any, Any]) -> None:
-    ours, theirs = pair
-    for ask in ("call", "get_attr"):
-        assert str(getattr(ours, ask)(name)) == str(getattr(theirs, ask)(name))
-    assert str(ours.np_random_seed) == str(theirs.np_random_seed)
-    assert [generator.random() for generator in ours.np_random] == [
-        generator.random() for generator in theirs.np_random
-    ]
 
 
 def test_the_states_and_forks_of_environments_are_their_own(envs: CompilerVectorEnv) -> None:
@@ -332,20 +294,6 @@ def test_the_first_that_are_ready_are_returned_with_their_numbers(few: CompilerV
     assert sorted(info["env_id"]) == sorted(first)
 
 
-def test_actions_are_for_those_that_came_last_unless_they_name_others(few: CompilerVectorEnv) -> None:
-    few.async_reset(options={"module": "calls"})
-    first = few.recv()[4]["env_id"].tolist()
-    second = few.recv()[4]["env_id"].tolist()
-    few.send([0, 0])
-    *_, info = few.recv()
-    assert sorted(info["env_id"]) == sorted(second)
-    assert info["decision_index"].tolist() == [1, 1]
-    few.send([0, 0], env_ids=first)
-    *_, info = few.recv()
-    assert sorted(info["env_id"]) == sorted(first)
-    assert info["decision_index"].tolist() == [1, 1]
-
-
 def test_receiving_needs_enough_running_environments(few: CompilerVectorEnv) -> None:
     message = r"expected 2 running environments for recv\(\), got "
     with pytest.raises(MlgoError, match=f"{message}0"):
@@ -379,21 +327,6 @@ def test_actions_go_to_ready_environments_with_distinct_numbers(few: CompilerVec
 
 
 # The batch size concerns `recv()` alone
-
-
-def test_the_batch_size_changes_neither_resets_nor_steps(varied: str) -> None:
-    each: dict[str, Any] = {"max_decisions": 3, "strict": False}
-    few, all_of_them = (make(EVICT, varied, 4, **each, **options) for options in ({"batch_size": 2}, {}))
-    for envs in (few, all_of_them):
-        envs.action_space.seed(0)
-    ours, theirs = few.reset(seed=1), all_of_them.reset(seed=1)
-    for _ in range(8):
-        assert gym.utils.env_checker.data_equivalence(ours, theirs, exact=True)
-        actions = few.action_space.sample()
-        ours, theirs = few.step(actions), all_of_them.step(actions)  # type: ignore[assignment]
-        assert few.observation_space.contains(ours[0])
-    few.close()
-    all_of_them.close()
 
 
 def test_gymnasiums_statistics_follow_all_environments(varied: str) -> None:

@@ -94,6 +94,7 @@ VECTOR_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"prefetch": None}, "expected prefetch ≥ 0, got None"),
     ({"prefetch": -1}, "expected prefetch ≥ 0, got -1"),
     ({"autoreset_mode": "Never"}, "autoreset_mode"),
+    ({"prefetsh": 1}, "unexpected keyword argument 'prefetsh'"),
 ]
 
 

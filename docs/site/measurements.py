@@ -102,47 +102,16 @@ def facts_of(sizes: Sizes) -> Facts:
 
 
 def card_facts(card: str) -> Facts:
-    """Return the `test` part of a model card; most have that of held-out crates or modules.
-
-    That of evictions is of the better code of each function, at -O2.
-    """
-    _, _, name = card.partition("-")
-    level, _, target = name.partition("-")
-    if card == "evict":
-        found = read("evictions")["summary"]["O2"][card]["best_of_two"]
-        found = {**found, "mean": found["geometric_mean"]}
-    elif target == "rust":
-        found = read("rust_policies")[level][card]
-    elif target not in ("", "fast"):
-        found = read("targets")["changes"][f"{target} {level.title()} {card}"]["objects"]
+    """Return the results of a bundled policy on the test split, or on the held-out programs of its target."""
+    level, _, target = card.removeprefix("inline-").partition("-")
+    if target in ("", "fast"):
+        sizes = sizes_of(level.title(), "fast bundled policy" if target else "bundled policy")
+        found = facts_of(sizes)
     else:
-        return _card_facts(level.title(), "fast bundled policy" if target else "bundled policy")
+        found = read("targets")["changes"][f"{target} {level.title()} {card}"]["objects"]
     counts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
     equal = counts["modules"] - counts["better"] - counts["worse"]
     return {**counts, "equal": equal, "geometric_mean": found["mean"]}
-
-
-def _card_facts(level: str, method: str) -> Facts:
-    sizes = sizes_of(level, method)
-    whole = facts_of(sizes)
-    projects: dict[str, Sizes] = {}
-    for module in sorted(sizes, key=project_of):
-        projects.setdefault(project_of(module).rpartition("/")[2], {})[module] = sizes[module]
-    parts = {name: facts_of(part) for name, part in projects.items()}
-    return {
-        "modules": whole["modules"],
-        "geometric_mean": whole["mean"],
-        "interval": list(facts(list(sizes.values()))["interval"] or ()),
-        "interval_by_project": list(whole["interval"]),
-        "total": whole["total"],
-        "better": whole["better"],
-        "worse": whole["worse"],
-        "equal": whole["modules"] - whole["better"] - whole["worse"],
-        "projects": {
-            name: {"modules": part["modules"], "geometric_mean": part["mean"], "total": part["total"]}
-            for name, part in parts.items()
-        },
-    }
 
 
 @cache
@@ -152,18 +121,9 @@ def run_time() -> dict[str, Facts]:
     Changes are of the geometric mean over programs, against plain clang at -Oz, and `own` against plain clang at the
     level of the build.
     """
-    searches = read("speed")["O2"]["programs"]
     programs = {
         name: program["builds"] for name, program in read("run_time")["programs"].items() if program["held_out"]
     }
-    for name, builds in programs.items():
-        if name in searches:
-            before, after = (searches[name]["builds"][build] for build in ("plain", "search"))
-            plain = builds["O2"]
-            builds["O2 search"] = {
-                **{key: plain[key] * after[key] / before[key] for key in ("size", "instructions")},
-                "time_ratio": plain["time_ratio"] * searches[name]["time_ratio"],
-            }
     names = dict.fromkeys(build for builds in programs.values() for build in builds)
     return {
         build: _run_time({name: each for name, each in programs.items() if build in each}, build) for build in names

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 from benchmarks import exactness
 from docs.site import measurements
-from docs.site.measurements import NETWORKS, benchmark, interval, percent, read, searched
+from docs.site.measurements import benchmark, interval, percent, read, searched
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
 
 Rows = Iterator[Sequence[str]]
@@ -105,7 +104,7 @@ def card_policies(card: str) -> Rows:
 
 
 def card_test(card: str) -> Rows:
-    """Yield the results of a bundled policy on held-out crates or modules."""
+    """Yield the results of a bundled policy on held-out modules of its target."""
     facts = measurements.card_facts(card)
     yield ["modules", "geometric mean", "95 % interval", "total", "smaller", "equal", "larger"]
     ends = [percent(facts["geometric_mean"]), interval(facts["interval"]), percent(facts["total"])]
@@ -154,19 +153,6 @@ def run_time() -> Rows:
         yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
 
 
-def estimates() -> Rows:
-    """Yield the agreement of each estimate with its exact counterpart."""
-    columns = ("compiles", "same sign", "of a constant", "rank correlation", "in a program")
-    yield ["estimate", "decisions", "level", *columns]
-    for setting, groups in read("estimate")["summary"].items():
-        estimate, environment, level = setting.split(", ")
-        row = groups["all"]
-        shares = [f"{100 * row[key]:.0f} %" for key in ("same_sign", "constant")]
-        ranks = [f"{row[key]:.2f}" if key in row else "-" for key in ("rank", "rank_within")]
-        name = environment.removesuffix("-v0")
-        yield [f"`{estimate}`", f"`{name}`", f"`{level}`", f"{row['compiles']:,}", *shares, *ranks]
-
-
 TEN_BUILDS = {
     "O2": "plain -O2",
     "Os": "plain -Os",
@@ -208,26 +194,6 @@ def ten_builds() -> Rows:
             f"{row['ratio']:.2f} times",
             tests,
         ]
-
-
-def build_cost() -> Rows:
-    """Yield the CPU time of whole builds against plain builds, and of small files."""
-    yield ["program", "clang", "build", "CPU time", "timed files", "more per file, median", "at most"]
-    for row in read("build_cost")["builds"].values():
-        plain, *others = row["seconds"]
-        for other in others:
-            ratio = min(row["seconds"][other]) / min(row["seconds"][plain])
-            more = sorted(1000 * (file[other] - file[plain]) for file in row["files"].values())
-            times = [f"{more[len(more) // 2]:.0f} ms", f"{more[-1]:.0f} ms"] if more else [NONE] * 2
-            yield [row["program"], row["clang"], other, f"{ratio:.2f} times", str(len(more) or NONE), *times]
-
-
-def tutorial() -> Rows:
-    """Yield the builds of the tutorial."""
-    yield ["folder", "first column of `size`", "change", "CPU time of the commands above"]
-    for name in ("plain", "plugin", "wrapper", "recipes"):
-        row = read("tutorial")[name]
-        yield [f"`{name}`", f"{row['text']:,}", percent(row["change"]), f"{row['seconds']:.0f} s"]
 
 
 def targets() -> Rows:
@@ -287,60 +253,6 @@ def rust_programs() -> Rows:
         ]
 
 
-def rust_policies() -> Rows:
-    """Yield the policies on held-out crates at each level; rules of one threshold are left to the JSON."""
-    yield ["level, policy", "crates", "change", "95 % interval", "total", "smaller", "larger"]
-    for level, policies in read("rust_policies").items():
-        for policy, row in policies.items():
-            if policy.startswith("threshold:"):
-                continue
-            title = "rustc's own, against z" if policy == "plain" else policy if " " in policy else f"`{policy}`"
-            change = [percent(row["mean"]), interval(row["interval"]), percent(row["total"])]
-            yield [f"{level[1]}, {title}", *counted(row, "modules"), *change, *counted(row, "better", "worse")]
-
-
-EVICTIONS = {"default": "`default`", "ratio:1.25": "`ratio:1.25`", "evict": "`evict`"}
-GUARDS = {"change": "", "best_of_two": ", best of two"}
-
-
-def evictions(names: Sequence[str] = tuple(EVICTIONS)) -> Rows:
-    """Yield the estimated instructions of held-out programs by policies and the search of evictions."""
-    columns = ("modules", "geometric mean", "95 % interval", "total", "smaller", "larger", "largest change")
-    yield ["level, decisions", *columns]
-    for level in ("O2", "Os"):
-        found = read("evictions")["summary"][level]
-        rows = [
-            (f"{EVICTIONS[name]}{title}", found[name][kind])
-            for kind, title in GUARDS.items()
-            for name in names
-            if name != "default" or not title
-        ]
-        for title, row in [*rows, (f"search, {read('evictions')['compiles']} compiles", found["search"])]:
-            changes = [percent(row["geometric_mean"]), interval(row["interval"]), percent(row["total"])]
-            counts = counted(row, "better", "worse")
-            yield [f"-{level}, {title}", *counted(row, "modules"), *changes, *counts, percent(row["largest"])]
-
-
-EVICTION_BUILDS = {
-    "evict": "`evict`, 1 compile",
-    "best_of_two": "`evict`, best of two for each function, 3 compiles",
-    "search": "search, `functions`, 30 compiles",
-}
-
-
-def eviction_programs() -> Rows:
-    """Yield the counted instructions and memory accesses of held-out programs by decisions on evictions."""
-    columns = ("instructions", "95 % interval", "worst program", "memory accesses", "95 % interval")
-    yield ["decisions", "programs", *columns]
-    for build, title in EVICTION_BUILDS.items():
-        executed, accesses = (
-            read("evictions")["summary"]["programs"][build][kind] for kind in ("instructions", "accesses")
-        )
-        counts = [percent(executed["geometric_mean"]), interval(executed["interval"]), percent(executed["largest"])]
-        memory = [percent(accesses["geometric_mean"]), interval(accesses["interval"])]
-        yield [title, *counted(executed, "programs"), *counts, *memory]
-
-
 def throughput() -> Rows:
     """Yield the decisions per second of vector environments and of a learner."""
     yield ["environments", "decisions per second", "relative"]
@@ -355,35 +267,13 @@ def forks() -> Rows:
     """Yield the time of a fork at an inlining decision, by resident memory."""
     yield ["resident, MiB", "fork, ms", "start of a process, ms", "replay, ms"]
     for row in read("fork")["times"]:
-        if row["role"] == "inlining" and row["resident_mib"] > 56:
+        if row["resident_mib"] > 56:
             times = [f"{row[f'{name}_median_ms']:,.1f}" for name in ("fork", "start", "replay")]
             yield [f"{row['resident_mib']:.0f}", *times]
 
 
-def credit_prices() -> Rows:
-    """Yield the CPU time of compiles whose sites are followed."""
-    modules = read("contexts")["modules"]
-    yield ["relative CPU time of a compile that follows", "modules", "geometric mean"]
-    for name, title in (("components", "sites"), ("components and callees", "sites and callees, as for credit")):
-        mean = prod(module["ratios"][name] for module in modules) ** (1 / len(modules))
-        yield [title, str(len(modules)), f"{mean:.2f}"]
-
-
-def credit_agreement() -> Rows:
-    """Yield the agreement of credit with counterfactuals."""
-    yield ["flipped decisions", "decisions tried", "equal to the byte", "same sign"]
-    for name in ("few", "many"):
-        pairs = [
-            (estimate, measured)
-            for module in read("credit_agreement")["modules"]
-            for estimate, measured, _ in module["estimate_measured_reduction"][f"undone of {name}"]
-        ]
-        equal = sum(abs(estimate - measured) < 0.5 for estimate, measured in pairs)
-        same = sum((estimate > 0) - (estimate < 0) == (measured > 0) - (measured < 0) for estimate, measured in pairs)
-        yield [name, *map(str, (len(pairs), equal, same))]
-
-
 CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
+TARGET_CARDS = ("inline-os-riscv32imc", "inline-oz-thumbv7em", "inline-oz-wasm32-wasi")
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
@@ -391,25 +281,16 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "bundled.readme": partial(bundled, BUNDLED),
     "bundled.test": partial(bundled, BUNDLED, FAST, "`threshold:5`", "smallest of five compiles"),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
-    **{f"card.{path.stem}.test": partial(card_test, path.stem) for path in NETWORKS.glob("inline-o?-*.json")},
-    "card.evict.test": partial(evictions, ("evict",)),
-    "cost.builds": build_cost,
-    "credit.agreement": credit_agreement,
-    "credit.prices": credit_prices,
+    **{f"card.{card}.test": partial(card_test, card) for card in TARGET_CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "learning": learning,
     "performance.forks": forks,
     "performance.throughput": throughput,
-    "run_time.estimates": estimates,
     "run_time.held_out": run_time,
-    "rust.policies": rust_policies,
     "rust.programs": rust_programs,
-    "searches.eviction-programs": eviction_programs,
-    "searches.evictions": evictions,
     "targets.list": targets,
     "targets.sizes": target_sizes,
     "ten.builds": ten_builds,
     "ten.programs": ten_programs,
-    "tutorial": tutorial,
 }

@@ -1,47 +1,131 @@
-"""The commands of `mlgo-gym`."""
+"""The commands of `mlgo-gym`. Each is imported when it is used: most libraries take longer to import than a list."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from mlgo_gym import __version__
-from mlgo_gym.cli.corpus import corpus_commands
-from mlgo_gym.cli.doctor import doctor
-from mlgo_gym.cli.env import docs, env
-from mlgo_gym.cli.evaluate import demo, evaluate
-from mlgo_gym.cli.explain import explain, importance
-from mlgo_gym.cli.export import export_commands
-from mlgo_gym.cli.label import label
-from mlgo_gym.cli.link_facts import link_facts
-from mlgo_gym.cli.options import option
+from mlgo_gym.cli.options import option, with_options
 from mlgo_gym.cli.output import echo
-from mlgo_gym.cli.recipes import cc_stats, recipes_commands
-from mlgo_gym.cli.report import compare, report
-from mlgo_gym.cli.reproduce import replay, reproduce, trace, validate
-from mlgo_gym.cli.search import search
-from mlgo_gym.cli.train import train_commands
+
+GROUPS = {
+    "corpus": "Inspect, make and verify corpora.",
+    "export": "Policies for other compilers and tools.",
+    "recipes": "Decisions that searches found.",
+    "train": "Train policies: from labels, from other policies, by evolution, or from a corpus.",
+}
+COMMANDS = {
+    "cc-stats": "recipes.cc_stats",
+    "compare": "report.compare",
+    "demo": "evaluate.demo",
+    "docs": "reference.docs",
+    "doctor": "doctor.doctor",
+    "env": "reference.env",
+    "evaluate": "evaluate.evaluate",
+    "explain": "explain.explain",
+    "importance": "explain.importance",
+    "label": "train.label",
+    "link-facts": "recipes.link_facts",
+    "replay": "reproduce.replay",
+    "report": "report.report",
+    "reproduce": "reproduce.reproduce",
+    "search": "search.search",
+    "trace": "reproduce.trace",
+    "validate": "reproduce.validate",
+    "corpus list": "corpus.list_command",
+    "corpus info": "corpus.info",
+    "corpus verify": "corpus.verify_command",
+    "corpus fetch": "corpus.fetch",
+    "corpus catalogue": "corpus.catalogue",
+    "corpus extract": "corpus_sources.extract",
+    "corpus make": "corpus_sources.make",
+    "corpus combine": "corpus_sources.combine",
+    "corpus import": "corpus_sources.import_command",
+    "corpus record": "corpus_sources.record",
+    "corpus prepare": "corpus_sources.prepare",
+    "corpus back-ends": "corpus_sources.back_ends",
+    "export plugin": "export.plugin",
+    "export llvm-header": "export.llvm_header",
+    "export onnx": "export.onnx",
+    "export tflite": "export.tflite",
+    "export tosa": "export.tosa",
+    "recipes list": "recipes.list_recipes",
+    "recipes verify": "recipes.verify",
+    "recipes prune": "recipes.prune",
+    "train imitation": "train.imitation",
+    "train clone": "train.clone",
+    "train evolve": "train.evolve",
+    "train policy": "train.policy",
+}
+"""The commands by name, each a function of a module in this package."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands and the groups of a group, by name."""
+
+    def __init__(self, group: str) -> None:
+        self._prefix = f"{group} ".lstrip()
+        names = (name.removeprefix(self._prefix) for name in COMMANDS if name.startswith(self._prefix))
+        self._names = dict.fromkeys(name.partition(" ")[0] for name in names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in GROUPS and not self._prefix:
+            # LLVM's mlgo-utils spell options with underscores.
+            settings = {"token_normalize_func": lambda word: word.replace("_", "-")} if name == "corpus" else {}
+            return CommandGroup(name=name, help=GROUPS[name], no_args_is_help=True, context_settings=settings)
+        module, _, function = COMMANDS[self._prefix + name].partition(".")
+        command = with_options(getattr(import_module(f"mlgo_gym.cli.{module}"), function))
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name)(command)
+        return typer.main.get_command(alone)
+
+    def summary(self, name: str) -> str:
+        """Return the help text of a command or a group without an import."""
+        if name in GROUPS and not self._prefix:
+            return GROUPS[name]
+        module, _, function = COMMANDS[self._prefix + name].partition(".")
+        tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_bytes())
+        found = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
+        return ast.get_docstring(next(found)) or ""
+
+
+class CommandGroup(TyperGroup):
+    """A group of `COMMANDS`."""
+
+    def __init__(self, *, name: str | None = None, **settings: Any) -> None:
+        super().__init__(name=name, **settings)
+        self._lazy = _Commands("" if name == "mlgo-gym" else name or "")
+        self.commands = self._lazy  # type: ignore[assignment] # typer only reads it
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002, D102
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: D102
+        self.commands = {name: TyperCommand(name, help=self._lazy.summary(name)) for name in self._lazy}
+        super().format_help(ctx, formatter)
+
 
 application = typer.Typer(
     name="mlgo-gym",
+    cls=CommandGroup,
     help="Learn, measure and ship optimisation policies for a stock clang.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, group in (
-    ("corpus", corpus_commands),
-    ("export", export_commands),
-    ("recipes", recipes_commands),
-    ("train", train_commands),
-):
-    application.add_typer(group, name=name)
-for command in (
-    *(cc_stats, compare, demo, docs, doctor, env, evaluate, explain, importance),
-    *(label, link_facts, replay, report, reproduce, search, trace, validate),
-):
-    application.command()(command)
 
 
 def _show_version(show: bool) -> None:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from mlgo_gym.cli import corpus_sources
-from mlgo_gym.cli.options import (
-    ClangOption,
-    CorpusArgument,
-    JobsOption,
-    LevelOption,
-    TrustFlagsOption,
-    argument,
-    option,
-)
-from mlgo_gym.cli.output import JsonOption, aligned, echo, exit_with, print_json, show
+from mlgo_gym.cli.corpus_sources import print_failures
+from mlgo_gym.cli.options import argument, option
+from mlgo_gym.cli.output import aligned, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
@@ -29,27 +18,16 @@ from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, h
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.targets import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import write_atomically
-
-corpus_commands = typer.Typer(
-    help="Inspect, make and verify corpora.",
-    no_args_is_help=True,
-    # LLVM's mlgo-utils spell options with underscores.
-    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
-)
-for name, command in corpus_sources.COMMANDS.items():
-    corpus_commands.command(name)(command)
 
 _MISSING = 5
 _BAR = 40
 
 
-@corpus_commands.command("list")
-def list_command(
-    *, clang: ClangOption = None, optimize: LevelOption = DEFAULT_LEVEL, as_json: JsonOption = False
-) -> None:
+def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL, as_json: bool = False) -> None:
     """List the corpora with a name, and which of them are in the cache."""
     entries = named_corpora(find_toolchain(clang), optimize)
     rows: list[tuple[object, ...]] = [("corpus", f"modules at -{optimize}", "description", "licence")]
@@ -60,34 +38,31 @@ def list_command(
     show(as_json, [asdict(entry) for entry in entries], aligned(rows))
 
 
-@corpus_commands.command()
 def info(
-    corpus: CorpusArgument,
+    corpus: str,
     *,
-    clang: ClangOption = None,
+    clang: str | None = None,
     decisions: Annotated[bool, option("Count the decisions; an unknown count costs a compile.")] = False,
     modules: Annotated[bool, option("Also list the modules.")] = False,
-    jobs: JobsOption = None,
-    trust_flags: TrustFlagsOption = False,
-    as_json: JsonOption = False,
+    jobs: int | None = None,
+    trust_flags: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Show the modules, lines, languages, licences, and the optimisation level of the functions in a corpus."""
     toolchain, opened = _open(corpus, clang, trust_flags)
     tasks, count = _decision_counter(toolchain) if decisions else ((), None)
     with progress_over(len(opened), f"Reading {opened.name}") as advance:
         information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
-    if as_json:
-        listed = {"names": list(opened.names)} if modules else {}
-        print_json({"corpus": opened.name, **information.to_json(), **listed})
-    else:
-        echo(f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}")
-        for task, counts in information.decisions.items():
-            bins = histogram(counts)
-            largest = max((number for _, number in bins), default=0)
-            rows = [(label, number, "█" * -(-number * _BAR // largest) if number else "") for label, number in bins]
-            echo(f"\n{aligned([(f'{task} decisions', 'modules', ''), *rows])}")
-        if modules:
-            echo(f"\n{aligned([('module', 'bytes of bitcode'), *((n, opened.size(n)) for n in opened.names)])}")
+    data = {"corpus": opened.name, **information.to_json()} | ({"names": list(opened.names)} if modules else {})
+    text = [f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}"]
+    for task, counts in information.decisions.items():
+        bins = histogram(counts)
+        largest = max((number for _, number in bins), default=0)
+        rows = [(label, number, "█" * -(-number * _BAR // largest) if number else "") for label, number in bins]
+        text.append(aligned([(f"{task} decisions", "modules", ""), *rows]))
+    if modules:
+        text.append(aligned([("module", "bytes of bitcode"), *((name, opened.size(name)) for name in opened.names)]))
+    show(as_json, data, "\n\n".join(text))
     for problem in information.problems:
         echo(problem, err=True)
     exit_with(information.problems)
@@ -113,7 +88,7 @@ def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> di
         ("recorded by", information.producers),
         ("targets", information.targets),
     ):
-        facts[title] = _counts(counter)
+        facts[title] = ", ".join(f"{word} ({number:,})" for word, number in counter.most_common()) or "none"
     unreadable = (f"cannot read bitcode of {producer}: {why}" for producer, why in information.unreadable.items())
     facts[f"clang {toolchain.version_text}"] = "; ".join(unreadable) or "reads all bitcode"
     for task, counts in information.decisions.items():
@@ -121,18 +96,13 @@ def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> di
     return facts | ({"problems": f"{len(information.problems):,}"} if information.problems else {})
 
 
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{word} ({number:,})" for word, number in counter.most_common()) or "none"
-
-
-@corpus_commands.command("verify")
 def verify_command(
-    corpus: CorpusArgument,
+    corpus: str,
     *,
-    clang: ClangOption = None,
-    jobs: JobsOption = None,
-    trust_flags: TrustFlagsOption = False,
-    as_json: JsonOption = False,
+    clang: str | None = None,
+    jobs: int | None = None,
+    trust_flags: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Verify digests, bitcode, and that clang accepts the flags; print one line per problem. Exit 1 if there is any."""
     toolchain, opened = _open(corpus, clang, trust_flags)
@@ -162,8 +132,6 @@ def _decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], DecisionCo
     Raises:
         ToolchainError: The compiler does not support one of the tasks.
     """
-    from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-
     clang = "bundled" if toolchain.bundled else toolchain.command[0]
     environments = {
         environment.task.name: environment
@@ -176,15 +144,15 @@ def _decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], DecisionCo
     return tuple(environments), count
 
 
-@corpus_commands.command()
 def fetch(
     names: Annotated[list[str] | None, argument("Datasets, pypi:NAME==VERSION, or rust for all crates.")] = None,
+    *,
     every: Annotated[bool, option("Fetch every dataset of the catalogue.", "--all")] = False,
-    optimize: LevelOption = "Oz",
+    optimize: str = "Oz",
     target: Annotated[str, option(f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
-    jobs: JobsOption = None,
-    clang: ClangOption = None,
-    as_json: JsonOption = False,
+    jobs: int | None = None,
+    clang: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Fetch pinned sources, compile them, and keep the bitcode in the cache as corpora.
 
@@ -214,17 +182,16 @@ def fetch(
         rows.append((report.name, *numbers, report.folder))
     show(as_json, [asdict(report) for report in reports], aligned(rows) if reports else "")
     for report in reports:
-        corpus_sources.print_failures(report.failures)
+        print_failures(report.failures)
     for problem in problems:
         echo(f"not fetched: {problem}", err=True)
     exit_with(problems or any(report.failures for report in reports))
 
 
-@corpus_commands.command()
 def catalogue(
     *,
     output: Annotated[Path, option("Path of the page.")] = Path("docs/reference/datasets.md"),
-    clang: ClangOption = None,
+    clang: str | None = None,
     pins: Annotated[bool, option("Write the pins of the datasets in the cache instead.")] = False,
 ) -> None:
     """Write the page of all datasets: sources, licences, languages and numbers of modules."""

@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.options import (
-    ClangOption,
-    JobsOption,
-    LevelOption,
-    NewCorpusOption,
-    TrustFlagsOption,
-    argument,
-    option,
-)
-from mlgo_gym.cli.output import FAILED, JsonOption, echo, exit_with, show
+from mlgo_gym.cli.options import argument, option
+from mlgo_gym.cli.output import FAILED, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.driver import NATIVE
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
@@ -58,7 +50,7 @@ def extract(
     bitcode_section_name: Annotated[str, option("Section of the bitcode; for Mach-O __LLVM,__bitcode.")] = ".llvmbc",
     trust_flags: Annotated[bool, option("Also extract modules with flags that do more than shape code.")] = False,
     verbosity: VerbosityOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
     if thinlto_build == "local":
@@ -93,7 +85,7 @@ def make(
     output_dir: OutputOption,
     default_args: Annotated[str, option("Flags of every module, as one argument.")] = "",
     verbosity: VerbosityOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Make a corpus from bitcode files. Exit 1 if any is skipped."""
     try:
@@ -110,7 +102,7 @@ def combine(
     *,
     root_dir: Annotated[Path, option("Folder whose subfolders are corpora.")],
     verbosity: VerbosityOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Describe the corpora in a folder as one corpus, without copying."""
     _show(as_json, root_dir, CorpusReport(combine_corpora(root_dir)), verbosity)
@@ -123,7 +115,7 @@ def import_command(
     language: Annotated[list[str] | None, option("Language to import; repeatable. Default: all.")] = None,
     limit: Annotated[int | None, option("Maximum number of modules.", min=1)] = None,
     verbosity: VerbosityOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
     with progress_over(None, "Importing") as advance:
@@ -150,9 +142,10 @@ def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int = 0,
 
 def record(
     command: Annotated[list[str], argument("The build, after --: make -j4, cmake --build build, …")],
-    output: NewCorpusOption,
-    optimize: LevelOption = "Oz",
-    clang: ClangOption = None,
+    *,
+    output: Annotated[Path, option("Folder of the new corpus.")],
+    optimize: str = "Oz",
+    clang: str | None = None,
     root: Annotated[Path | None, option("Folder that names are relative to. Default: this one.")] = None,
     target: Annotated[
         str | None,
@@ -246,12 +239,12 @@ def prepare() -> None:
 def back_ends(
     corpus: Annotated[Path, argument("Folder of a recorded corpus with links.json.")],
     *,
-    output: NewCorpusOption,
+    output: Annotated[Path, option("Folder of the new corpus.")],
     link: Annotated[list[str] | None, option("Output of a link; repeatable.", show_default="thin")] = None,
-    clang: ClangOption = None,
-    jobs: JobsOption = None,
-    trust_flags: TrustFlagsOption = False,
-    as_json: JsonOption = False,
+    clang: str | None = None,
+    jobs: int | None = None,
+    trust_flags: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Write a corpus of ThinLTO back ends: each module with the functions that its link imports, and its index.
 
@@ -263,14 +256,3 @@ def back_ends(
             corpus, output, toolchain, links=link or (), jobs=jobs, trust_flags=trust_flags, progress=advance.at
         )
     _show(as_json, output, report)
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "extract": extract,
-    "make": make,
-    "combine": combine,
-    "import": import_command,
-    "record": record,
-    "prepare": prepare,
-    "back-ends": back_ends,
-}

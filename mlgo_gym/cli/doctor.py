@@ -11,20 +11,25 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from gymnasium.envs.registration import load_env_creator
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from mlgo_clang.rustc_arguments import llvm_version, rustc_version
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
 from mlgo_gym.cli.options import option
-from mlgo_gym.cli.output import JsonOption, exit_with, show
+from mlgo_gym.cli.output import exit_with, show
+from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.compiler.scratch import make_scratch
+from mlgo_gym.compiler.snapshot_support import snapshot_support
+from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError
-
-if TYPE_CHECKING:
-    from mlgo_gym.llvm.advisors import Advisor
-    from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
+from mlgo_gym.storage.cache import cache_directory, write_atomically
+from mlgo_gym.tasks.metrics import find_counter
 
 Findings = dict[str, Any]
 Report = Callable[[str, str], None]
@@ -39,22 +44,12 @@ _SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-
 def doctor(
     *,
     clang: Annotated[str | None, option("Clang to check: a path, a name on PATH, or 'bundled'.")] = None,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Show the compiler, its advisors, and the packages and folders of this installation.
 
     Exit status 1: there is a problem; the last lines name remedies.
     """
-    findings = examine(clang)
-    show(as_json, findings, "\n".join(_lines(findings)))
-    exit_with(findings["problems"])
-
-
-def examine(clang: str | None = None) -> Findings:
-    """Return the findings as JSON-able data; `problems` lists each problem with its remedy."""
-    from mlgo_gym.compiler.confinement import confinement_support
-    from mlgo_gym.compiler.snapshot_support import snapshot_support
-
     problems: list[dict[str, str]] = []
 
     def report(problem: str, remedy: str) -> None:
@@ -67,15 +62,15 @@ def examine(clang: str | None = None) -> Findings:
             "remove the flag; RUSTC_WRAPPER=mlgo-rustc or CC=mlgo-clang compile with a policy",
         )
     compiler = _clang(clang, report)
+    supported = {"snapshots": snapshot_support(), "confinement": confinement_support()}
+    supported["instruction_counter"] = _counter()
     findings = {
         "mlgo_gym": __version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "clang": compiler,
         "rustc": _rustc(int(compiler["version"].partition(".")[0]) if "version" in compiler else None),
-        "snapshots": dict(zip(("possible", "reason"), snapshot_support(), strict=True)),
-        "confinement": dict(zip(("possible", "reason"), confinement_support(), strict=True)),
-        "instruction_counter": _counter(),
+        **{name: {"possible": possible, "reason": reason} for name, (possible, reason) in supported.items()},
         "packages": _packages(report),
         "cache": _cache(report),
         "scratch": _scratch(report),
@@ -83,7 +78,8 @@ def examine(clang: str | None = None) -> Findings:
     }
     if sys.platform != "linux":
         report(f"unsupported platform {sys.platform}", "use Linux on x86-64 or aarch64")
-    return findings
+    show(as_json, findings, "\n".join(_lines(findings)))
+    exit_with(problems)
 
 
 def _misleading_places() -> Iterator[str]:
@@ -104,10 +100,6 @@ def _misleading_places() -> Iterator[str]:
 
 
 def _clang(name: str | None, report: Report) -> Findings:
-    from gymnasium.envs.registration import load_env_creator
-
-    from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
-
     remedy = f"choose clang {OLDEST_SUPPORTED} or newer with --clang or $MLGO_CLANG, or the bundled clang"
     try:
         toolchain = find_toolchain(name)
@@ -117,29 +109,18 @@ def _clang(name: str | None, report: Report) -> Findings:
     advisors: dict[str, Findings] = {}
     for entry in (ENVIRONMENTS[name] for name in ENVIRONMENTS if name not in APPROXIMATIONS):
         env_type: Any = load_env_creator(f"{entry}Env")
-        for advisor in env_type.task_type.advisors:
-            if advisor.name not in advisors:
-                advisors[advisor.name] = _advisor(toolchain, advisor)
-    for advisor_findings in advisors.values():
-        if "error" in advisor_findings:
-            report(advisor_findings["error"], remedy)
+        for advisor in (advisor for advisor in env_type.task_type.advisors if advisor.name not in advisors):
+            try:
+                advisors[advisor.name] = {"features": len(probe(toolchain, advisor).header.features)}
+            except MlgoError as error:  # noqa: PERF203 - one iteration is a compile
+                advisors[advisor.name] = {"error": str(error)}
+                report(str(error), remedy)
     version, bundled = toolchain.version_text, toolchain.bundled
     return {"command": list(toolchain.command), "version": version, "bundled": bundled, "advisors": advisors}
 
 
-def _advisor(toolchain: Toolchain, advisor: Advisor) -> Findings:
-    from mlgo_gym.episode.probe import probe
-
-    try:
-        return {"features": len(probe(toolchain, advisor).header.features)}
-    except MlgoError as error:
-        return {"error": str(error)}
-
-
 def _rustc(newest_llvm: int | None) -> Findings:
     """Return version, LLVM and path of rustc, and the reason if it cannot be used with the clang of a major version."""
-    from mlgo_clang.rustc_arguments import llvm_version, rustc_version
-
     path = shutil.which("rustc")
     if path is None:
         return {"reason": "not installed, needed for crates only"}
@@ -156,13 +137,11 @@ def _rustc(newest_llvm: int | None) -> Findings:
     return findings
 
 
-def _counter() -> Findings:
-    from mlgo_gym.tasks.metrics import find_counter
-
+def _counter() -> tuple[bool, str]:
     try:
-        return {"possible": True, "reason": find_counter()}
+        return True, find_counter()
     except MlgoError as error:
-        return {"possible": False, "reason": str(error)}
+        return False, str(error)
 
 
 def _packages(report: Report) -> dict[str, Findings]:
@@ -196,8 +175,6 @@ def _packages(report: Report) -> dict[str, Findings]:
 
 
 def _cache(report: Report) -> Findings:
-    from mlgo_gym.storage.cache import cache_directory, write_atomically
-
     folder = cache_directory()
     trial = folder / f"doctor-{os.getpid()}"
     try:
@@ -211,8 +188,6 @@ def _cache(report: Report) -> Findings:
 
 
 def _scratch(report: Report) -> Findings:
-    from mlgo_gym.compiler.scratch import make_scratch
-
     try:
         folder = make_scratch()
     except OSError as error:

@@ -5,42 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.options import (
-    CompilerOptions,
-    CorpusOption,
-    EnvironmentArgument,
-    ExecutionOptions,
-    LimitOption,
-    MetricOption,
-    SeedOption,
-    option,
-    with_options,
-)
-from mlgo_gym.cli.output import JsonOption, echo, exit_with
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, option
+from mlgo_gym.cli.output import echo, exit_with
+from mlgo_gym.cli.progress import RunningChanges, progress_over
+from mlgo_gym.cli.tables import print_result
 from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.splits import Part
-
-if TYPE_CHECKING:
-    from mlgo_gym.evaluation import Evaluation
-    from mlgo_gym.evaluation.linking import LinkedSize
-    from mlgo_gym.scheduling import Execution
-
-SmallestOption = Annotated[bool, option("Add a policy that takes the smallest object of all policies.", "--smallest")]
-
+from mlgo_gym.deploy.plugin import build_link_plugins
+from mlgo_gym.errors import UnreachableError
+from mlgo_gym.evaluation import Evaluation
+from mlgo_gym.evaluation.evaluation import ENVS
+from mlgo_gym.evaluation.linking import LinkResult, link_modes
+from mlgo_gym.evaluation.result import with_smallest
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 DEMO_POLICIES = ("default", "threshold:0", "inline-os", "always")
 DEMO_MODULES = 8
 
+OutputOption = Annotated[Path | None, option("Folder for the results; the same command resumes from it.")]
 
-@with_options
+
 def evaluate(
-    environment: EnvironmentArgument,
+    environment: str,
     *,
-    corpus: CorpusOption = "builtin",
+    corpus: str = "builtin",
     policy: Annotated[
         list[str] | None,
         option(
@@ -50,13 +43,13 @@ def evaluate(
     ] = None,
     split: Annotated[Part | None, option("Part of the modules, decided by their names.")] = None,
     execution: ExecutionOptions,
-    envs: Annotated[int | None, option("Concurrent episodes per process.", min=1, show_default="2")] = None,
-    output: Annotated[Path | None, option("Folder for the results; the same command resumes from it.")] = None,
+    envs: Annotated[int, option("Concurrent episodes per process.", min=1)] = ENVS,
+    output: OutputOption = None,
     compiler: CompilerOptions,
-    seed: SeedOption = 0,
-    metric: MetricOption = None,
+    seed: int = 0,
+    metric: str | None = None,
     max_decisions: Annotated[int | None, option("Decisions of the policy; clang takes later ones.", min=1)] = None,
-    limit: LimitOption = None,
+    limit: int | None = None,
     link: Annotated[bool, option("Also repeat the links of the recorded build.", "--link")] = False,
     link_as: Annotated[
         list[str] | None,
@@ -66,15 +59,15 @@ def evaluate(
         ),
     ] = None,
     run: Annotated[bool, option("Also run the programs of the corpus.", "--run")] = False,
-    smallest: SmallestOption = False,
-    as_json: JsonOption = False,
+    smallest: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare them with plain clang.
 
     Policies: default, random; for tasks that they fit never, always, threshold:NUMBER, first_legal, never_evict,
     size_order; bundled policies such as inline-oz; clang:FLAGS for plain clang with other flags, as in
-    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), sb3:FILE (stable-baselines3), onnx:FILE,
-    tflite:DIR (or the file); your own code, as package.module:Name or path/to/file.py:Name.
+    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR (or the
+    file); your own code, as package.module:Name or path/to/file.py:Name.
 
     --link needs a corpus that `mlgo-gym corpus record` made of a build. With
     --link-as gc the linker drops unused functions; icf folds equal functions
@@ -90,28 +83,25 @@ def evaluate(
 
     Exit status 1: an episode, a link or a program failed.
     """
-    from mlgo_gym.cli.tables import print_result
-    from mlgo_gym.evaluation import Evaluation
-    from mlgo_gym.evaluation.result import with_smallest
-
-    arguments = compiler.arguments(metric=metric, max_decisions=max_decisions)
     evaluation = Evaluation(
         environment,
         policies=split_policies(policy or ["default"]),
         corpus=corpus,
         split=split,
         output=output,
-        env_kwargs=arguments,
+        env_kwargs=compiler.arguments(metric=metric, max_decisions=max_decisions),
         seed=seed,
         limit=limit,
     )
+    linked, programs = [], []
     with evaluation:
         interrupted = run_with_progress(evaluation, execution.execution(), envs)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
-        trusted = compiler.trust_flags
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
-        linked = _link(evaluation, modes, trust_flags=trusted) if (link or modes) and not interrupted else []
-        programs = list(evaluation.run_programs(trust_flags=trusted)) if run and not interrupted else []
+        if (link or modes) and not interrupted:
+            linked = _link(evaluation, modes, trust_flags=compiler.trust_flags)
+        if run and not interrupted:
+            programs = evaluation.run_programs(trust_flags=compiler.trust_flags)
     print_result(result, as_json=as_json, linked=linked, programs=programs)
     if interrupted:
         remedy = "the same command continues" if output else "--output makes an evaluation resumable"
@@ -120,12 +110,8 @@ def evaluate(
     exit_with(result.failures or any(row.error for row in linked) or any(row.error for row in programs))
 
 
-def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkedSize]:
+def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkResult]:
     """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
-    from mlgo_gym.deploy.plugin import build_link_plugins
-    from mlgo_gym.evaluation.linking import link_modes
-    from mlgo_gym.storage.temporary_folders import temporary_folder
-
     plugins: dict[str, Path] = {}
     with temporary_folder() as folder:
         if any(mode.lto for mode in link_modes(modes)):
@@ -133,20 +119,16 @@ def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> lis
             plugins, missing = build_link_plugins(policies, evaluation.evaluated.env.toolchain, folder)
             if missing:
                 echo(f"mlgo-gym: {missing}", err=True)
-        return list(evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins))
+        return evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins)
 
 
-def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int | None = None) -> bool:
+def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int = ENVS) -> bool:
     """Run the episodes of an evaluation and show their progress; return whether Ctrl-C interrupted them."""
-    from mlgo_gym.cli.progress import RunningChanges, progress_over
-    from mlgo_gym.evaluation.evaluation import ENVS
-
-    changes = RunningChanges()
-    metric = evaluation.configuration.metric
+    changes, metric = RunningChanges(), evaluation.configuration.metric
     try:
         with (
             progress_over(evaluation.remaining, "Episodes") as advance,
-            closing(evaluation.run(execution, envs=envs or ENVS)) as episodes,
+            closing(evaluation.run(execution, envs=envs)) as episodes,
         ):
             for episode in episodes:
                 pair = episode.metrics.get(metric)
@@ -169,7 +151,7 @@ def split_policies(texts: Iterable[str]) -> list[str]:
 
 def demo(
     *,
-    output: Annotated[Path | None, option("Folder for the results; the same command resumes from it.")] = None,
+    output: OutputOption = None,
 ) -> None:
     """Compare clang, a rule, a bundled policy and always inlining.
 
@@ -178,10 +160,6 @@ def demo(
 
     Exit status 1: a compile failed.
     """
-    from mlgo_gym.cli.tables import print_result
-    from mlgo_gym.errors import UnreachableError
-    from mlgo_gym.evaluation import Evaluation
-    from mlgo_gym.scheduling import Execution
 
     def prepare(corpus: str) -> Evaluation:
         echo(f"clang alone and with {len(DEMO_POLICIES)} policies on {DEMO_MODULES} modules of {corpus}", err=True)

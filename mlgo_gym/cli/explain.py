@@ -7,37 +7,35 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from mlgo_gym.cli.options import (
-    CompilerOptions,
-    EnvironmentOption,
-    LargestOption,
-    LimitOption,
-    SeedOption,
-    argument,
-    option,
-    with_options,
-)
-from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
+from mlgo_gym.cli.evaluate import split_policies
+from mlgo_gym.cli.options import CompilerOptions, Values, argument, option, options_of
+from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.episode.options import with_compile_options
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.table import Table
+from mlgo_gym.explanation import explain_module
+from mlgo_gym.explanation.importance import Importance, ImportanceResult
+from mlgo_gym.explanation.report import as_page, as_text
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.storage.cache import write_atomically
 
-if TYPE_CHECKING:
-    from mlgo_gym.evaluation.table import Table
-    from mlgo_gym.explanation.importance import ImportanceResult
 
-
-@with_options
 def explain(
     module: Annotated[str, argument("Module of the corpus, or a .bc file.")],
     *,
     policy: Annotated[list[str] | None, option("Policy; repeat for the second. Default: default.")] = None,
-    corpus: Annotated[str, option("Corpus of the module, as in evaluate.")] = "builtin",
+    corpus: str = "builtin",
     flags: Annotated[str | None, option("Flags of a .bc file, as one argument: '-Os -fPIC'.")] = None,
-    environment: EnvironmentOption = "mlgo/Inline-v0",
+    environment: str = "mlgo/Inline-v0",
     measured: Annotated[int, option("Maximum number of calls to measure, one compile each.", "--show", min=0)] = 10,
     html: Annotated[Path | None, option("File for a page with the call graph.")] = None,
-    as_json: JsonOption = False,
-    seed: SeedOption = 0,
+    as_json: bool = False,
+    seed: int = 0,
     compiler: CompilerOptions,
 ) -> None:
     """Explain why two policies make different code of a module.
@@ -48,15 +46,6 @@ def explain(
         mlgo-gym explain lib/compress/zstd_ldm.o --corpus zstd@Os
             --policy threshold:5 --policy inline-os --html ldm.html
     """
-    from mlgo_gym.cli.evaluate import split_policies
-    from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.episode.options import with_compile_options
-    from mlgo_gym.explanation import explain_module
-    from mlgo_gym.explanation.report import as_page, as_text
-    from mlgo_gym.make_env import make_environment
-    from mlgo_gym.policies.loading import with_callee_features
-    from mlgo_gym.storage.cache import write_atomically
-
     first, second = _pair(split_policies(policy or ()))
     arguments: dict[str, Any] = {"corpus": corpus, **with_callee_features(compiler.arguments(), (first, second))}
     if module.endswith(".bc") and Path(module).is_file():
@@ -81,8 +70,6 @@ def explain(
 
 
 def _pair(policies: list[str]) -> tuple[str, str]:
-    from mlgo_gym.errors import MlgoError
-
     pair = policies if len(policies) != 1 else ["default", *policies]
     if len(pair) != 2 or pair[0] == pair[1]:
         raise MlgoError(
@@ -92,19 +79,14 @@ def _pair(policies: list[str]) -> tuple[str, str]:
     return pair[0], pair[1]
 
 
-@with_options
 def importance(
-    corpus: Annotated[str, argument("builtin, a dataset, a folder or a .bc file; several with commas.")],
+    corpus: str,
     *,
     policy: Annotated[str, option("Deterministic policy, as in evaluate.")],
-    environment: EnvironmentOption = "mlgo/Inline-v0",
-    cost_features: Annotated[int, option("Features with a measured cost, a compile per module each.", min=0)] = 6,
-    shap: Annotated[int, option("Number of decisions for Shapley values; 0 for none.", min=0)] = 0,
-    limit: LimitOption = None,
-    largest: LargestOption = None,
+    environment: str = "mlgo/Inline-v0",
+    study: Annotated[Values, options_of(Importance, "cost_features shap limit largest seed")],
     jobs: Annotated[int, option("Number of worker processes.", min=1)] = 1,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
     compiler: CompilerOptions,
 ) -> None:
     """Measure which features a policy depends on, by permutation importance.
@@ -114,23 +96,9 @@ def importance(
 
     Exit status 1: the policy failed on a module.
     """
-    from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.explanation.importance import Importance
-    from mlgo_gym.scheduling import Execution
-
-    study = Importance(
-        corpus,
-        policy,
-        environment,
-        compiler.arguments(),
-        cost_features=cost_features,
-        shap=shap,
-        seed=seed,
-        limit=limit,
-        largest=largest,
-    )
-    with progress_over(study.steps(study.make()), "Episodes") as advance:
-        result = study.run(Execution(jobs), advance)
+    importance = Importance(corpus, policy, environment, compiler.arguments(), **study)
+    with progress_over(importance.steps(importance.make()), "Episodes") as advance:
+        result = importance.run(Execution(jobs), advance)
     unused = [feature.name for feature in result.features if not feature.changed]
     lines = [
         _importance_table(result, policy, corpus).as_text(),
@@ -145,8 +113,6 @@ def importance(
 
 
 def _importance_table(result: ImportanceResult, policy: str, corpus: str) -> Table:
-    from mlgo_gym.evaluation.table import Table
-
     used = [feature for feature in result.features if feature.changed]
     columns, rows = ["feature", "changed", "cost", "95 % interval"], []
     for feature in used:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import Annotated
 
 from mlgo_gym.cli.options import option
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import show
+from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
+from mlgo_gym.deploy.exports import DefaultRule, default_rule, exported_network, policy_network, write_export
+from mlgo_gym.deploy.onnx_model import onnx_model
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
+from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
+from mlgo_gym.deploy.tosa_export import tosa_model
 from mlgo_gym.errors import MlgoError
-
-if TYPE_CHECKING:
-    from mlgo_gym.deploy.exports import DefaultRule
-
-export_commands = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
+from mlgo_gym.policies.eviction import decides_evictions
 
 Policy = Annotated[str, option("Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
 Network = Annotated[str, option("Bundled policy, or mlp:FILE.", "--policy")]
@@ -22,24 +22,20 @@ Output = Annotated[Path, option("Path of the exported file.")]
 Level = Annotated[str | None, option("Oz or Os, for a policy that uses clang's own decision and is not bundled.")]
 
 
-@export_commands.command("plugin")
 def plugin(
+    *,
     policy: Policy,
     output: Output,
     llvm_config: Annotated[str, option("llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
     compiler: Annotated[str | None, option("C++ compiler.", show_default="that LLVM's clang++, or c++")] = None,
     source: Annotated[Path | None, option("Path for a copy of the plugin's C++.")] = None,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Build a pass plugin for a distribution's clang, opt and lld.
 
     Use it as clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or ld.lld-22 --load-pass-plugin=… for a
     link-time optimisation. The plugin computes callee features.
     """
-    from mlgo_gym.deploy.c_code import decision_code
-    from mlgo_gym.deploy.exports import write_export
-    from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
-
     llvm = installed_llvm(llvm_config)
     code = decision_code(policy, callee_features=True)
     if source is not None:
@@ -50,48 +46,39 @@ def plugin(
     show(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
 
 
-@export_commands.command("llvm-header")
-def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
+def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json: bool = False) -> None:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.
 
     LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or with
     -DLLVM_OVERRIDE_MODEL_HEADER_REGALLOCEVICTMODEL= if it is of evictions. Release mode does not compute clang's own
     inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
     """
-    from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
-    from mlgo_gym.deploy.exports import default_rule, policy_network, write_export
-    from mlgo_gym.policies.eviction import decides_evictions
-
     network = policy_network(policy, evictions=True)
     if network is not None and decides_evictions(network):
         _check_no_inlining_option(policy, level=level)
-        write_export(output, eviction_header(policy, network).encode())
-        _show(as_json, output, policy, output.stat().st_size)
-        return
-    code = decision_code(policy) if network is None else network_decision_code(policy, network)
-    write_export(output, release_header(code, level).encode())
-    _show(as_json, output, policy, output.stat().st_size, default_rule(policy, code.features, level))
+        header, rule = eviction_header(policy, network), None
+    else:
+        code = decision_code(policy) if network is None else network_decision_code(policy, network)
+        header, rule = release_header(code, level), default_rule(policy, code.features, level)
+    write_export(output, header.encode())
+    _show(as_json, output, policy, output.stat().st_size, rule)
 
 
-@export_commands.command("onnx")
-def onnx(policy: Network, output: Output, as_json: JsonOption = False) -> None:
+def onnx(*, policy: Network, output: Output, as_json: bool = False) -> None:
     """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
-    from mlgo_gym.deploy.exports import exported_network, write_export
-    from mlgo_gym.deploy.onnx_model import onnx_model
-
     write_export(output, onnx_model(policy, exported_network(policy)))
     _show(as_json, output, policy, output.stat().st_size)
 
 
-@export_commands.command("tflite")
 def tflite(
+    *,
     policy: Network,
     output: Annotated[Path, option("Folder for model.tflite and output_spec.json.")],
     level: Level = None,
     keep_default: Annotated[
         bool, option("Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
@@ -99,20 +86,31 @@ def tflite(
     the folder back. Development mode does not compute clang's own inlining decision. A policy that uses it gets a
     comparison of the estimated cost instead.
     """
-    from mlgo_gym.deploy.exports import default_rule, exported_network
-    from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
-    from mlgo_gym.policies.eviction import decides_evictions
-
     network = exported_network(policy, evictions=True)
     if decides_evictions(network):
         _check_no_inlining_option(policy, level=level, keep_default=keep_default)
-        model = tflite_evictions(policy, network)
+        rule, model = None, tflite_evictions(policy, network)
         write_tflite_folder(output, model, EVICTION_DECISION)
-        _show(as_json, output, policy, len(model))
-        return
-    rule = None if keep_default else default_rule(policy, network.features, level)
-    model = tflite_model(policy, network, rule)
-    write_tflite_folder(output, model)
+    else:
+        rule = None if keep_default else default_rule(policy, network.features, level)
+        model = tflite_model(policy, network, rule)
+        write_tflite_folder(output, model)
+    _show(as_json, output, policy, len(model), rule)
+
+
+def tosa(*, policy: Network, output: Output, level: Level = None, as_json: bool = False) -> None:
+    """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
+
+    LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, or ,regalloc if it is of evictions, and clang
+    selects it with -mllvm -mlgo-model=NAME. A policy that uses clang's own inlining decision gets a comparison of the
+    estimated cost instead.
+    """
+    network = exported_network(policy, evictions=True)
+    if decides_evictions(network):
+        _check_no_inlining_option(policy, level=level)
+    rule = default_rule(policy, network.features, level)
+    model = tosa_model(policy, network, rule)
+    write_export(output, model)
     _show(as_json, output, policy, len(model), rule)
 
 

@@ -1,4 +1,13 @@
-"""Options that several commands share: annotations, and dataclasses whose fields are options."""
+"""The options of commands, each declared once.
+
+A parameter of a command that comes after `*` is an option, any other an argument. Its declaration is, in this order:
+
+- its own annotation, such as `Annotated[int, option("Number of calls.", min=1)]`;
+- for `Annotated[Values, options_of(Evolution, "modules seed")]`, those of some parameters of a class or a function,
+  with the text of its docstring; the command receives a dict of them;
+- for a dataclass of this file, those of its fields; the command receives an instance;
+- the one of its name in `SHARED`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +15,18 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling import Execution
+from mlgo_gym.scheduling.execution import Execution
 from mlgo_gym.scheduling.ray_cluster import ray_address
+
+Values = dict[str, Any]
+"""The values of `options_of()` by name: arguments of the class or the function."""
 
 
 def option(text: str, *names: str, **settings: Any) -> Any:
@@ -28,46 +39,41 @@ def argument(text: str, **settings: Any) -> Any:
     return typer.Argument(help=text, **settings)
 
 
-CorpusArgument = Annotated[
-    str, argument("builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path; several with commas.")
-]
-EnvironmentArgument = Annotated[str, argument("Id of the environment, such as mlgo/Inline-v0.")]
-EnvironmentOption = Annotated[str, option("Id of the environment.")]
-CorpusOption = Annotated[str, option("builtin, a dataset, a folder or a .bc file; several with commas.")]
-SeedOption = Annotated[int, option("Random seed; of policies, and of the sample of --limit.")]
-CalleeFeaturesOption = Annotated[
-    bool, option("Add features of the callee and of earlier decisions.", "--callee-features")
-]
-JobsOption = Annotated[int | None, option("Number of concurrent jobs. Default: one per CPU.", min=1)]
-LargestOption = Annotated[int | None, option("Skip modules with more bytes of bitcode than this.")]
-LevelOption = Annotated[str, option("Optimisation level of the modules: Oz, Os, O2 or O3.", "--optimize")]
-MetricOption = Annotated[str | None, option("Metric: text, object, linked, or another one of the task.")]
-LimitOption = Annotated[int | None, option("Number of modules to take, drawn at random.", min=1)]
-NewCorpusOption = Annotated[Path, option("Folder of the new corpus.", "--output")]
-TrustFlagsOption = Annotated[bool, option("Run the flags of the corpus unchecked, if you know its author.")]
-ClangOption = Annotated[str | None, option("Path, name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled")]
+SHARED = {
+    "as_json": option("Print JSON instead of text.", "--json"),
+    "callee_features": option("Add features of the callee and of earlier decisions.", "--callee-features"),
+    "clang": option("Path, name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled"),
+    "corpus": option("builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path; several with commas."),
+    "cpu_limit": option("CPU time of a compile, or inf.", metavar="SECONDS", show_default="3600"),
+    "environment": option("Id of the environment, such as mlgo/Inline-v0."),
+    "hidden": option("Widths of the hidden layers, separated by commas."),
+    "jobs": option("Number of concurrent jobs. Default: one per CPU.", min=1),
+    "limit": option("Number of modules to take, drawn at random.", min=1),
+    "memory_limit": option("Memory of a compile, or inf.", metavar="GIB", show_default="16"),
+    "metric": option("Metric: text, object, linked, or another one of the task."),
+    "optimize": option("Optimisation level of the modules: Oz, Os, O2 or O3.", "--optimize"),
+    "seed": option("Random seed; of policies, and of the sample of --limit."),
+    "settings": option(
+        "Argument of the environment, or compile_options.ENTRY; VALUE is JSON. Repeatable.",
+        "--set",
+        metavar="NAME=VALUE",
+    ),
+    "smallest": option("Add a policy that takes the smallest object of all policies.", "--smallest"),
+    "steps": option("Steps of the network's optimiser.", min=1),
+    "trust_flags": option("Run the flags of the corpus unchecked, if you know its author."),
+}
+"""The options of several commands by the name of their parameter; as an argument it has the same help text."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerOptions:
     """The options of every command that compiles the modules of a corpus."""
 
-    clang: ClangOption = None
-    memory_limit: Annotated[float | None, option("Memory of a compile, or inf.", metavar="GIB", show_default="16")] = (
-        None
-    )
-    cpu_limit: Annotated[
-        float | None, option("CPU time of a compile, or inf.", metavar="SECONDS", show_default="3600")
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        option(
-            "Argument of the environment, or compile_options.ENTRY; VALUE is JSON. Repeatable.",
-            "--set",
-            metavar="NAME=VALUE",
-        ),
-    ] = None
-    trust_flags: TrustFlagsOption = False
+    clang: str | None = None
+    memory_limit: float | None = None
+    cpu_limit: float | None = None
+    settings: list[str] | None = None
+    trust_flags: bool = False
 
     def arguments(self, **further: Any) -> dict[str, Any]:
         """Return the given arguments of an environment; `further` ones count unless they are None or False.
@@ -144,33 +150,64 @@ def fill_ray_value(words: Sequence[str]) -> list[str]:
     ]
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter whose type is a dataclass by options: its fields, which have typer annotations.
+class _OptionsOf(NamedTuple):
+    target: Callable[..., Any]
+    names: list[str]
+    defaults: Mapping[str, Any]
 
-    The command receives an instance.
+    def parameters(self) -> list[inspect.Parameter]:
+        texts = dict(_ENTRY.findall(inspect.getdoc(self.target) or ""))
+        declared = inspect.signature(self.target, eval_str=True).parameters
+        return [self._parameter(declared[name], " ".join(texts[name].split())) for name in self.names]
+
+    def _parameter(self, parameter: inspect.Parameter, text: str) -> inspect.Parameter:
+        default, kind = self.defaults.get(parameter.name, parameter.default), parameter.annotation
+        if get_origin(kind) is tuple:
+            kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc] # a type at run time
+        least = re.search(r"\(≥ (\d+)", text)
+        # Typer shows a default other than None.
+        text = text if default is None else text.partition(" Default:")[0]
+        declaration = option(text, min=int(least[1])) if least else option(text)
+        return parameter.replace(default=default, annotation=Annotated[kind, declaration])
+
+
+_ENTRY = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
+
+
+def options_of(target: Callable[..., Any], names: str, **defaults: Any) -> Any:
+    """Return a declaration of options from some parameters of a class or a function; others are their defaults here.
+
+    Their help is the text of `Args:` or `Attributes:` in the docstring; `(≥ 1)` in it is a limit. The type of a
+    parameter is one of typer's, or a tuple, which is a repeatable option.
     """
+    return _OptionsOf(target, names.split(), defaults)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command as typer takes it, with a declaration of each parameter."""
     # Not get_type_hints: before Python 3.11 it changes annotations of arguments whose default is None.
     signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, tuple[type[Any], list[str]]] = {}
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        group = parameter.annotation
-        if not is_dataclass(group):
-            parameters.append(parameter)
+        group: Any = parameter.annotation
+        make: Callable[..., Any] = dict
+        if is_dataclass(group):
+            hints, make = get_type_hints(group, include_extras=True), group  # type: ignore[assignment] # a class
+            further = [parameter.replace(name=field.name, default=field.default) for field in fields(group)]
+            further = [_declared(field.replace(annotation=hints[field.name])) for field in further]
+        elif isinstance(next(iter(get_args(group)[1:]), None), _OptionsOf):
+            further = get_args(group)[1].parameters()
+        else:
+            parameters.append(_declared(parameter))
             continue
-        hints = get_type_hints(group, include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-            )
-            for field in fields(group)
-        ]
-        groups[name] = group, [field.name for field in fields(group)]  # type: ignore[assignment] # a class
+        parameters += [part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for part in further]
+        groups[name] = make, [part.name for part in further]
 
     @functools.wraps(command)
     def run(*arguments: Any, **values: Any) -> None:
-        for name, (group, names) in groups.items():
-            values[name] = group(**{option: values.pop(option) for option in names})
+        for name, (make, names) in groups.items():
+            values[name] = make(**{option: values.pop(option) for option in names})
         command(*arguments, **values)
 
     # typer reads these two instead of the wrapped function.
@@ -178,3 +215,12 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__
     return run
+
+
+def _declared(parameter: inspect.Parameter) -> inspect.Parameter:
+    if get_origin(parameter.annotation) is Annotated:
+        return parameter
+    declaration = SHARED[parameter.name]
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+        declaration = argument(declaration.help)
+    return parameter.replace(annotation=Annotated[parameter.annotation, declaration])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from mlgo_gym.cli.options import option
 from mlgo_gym.cli.terminal import escape_control_characters
-
-JsonOption = Annotated[bool, option("Print JSON instead of text.", "--json")]
 
 FAILED = 1
 """Exit status after a failure; the help of each command says which."""
@@ -34,16 +31,11 @@ def echo(text: object, *, err: bool = False) -> None:
 
 
 def show(as_json: bool, data: Any, text: str) -> None:
-    """Print a result on standard output: with `--json` the data, else the text unless it is empty."""
+    """Print a result on standard output: with `--json` the data as one value, else the text unless it is empty."""
     if as_json:
-        print_json(data)
+        typer.echo(json.dumps(data, indent=2, default=str))
     elif text:
         echo(text)
-
-
-def print_json(data: Any) -> None:
-    """Print one JSON value on standard output; paths are converted to strings."""
-    typer.echo(json.dumps(data, indent=2, default=str))
 
 
 def exit_with(failed: object) -> NoReturn:
@@ -58,7 +50,7 @@ def aligned(rows: Iterable[Sequence[object]]) -> str:
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = []
     for cells, row in zip(table, texts, strict=True):
-        is_number = [isinstance(cell, (int, float)) for cell in cells]
-        columns = zip(row, widths, is_number, strict=True)
-        lines.append("  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in columns))
-    return "\n".join(line.rstrip() for line in lines)
+        sides = (">" if isinstance(cell, (int, float)) else "<" for cell in cells)
+        columns = zip(row, sides, widths, strict=True)
+        lines.append("  ".join(f"{text:{side}{width}}" for text, side, width in columns).rstrip())
+    return "\n".join(lines)

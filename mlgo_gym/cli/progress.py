@@ -27,44 +27,29 @@ class Progress:
     """Displayed progress of titled work: each call of the instance advances by one step."""
 
     def __init__(self, total: int | None, title: str, display: Callable[[Progress], None]) -> None:
-        self.total = total
-        self.title = title
-        self.done = 0
-        self._display = display
-        self._result = ""
-        self._started = time.monotonic()
+        self.total, self.title, self.done = total, title, 0
+        self._display, self._result, self._started = display, "", time.monotonic()
 
     def __call__(self, result: str = "") -> None:
         """Advance by one step; an empty result is unchanged."""
         self.at(self.done + 1, result=result)
 
     def at(self, done: int, total: int | None = None, title: str = "", result: str = "") -> None:
-        """Set the progress.
-
-        Args:
-            done: Number of finished steps.
-            total: Number of all steps. None: unchanged.
-            title: Title; a new title restarts the clock. Empty: unchanged.
-            result: Short result so far. Empty: unchanged.
-        """
+        """Set the number of finished steps; None and empty texts change nothing, and a new title restarts the clock."""
         if title and title != self.title:
             self.title, self._result, self._started = title, "", time.monotonic()
-        self.done = done
-        self.total = self.total if total is None else total
+        self.done, self.total = done, self.total if total is None else total
         self._result = result or self._result
         self._display(self)
 
     def __str__(self) -> str:
-        """Return steps, rate, remaining time and result, such as `4 of 9, 2.0/s, 0:00:03 left`."""
+        """Return steps, rate, remaining time and result, such as `4 of 9, 120.0/min, 0:00:03 left`."""
         parts = [f"{self.done:,}" + ("" if self.total is None else f" of {self.total:,}")]
         seconds = time.monotonic() - self._started
         if self.done and seconds > 0:
-            rate = self.done / seconds
-            parts.append(
-                f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min" if rate >= 1 / 60 else f"{3600 * rate:.1f}/h"
-            )
+            parts.append(f"{60 * self.done / seconds:,.1f}/min")
             if self.total is not None and self.done < self.total:
-                parts.append(f"{timedelta(seconds=round((self.total - self.done) / rate))} left")
+                parts.append(f"{timedelta(seconds=round((self.total - self.done) * seconds / self.done))} left")
         return ", ".join(parts) + (f"; {self._result}" if self._result else "")
 
 
@@ -99,22 +84,17 @@ _MAX_SHOWN = 3
 
 
 class RunningChanges:
-    """Running mean change against clang of several policies; negative is smaller code."""
+    """Running geometric-mean change against clang of at most three policies, such as `inline-oz -1.10%`."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, float] = defaultdict(float)
-        self._counts: dict[str, int] = defaultdict(int)
+        self._logarithms: dict[str, list[float]] = defaultdict(list)
 
     def add(self, name: str, value: float, baseline: float) -> str:
-        """Add a module, and return the geometric means so far, such as `inline-oz -1.10%`, of at most three policies.
-
-        The name of a single policy is empty.
-        """
-        self._sums[name] += math.log((1.0 + value) / (1.0 + baseline))
-        self._counts[name] += 1
+        """Add a module of a policy, whose name may be empty, and return the changes so far."""
+        self._logarithms[name].append(math.log((1.0 + value) / (1.0 + baseline)))
         return str(self)
 
     def __str__(self) -> str:
-        shown = list(self._sums)[:_MAX_SHOWN]
-        text = ", ".join(f"{name} {math.expm1(self._sums[name] / self._counts[name]):+.2%}".strip() for name in shown)
-        return text + (", …" if len(self._sums) > _MAX_SHOWN else "")
+        means = {name: math.expm1(sum(values) / len(values)) for name, values in self._logarithms.items()}
+        shown = [f"{name} {mean:+.2%}".strip() for name, mean in list(means.items())[:_MAX_SHOWN]]
+        return ", ".join([*shown, *["…"] * (len(means) > _MAX_SHOWN)])

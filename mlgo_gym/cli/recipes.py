@@ -1,29 +1,31 @@
-"""`mlgo-gym recipes` and `mlgo-gym cc-stats`: recipes and outcome counters of `mlgo-clang`."""
+"""`mlgo-gym recipes`, `cc-stats` and `link-facts`: inputs and counters of `mlgo-clang`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from mlgo_gym.cli.options import ClangOption, argument, option
-from mlgo_gym.cli.output import JsonOption, aligned, exit_with, show
+from mlgo_clang.counters import read_counters, remove_counters
+from mlgo_gym.cli.options import argument, option
+from mlgo_gym.cli.output import aligned, exit_with, show
 from mlgo_gym.cli.progress import progress_over
-
-recipes_commands = typer.Typer(name="recipes", help="Decisions that searches found.", no_args_is_help=True)
+from mlgo_gym.corpus import open_corpus
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE
+from mlgo_gym.deploy.recipes import verify_recipe
+from mlgo_gym.episode.attribution.recipe import prune_recipes, stored_recipes
+from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
+from mlgo_gym.llvm.toolchain import find_toolchain
 
 Folder = Annotated[Path, argument("Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
 
 
-@recipes_commands.command("list")
-def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
+def list_recipes(folder: Folder, *, as_json: bool = False) -> None:
     """List recipes: cost of clang alone and with the recipe, decisions, and compiles of the search.
 
     The cost are bytes for inlining, and for evictions that of the search's metric; the total has bytes.
     """
-    from mlgo_gym.episode.attribution.recipe import stored_recipes
-
     rows: list[tuple[object, ...]] = [("digest", "clang", "recipe", "change", "decisions", "compiles", "module")]
     data: list[dict[str, object]] = []
     clang = text = 0
@@ -34,26 +36,20 @@ def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
             continue
         clang, text = clang + recipe.baseline_text, text + recipe.text
         cost, plain = recipe.cost or (recipe.text, recipe.baseline_text)
-        decisions, compiles = len(recipe.answers), recipe.compiles
-        numbers = round(plain), round(cost), f"{recipe.change:+8.2%}", decisions, compiles
+        counts = {"decisions": len(recipe.answers), "compiles": recipe.compiles}
+        numbers = round(plain), round(cost), f"{recipe.change:+8.2%}", *counts.values()
         rows.append((recipe.digest[:16], *numbers, recipe.module))
         sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "change": recipe.change}
-        entry = {"digest": recipe.digest, "module": recipe.module, **sizes}
-        data.append({**entry, "decisions": decisions, "compiles": compiles})
+        data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **counts})
     rows.append(("total", clang, text, f"{text / clang - 1 if clang else 0:+8.2%}", "", "", ""))
     show(as_json, data, aligned(rows))
 
 
-@recipes_commands.command("verify")
-def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = False) -> None:
+def verify(folder: Folder, *, clang: str | None = None, as_json: bool = False) -> None:
     """Compile each module with its recipe, and compare the bytes.
 
     Recipes with flags that do more than shape code are not run. Exit status 1: a recipe failed.
     """
-    from mlgo_gym.deploy.recipes import verify_recipe
-    from mlgo_gym.episode.attribution.recipe import stored_recipes
-    from mlgo_gym.llvm.toolchain import find_toolchain
-
     toolchain = find_toolchain(clang)
     stored = list(stored_recipes(folder))
     problems: dict[str, str] = {}
@@ -69,15 +65,13 @@ def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = Fals
     exit_with(problems)
 
 
-@recipes_commands.command("prune")
 def prune(
     folder: Folder,
+    *,
     days: Annotated[float, option("Age of the last use in days (≥ 0).")] = 90,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Remove recipes that are damaged, or unused for a number of days."""
-    from mlgo_gym.episode.attribution.recipe import prune_recipes
-
     removed = prune_recipes(folder, days)
     show(as_json, {"removed": removed}, f"{removed} recipes removed")
 
@@ -85,16 +79,64 @@ def prune(
 def cc_stats(
     *,
     zero: Annotated[bool, option("Reset the counters.", "--zero")] = False,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Show how many compiles of mlgo-clang used a policy, and how many did not, by reason.
 
     The counters are in the cache folder, one file for all builds.
     """
-    from mlgo_clang.counters import read_counters, remove_counters
-
     ordered = sorted(read_counters().items(), key=lambda item: (item[0].startswith("because "), -item[1]))
     lines = [f"{number:8}  {name}" for name, number in ordered]
     show(as_json, dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
     if zero:
         remove_counters()
+
+
+def link_facts(
+    builds: Annotated[
+        list[str],
+        argument("Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."),
+    ],
+    *,
+    output: Annotated[Path, option("File to write.")],
+    clang: str | None = None,
+    trust_flags: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Count the objects that define each weak function, and the references to it.
+
+    The policy last-call uses the facts: MLGO_LINK_FACTS=FILE, or mlgo-clang
+    --mlgo-link-facts=FILE. Build once as usual, write the facts, and build
+    again; or take the facts of the last release.
+    """
+
+    paths = {build: Path(build) for build in builds}
+    files = [path for path in paths.values() if path.is_file() and path.read_bytes()[:15] == b"mlgo-link-facts"]
+
+    def objects() -> Iterator[bytes]:
+        for build, path in paths.items():
+            if not path.exists() or (path / DESCRIPTION_FILE).is_file():
+                yield from _plain_objects(build, clang, trust_flags)
+            elif path not in files:
+                yield from objects_in(path)
+
+    facts = LinkFacts.merged([LinkFacts.of_objects(objects()), *map(LinkFacts.read, files)])
+    before = LinkFacts.read(output).counts if output.is_file() else {}
+    facts.write(output)
+    once = sum(copies == 1 for copies, _ in facts.counts.values())
+    changed = sum(facts.counts.get(name) != before.get(name) for name in {*facts.counts, *before})
+    text = f"{output}: {len(facts.counts)} weak functions, {once} of them in one object"
+    if before:
+        text += f"; {changed} differ from the file before"
+    show(as_json, {"functions": len(facts.counts), "in_one_object": once, "changed": changed}, text)
+
+
+def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterator[bytes]:
+    """Yield the objects of plain clang of the modules of a corpus."""
+    toolchain = find_toolchain(clang)
+    modules = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
+    with progress_over(len(modules), "Modules") as advance:
+        for module in modules:
+            with plan(module, toolchain).session() as session:
+                yield session.finish(600.0).object_bytes
+            advance()

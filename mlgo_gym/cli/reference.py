@@ -1,4 +1,4 @@
-"""The reference of the environments: manual pages as Markdown, and cards.
+"""`mlgo-gym env` and `mlgo-gym docs`: manual pages of the environments as Markdown.
 
 Docstrings of the classes, `declared_arguments()`, `KEYS` of infos and the tables of features are the only sources.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from gymnasium.envs.registration import load_env_creator
 
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
+from mlgo_gym.cli.options import argument, option
+from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, did_you_mean
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.infos import KEYS, InfoKey, info_keys
@@ -32,6 +32,38 @@ NaN, and its collections are empty. Costs and `function_sizes` have a `{_BASELIN
 same clang with the same flags."""
 
 
+def env(
+    name: Annotated[str | None, argument("Id of an environment: mlgo/Inline-v0.", metavar="[ID]")] = None,
+    *,
+    as_json: bool = False,
+) -> None:
+    """Show the manual of an environment: spaces, reward, arguments, infos and features; without ID, list all."""
+    if name is None:
+        listed = [{"id": each, "summary": _summary(each)} for each in ENVIRONMENTS]
+        show(as_json, listed, "\n".join(f"{entry['id']:24}{entry['summary']}" for entry in listed))
+    else:
+        show(as_json, {"id": name, "manual": manual(name)}, manual(name))
+
+
+def docs(
+    *,
+    output: Annotated[Path, option("Folder of the pages.")] = Path("docs/reference/environments"),
+    check: Annotated[bool, option("Write nothing; exit status 1 if a page is outdated.", "--check")] = False,
+) -> None:
+    """Write the manual page of each environment, and delete other pages in the folder."""
+    current, stored = pages(), {path.name: path.read_text() for path in output.glob("*.md")}
+    outdated = sorted(name for name in {*current, *stored} if current.get(name) != stored.get(name))
+    for name in outdated:
+        if not check and name in current:
+            write_atomically(output / name, current[name].encode())
+        elif not check:
+            (output / name).unlink()
+        echo(f"{'outdated' if check else 'written'}: {output / name}")
+    if check and outdated:
+        echo("run `mlgo-gym docs`", err=True)
+        exit_with(outdated)
+
+
 def pages() -> dict[str, str]:
     """Return the text of each page by file name: one per environment, and the pages that these share."""
     shared = {"index.md": _index(), "arguments.md": _shared_page(), "features.md": _features_page()}
@@ -39,79 +71,26 @@ def pages() -> dict[str, str]:
     return {name: f"{_GENERATED}\n\n{text}\n" for name, text in texts.items()}
 
 
-def write_pages(folder: Path) -> list[str]:
-    """Write the pages into a folder, delete other pages in it, and return the names of the changed files."""
-    changed, current = outdated(folder), pages()
-    for name in changed:
-        if name in current:
-            write_atomically(folder / name, current[name].encode())
-        else:
-            (folder / name).unlink()
-    return changed
-
-
-def outdated(folder: Path) -> list[str]:
-    """Return the names of missing, changed and superfluous pages in a folder."""
-    current = pages()
-    stored = {path.name: path.read_text() for path in folder.glob("*.md")}
-    return sorted(name for name in {*current, *stored} if current.get(name) != stored.get(name))
-
-
-def listed() -> list[dict[str, str]]:
-    """Return id and summary of each registered environment."""
-    return [{"id": name, "summary": _docstring(name).splitlines()[0]} for name in ENVIRONMENTS]
-
-
-def card(name: str) -> dict[str, Any]:
-    """Return the card of an environment as JSON-able data; the id may start with `mlgo_gym:`.
+def manual(name: str) -> str:
+    """Return the page of an environment with all its arguments, infos and features; the id may have `mlgo_gym:`.
 
     Raises:
         MlgoError: The id is unknown, or the environment has no compiler.
     """
-    env_id, env = _known(name)
-    task, arguments = env.task, list(declared_arguments(env.options_type))
-    return {
-        "id": env_id,
-        "summary": _docstring(env_id).splitlines()[0],
-        "observation_space": str(env.observation_space),
-        "action_space": str(env.action_space),
-        "masked": task.masked,
-        "reward": next(argument.default for argument in arguments if argument.name == "reward"),
-        "metric": task.default_metric,
-        "metrics": list(task.metrics),
-        "render_modes": list(env.metadata["render_modes"]),
-        "decided_by": [advisor.name for advisor in task.advisors],
-        "features": [
-            {**asdict(feature), "table": table.title, "source": table.source}
-            for table in task.tables
-            for feature in table.features
-        ],
-        "arguments": [argument._asdict() for argument in arguments],
-        "info": [dict(zip(key._fields, key[:5], strict=False)) for key in info_keys(task)],
-    }
-
-
-def manual(name: str) -> str:
-    """Return the page of an environment with all its arguments, infos and features; errors as of `card()`."""
-    env_id, env = _known(name)
-    parts = [f"# {env_id}", _docstring(env_id), _metrics(env)]
-    parts += ["## Arguments", _arguments(declared_arguments(env.options_type))]
-    parts += ["## Info", _INFO, _info_table(info_keys(env.task)), "## Features"]
-    return "\n\n".join([*parts, *(part for table in env.task.tables for part in _features(table))])
-
-
-def _known(name: str) -> tuple[str, CompilerEnv]:
     env_id = name.removeprefix("mlgo_gym:")
     if env_id not in ENVIRONMENTS:
-        close = get_close_matches(env_id, ENVIRONMENTS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(env_id, list(ENVIRONMENTS))
         raise MlgoError(f"expected one of {', '.join(ENVIRONMENTS)}, got {name!r}{hint}")
     if env_id in APPROXIMATIONS:
         raise MlgoError(
             f"expected an environment with a compiler, got {name!r}; `python -m pydoc "
             f"{ENVIRONMENTS[env_id].replace(':', '.')}Env` prints its manual"
         )
-    return env_id, _make(env_id)
+    env = _make(env_id)
+    parts = [f"# {env_id}", _docstring(env_id), _metrics(env)]
+    parts += ["## Arguments", _arguments(declared_arguments(env.options_type))]
+    parts += ["## Info", _INFO, _info_table(info_keys(env.task)), "## Features"]
+    return "\n\n".join([*parts, *(part for table in env.task.tables for part in _features(table))])
 
 
 def _make(name: str) -> CompilerEnv:
@@ -131,12 +110,16 @@ def _docstring(name: str) -> str:
     return re.split(r"\n(?:Args|Attributes):\n", text)[0].rstrip()
 
 
+def _summary(name: str) -> str:
+    return _docstring(name).splitlines()[0]
+
+
 def _file_name(name: str) -> str:
     return f"{name.partition('/')[2]}.md"
 
 
 def _index() -> str:
-    rows = [(f"[`{entry['id']}`]({_file_name(entry['id'])})", entry["summary"]) for entry in listed()]
+    rows = [(f"[`{name}`]({_file_name(name)})", _summary(name)) for name in ENVIRONMENTS]
     reader = (
         "For people who choose an environment: the tasks. [Arguments and info](arguments.md) and "
         "[features](features.md) have pages of their own. Each id ends with its version; all are the first."
@@ -162,9 +145,9 @@ def _shared_page() -> str:
     shared = list(declared_arguments(EnvironmentOptions))
     own: dict[str, tuple[Argument, list[str]]] = {}
     for name, env in _environments().items():
-        for argument in declared_arguments(env.options_type):
-            if argument.name not in {declared.name for declared in shared}:
-                own.setdefault(argument.name, (argument, []))[1].append(f"`{name}`")
+        for own_argument in declared_arguments(env.options_type):
+            if own_argument.name not in {declared.name for declared in shared}:
+                own.setdefault(own_argument.name, (own_argument, []))[1].append(f"`{name}`")
     further = [argument._replace(meaning=f"{argument.meaning} Of {', '.join(ids)}.") for argument, ids in own.values()]
     parts = [
         "# Arguments and info",

@@ -4,59 +4,51 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NoReturn
 
-from mlgo_gym.cli.options import (
-    ClangOption,
-    CompilerOptions,
-    CorpusOption,
-    EnvironmentArgument,
-    LimitOption,
-    SeedOption,
-    TrustFlagsOption,
-    argument,
-    option,
-    with_options,
-)
-from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
+from mlgo_gym.cli.options import CompilerOptions, argument, option
+from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.corpus import open_corpus
+from mlgo_gym.deploy.recipes import replay_recipe, verify_recipe
+from mlgo_gym.episode.attribution.recipe import read_recipe
+from mlgo_gym.episode.reproducer import reproduce as repeat
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS
+from mlgo_gym.evaluation.result_folder import load_result
+from mlgo_gym.integrations.minari import MinariDataset
+from mlgo_gym.integrations.replay import validate as reproduce_episodes
+from mlgo_gym.integrations.trace import Trajectory
+from mlgo_gym.integrations.trace import trace as write_trace
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.loading import with_callee_features
 
-if TYPE_CHECKING:
-    from mlgo_gym.integrations.trace import Trajectory
-
-RecordedCorpusOption = Annotated[
+RecordedCorpus = Annotated[
     str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")
 ]
-RecordedClangOption = Annotated[str | None, option("Clang of the recorded version: path, name on PATH, or 'bundled'.")]
+RecordedClang = Annotated[str | None, option("Clang of the recorded version: path, name on PATH, or 'bundled'.")]
 
 
-@with_options
 def trace(
-    environment: EnvironmentArgument,
+    environment: str,
     *,
     output: Annotated[Path, option("New folder for the results, as of `evaluate`, and logs/MODULE.log.")],
     policy: Annotated[str, option("Policy, as `evaluate` takes it.")] = "default",
-    corpus: CorpusOption = "builtin",
-    seed: SeedOption = 0,
-    limit: LimitOption = None,
+    corpus: str = "builtin",
+    seed: int = 0,
+    limit: int | None = None,
     compiler: CompilerOptions,
     minari: Annotated[
         str | None, option("Minari dataset to make, such as mlgo/inline/default-v0.", metavar="ID")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Write the decisions of a policy as LLVM training logs, one per module.
 
     An observation has the features and, as its last tensor, the decision; its outcome is the reward, 0 except for the
     last. LLVM's log_reader.py and ml-compiler-opt read the logs, and `mlgo-gym replay` reproduces them.
     """
-    from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.evaluation.record import NO_DECISIONS
-    from mlgo_gym.integrations.minari import MinariDataset
-    from mlgo_gym.integrations.trace import trace as write_trace
-    from mlgo_gym.make_env import make_environment
-    from mlgo_gym.policies.loading import with_callee_features
-
     arguments = with_callee_features(compiler.arguments(), [policy])
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
     modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
@@ -93,10 +85,10 @@ def trace(
 def validate(
     folder: Annotated[Path, argument("Output of `evaluate`.")],
     *,
-    corpus: RecordedCorpusOption = None,
-    clang: RecordedClangOption = None,
-    trust_flags: TrustFlagsOption = False,
-    as_json: JsonOption = False,
+    corpus: RecordedCorpus = None,
+    clang: RecordedClang = None,
+    trust_flags: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Reproduce the episodes of an evaluation by their recorded actions, and compare the metrics.
 
@@ -110,10 +102,10 @@ def validate(
 def replay(
     folder: Annotated[Path, argument("Output of `trace`, or a recipe of `search`.")],
     *,
-    corpus: RecordedCorpusOption = None,
-    clang: RecordedClangOption = None,
-    trust_flags: TrustFlagsOption = False,
-    as_json: JsonOption = False,
+    corpus: RecordedCorpus = None,
+    clang: RecordedClang = None,
+    trust_flags: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Reproduce the episodes of a trace, or a recipe, and compare the metrics.
 
@@ -122,21 +114,24 @@ def replay(
 
     Exit status 1: an episode was not reproduced.
     """
-    if folder.is_file():
-        _replay_recipe(folder, corpus, clang, trust_flags, as_json)
-    else:
+    if not folder.is_file():
         _reproduce_episodes(folder, corpus, clang, trust_flags, as_json, logs=True)
+    recipe, toolchain = read_recipe(folder), find_toolchain(clang)
+    if corpus is None:
+        problem = verify_recipe(folder, recipe, toolchain)
+    else:
+        module = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags).module(recipe.module)
+        problem = replay_recipe(recipe, module, toolchain)
+    if problem:
+        raise MlgoError(f"{folder}: {problem}; search again, or name the corpus of the module with --corpus")
+    text = f"reproduced {recipe.module}: {recipe.text} bytes, {recipe.change:+.2%} against plain clang"
+    show(as_json, {"module": recipe.module, "text": recipe.text, "change": recipe.change}, text)
 
 
 def _reproduce_episodes(
     folder: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool, *, logs: bool
-) -> None:
+) -> NoReturn:
     """Print the verdicts on recorded episodes; exit with status 1 if one was not reproduced, or if there is none."""
-    from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.evaluation.record import DONE, FAILED
-    from mlgo_gym.evaluation.result_folder import load_result
-    from mlgo_gym.integrations.replay import validate as reproduce_episodes
-
     statuses = {DONE, FAILED} if logs else {DONE}
     total = sum(episode.status in statuses for episode in load_result(folder).episodes)
     with progress_over(total, "Episodes") as advance:
@@ -152,54 +147,23 @@ def _reproduce_episodes(
     exit_with(different or not verdicts)
 
 
-def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool) -> None:
-    from mlgo_gym.corpus import open_corpus
-    from mlgo_gym.deploy.recipes import replay_recipe, verify_recipe
-    from mlgo_gym.episode.attribution.recipe import read_recipe
-    from mlgo_gym.llvm.toolchain import find_toolchain
-
-    recipe, toolchain = read_recipe(path), find_toolchain(clang)
-    if corpus is None:
-        problem = verify_recipe(path, recipe, toolchain)
-    else:
-        module = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags).module(recipe.module)
-        problem = replay_recipe(recipe, module, toolchain)
-    if problem:
-        raise MlgoError(f"{path}: {problem}; search again, or name the corpus of the module with --corpus")
-    text = f"reproduced {recipe.module}: {recipe.text} bytes, {recipe.change:+.2%} against plain clang"
-    show(as_json, {"module": recipe.module, "text": recipe.text, "change": recipe.change}, text)
-
-
 def reproduce(
     folder: Annotated[Path, argument("Reproducer, the folder in info['error']['reproducer'].")],
     *,
-    clang: ClangOption = None,
+    clang: str | None = None,
     module: Annotated[Path | None, option("Bitcode to compile instead of the recorded module.")] = None,
-    reduce: Annotated[bool, option("Reduce the module while the problem persists.", "--reduce")] = False,
     timeout: Annotated[float, option("Longest silence of clang, in seconds.")] = 60.0,
-    trust_flags: TrustFlagsOption = False,
-    as_json: JsonOption = False,
+    trust_flags: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Repeat a crash or a wrong object from a reproducer.
+    """Repeat a crash from a reproducer.
 
     Crashes of a compiler under an agent are kept in $MLGO_REPRODUCERS, by default in the folder reproducers of the
-    cache. With one advisor, its reproduce.sh repeats the crash with clang alone, for a report to LLVM. --reduce reduces
-    the module with llvm-reduce; --module FOLDER/reduced.bc resumes an interrupted reduction.
+    cache. With one advisor, its reproduce.sh repeats the crash with clang alone, for a report to LLVM.
 
-    Exit status 1: the failure was not reproduced.
+    Exit status 1: the failure was not reproduced. So a script with --module "$1" is a test for llvm-reduce.
     """
-    from mlgo_gym.episode.reproducer import MODULE
-    from mlgo_gym.episode.reproduction import reduce_module
-    from mlgo_gym.episode.reproduction import reproduce as repeat
-    from mlgo_gym.llvm.toolchain import find_toolchain
-
-    toolchain = find_toolchain(clang)
-    if reduce:
-        reduced = reduce_module(folder, toolchain, bitcode=module, timeout=timeout, trust_flags=trust_flags)
-        size, before = reduced.stat().st_size, (folder / MODULE).stat().st_size
-        show(as_json, {"module": reduced, "bytes": size, "before": before}, f"{reduced}: {size} of {before} bytes")
-        return
-    answer = repeat(folder, toolchain, bitcode=module, timeout=timeout, trust_flags=trust_flags)
+    answer = repeat(folder, find_toolchain(clang), bitcode=module, timeout=timeout, trust_flags=trust_flags)
     text = f"{'reproduced' if answer.reproduced else 'not reproduced'}: {answer.description}"
     show(as_json, {"reproduced": answer.reproduced, "description": answer.description}, text)
     exit_with(not answer.reproduced)

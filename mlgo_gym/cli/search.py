@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from mlgo_gym.cli.options import (
-    CompilerOptions,
-    CorpusOption,
-    EnvironmentArgument,
-    ExecutionOptions,
-    MetricOption,
-    SeedOption,
-    option,
-    with_options,
-)
-from mlgo_gym.cli.output import JsonOption, echo, exit_with, show
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, Values, option, options_of
+from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import RunningChanges, progress_over
-
-if TYPE_CHECKING:
-    from mlgo_gym.search import SearchResult
+from mlgo_gym.search import CorpusSearch, SearchResult
 
 
-@with_options
 def search(
-    environment: EnvironmentArgument,
+    environment: str,
     *,
-    corpus: CorpusOption = "builtin",
-    algorithm: Annotated[str, option("greedy, random, hill_climb, beam, mcts, bundles or functions.")] = "greedy",
-    metric: MetricOption = None,
-    compiles: Annotated[int | None, option("Maximum number of compiles per module.", min=1)] = 50,
-    seconds: Annotated[float | None, option("Maximum time per module, in seconds.")] = None,
+    corpus: str = "builtin",
+    metric: str | None = None,
     module: Annotated[list[str] | None, option("Module to search; repeatable. Default: all.")] = None,
-    start: Annotated[str, option("Policy to start from; bundles and functions only.")] = "default",
-    recipes: Annotated[Path | None, option("Folder for a recipe of each module that gets smaller.")] = None,
+    values: Annotated[Values, options_of(CorpusSearch, "algorithm compiles seconds start recipes seed", compiles=50)],
     execution: ExecutionOptions,
-    seed: SeedOption = 0,
     compiler: CompilerOptions,
     output: Annotated[Path | None, option("File for the results; the same command resumes from it.")] = None,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Search the decisions of each module of a corpus with the least cost.
 
@@ -47,19 +30,8 @@ def search(
     --mlgo-recipes=FOLDER` uses it in builds. Exit status 1: a module failed, or
     a replay had another cost.
     """
-    from mlgo_gym.search import CorpusSearch
-
-    campaign = CorpusSearch(
-        environment,
-        compiler.arguments(corpus=corpus, metric=metric),
-        algorithm,
-        compiles=compiles,
-        seconds=seconds,
-        seed=seed,
-        names=tuple(module or ()),
-        start=start,
-        recipes=recipes,
-    )
+    arguments = compiler.arguments(corpus=corpus, metric=metric)
+    campaign = CorpusSearch(environment, arguments, names=tuple(module or ()), **values)
     results: list[SearchResult] = []
     running = RunningChanges()
     if not as_json:

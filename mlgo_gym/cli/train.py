@@ -1,43 +1,38 @@
-"""`mlgo-gym train`: networks from labels, from other policies, by evolution, and from nothing but a corpus."""
+"""`mlgo-gym label` and `mlgo-gym train`: labels, and networks from labels, policies, evolution, or only a corpus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
-
-from mlgo_gym.cli.options import (
-    CalleeFeaturesOption,
-    CompilerOptions,
-    EnvironmentOption,
-    ExecutionOptions,
-    LargestOption,
-    LimitOption,
-    SeedOption,
-    argument,
-    option,
-    with_options,
-)
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, Values, argument, option, options_of
+from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+from mlgo_gym.training import Base, Evolution, Labelling, MarginChoice, Pipeline, PolicyTraining, imitate, read_labels
+from mlgo_gym.training.checkpoint_choice import MARGINS, MarginFit
+from mlgo_gym.training.distillation import NetworkSettings
+from mlgo_gym.training.label_collector import drawn_modules
+from mlgo_gym.training.monitor import Monitor, Progress
+from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, TreeImitation, rates_columns
 
-if TYPE_CHECKING:
-    from mlgo_gym.training import Monitor, NetworkSettings, TreeImitation
+PADDING = 16
+"""Difference in bytes that padding between functions can make."""
 
-train_commands = typer.Typer(
-    help="Train policies: from labels, from other policies, by evolution, or from a corpus.", no_args_is_help=True
-)
+BASES = {"Os": "threshold:5"}
+"""Default base by level: at -Os the rule of -Oz is better than clang's own choices."""
 
+EXTRA_LEVELS = {"Os": ["Oz"]}
+"""Other levels whose labels help, by level."""
 
 OutputOption = Annotated[Path, option("File for the network, in safetensors.")]
-HiddenOption = Annotated[str, option("Widths of the hidden layers, separated by commas.")]
-StepsOption = Annotated[int, option("Steps of the network's optimiser.", min=1)]
 MarginOption = Annotated[
     float | None,
     option(
@@ -46,42 +41,72 @@ MarginOption = Annotated[
         show_default="train imitation: 0 or the choice of --validation; train policy: the best of several",
     ),
 ]
+BaseOption = Annotated[
+    str | None,
+    option(
+        "Policy that the network deviates from: default (clang's own choice) or threshold:K.",
+        show_default="default; threshold:5 for train policy --level Os",
+    ),
+]
+TreeOptions = Annotated[Values, options_of(TreeImitation, "models trees seed")]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeOptions:
-    """Trees fitted to labels, and the network that they are distilled into."""
+def label(
+    corpus: str,
+    *,
+    output: Annotated[Path, option("Folder for the labels; finished modules are not labelled again.")],
+    settings_of_labels: Annotated[
+        Values, options_of(Labelling, "policy environment compiles seconds seed check largest limit max_per_project")
+    ],
+    callee_features: bool = False,
+    metric: str | None = None,
+    execution: ExecutionOptions,
+    compiler: CompilerOptions,
+    as_json: bool = False,
+) -> None:
+    """Measure the cost of other actions for many decisions around a policy.
 
-    base: Annotated[
-        str | None,
-        option(
-            "Policy that the network deviates from: default (clang's own choice) or threshold:K.",
-            show_default="default; threshold:5 for train policy --level Os",
-        ),
-    ] = None
-    models: Annotated[int, option("Number of averaged models of trees.", min=1)] = 12
-    trees: Annotated[int, option("Trees per model.", min=1)] = 300
-    hidden: HiddenOption = "128,64"
-    steps: StepsOption = 20_000
-    seed: SeedOption = 0
+    Inlining: one compile flips many independent decisions, and a label is the
+    change in bytes, or in the metric. Evictions: one compile flips a decision of
+    every function, and a label is the change in the metric. The same command
+    resumes an interrupted run. Train on the labels with `mlgo-gym train imitation`.
 
-    def fit(self, threads: int | None, cache: Path | None = None) -> TreeImitation:
-        """Return the fit; the cache is a folder that keeps networks."""
-        from mlgo_gym.training import TreeImitation
-
-        settings = network_settings(self.hidden, self.steps)
-        base = self.base or "default"
-        return TreeImitation(self.models, self.trees, settings, base, self.seed, threads or 1, cache)
-
-
-def network_settings(hidden: str, steps: int) -> NetworkSettings:
-    """Return the settings of a network with hidden layers such as `64,32`.
-
-    Raises:
-        MlgoError: a width is not a whole number ≥ 1.
+    Exit status 1: a module failed.
     """
-    from mlgo_gym.training import NetworkSettings
+    arguments = compiler.arguments(callee_features=callee_features, metric=metric)
+    labelling = Labelling(corpus, arguments=arguments, **settings_of_labels)
+    lines, failed = [], {}
+    names = ("labels", "decisions", "compiles", "seconds", "flips", "missed", "ambiguous", "unbalanced")
+    total = dict.fromkeys(names, 0)
+    with progress_over(len(labelling.modules(labelling.make().corpus)), "Modules") as advance:
+        for line in labelling.run(output, execution.execution()):
+            if "error" in line:
+                failed[line["module"]] = line["error"]
+                echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
+            else:
+                lines.append(line)
+                total = {name: number + line.get(name, 0) for name, number in total.items()}
+            advance(f"{total['labels']:,} labels" + (f", {len(failed)} failed" if failed else ""))
+    pairs = [pair for line in lines for pair in line.get("checked", ())]
+    data = {"modules": len(lines), **total, "checked": pairs, "failed": failed}
+    show(as_json, data, "\n".join(_counts(data)))
+    exit_with(failed)
 
+
+def _counts(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about labels: their counts, and their agreement with single flips."""
+    yield f"{data['labels']} labels of {data['decisions']} decisions in {data['modules']} modules"
+    yield f"{data['compiles']} compiles, {data['seconds']:.0f} s of CPU time; {data['unbalanced']} without labels"
+    if data["flips"]:
+        yield f"{data['flips']} flips: {data['missed']} did not occur again, {data['ambiguous']} ambiguous"
+    if pairs := data["checked"]:
+        exact = sum(label == alone for label, alone in pairs) / len(pairs)
+        near = sum(abs(label - alone) <= PADDING for label, alone in pairs) / len(pairs)
+        yield f"{len(pairs)} labels against single flips: {exact:.0%} exact, {near:.0%} within {PADDING} bytes"
+
+
+def _network(hidden: str, steps: int) -> NetworkSettings:
+    """Return the settings of a network with hidden layers such as `64,32`."""
     try:
         widths = tuple(int(part) for part in hidden.split(",") if part.strip())
     except ValueError:
@@ -94,8 +119,6 @@ def network_settings(hidden: str, steps: int) -> NetworkSettings:
 @contextmanager
 def training_monitor(output: Path) -> Iterator[Monitor]:
     """Show the progress of a training on standard error, and write curves for TensorBoard beside the output."""
-    from mlgo_gym.training.monitor import Monitor, Progress
-
     with progress_over(None, "training") as shown:
 
         def show(progress: Progress) -> None:
@@ -115,15 +138,6 @@ def margin_lines(margin_facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
-BASES = {"Os": "threshold:5"}
-"""Default base by level: at -Os the rule of -Oz is better than clang's own choices."""
-
-EXTRA_LEVELS = {"Os": ["Oz"]}
-"""Other levels whose labels help, by level."""
-
-
-@train_commands.command()
-@with_options
 def imitation(
     labels: Annotated[list[Path], argument("Folders of mlgo-gym label, or Parquet files of labels.")],
     *,
@@ -133,57 +147,45 @@ def imitation(
         str | None, option("Choose the margin by compiles of these modules.", metavar="CORPUS")
     ] = None,
     validation_modules: Annotated[int, option("Number of them, drawn at random.", min=1)] = 120,
-    largest: LargestOption = 330_000,
-    environment: EnvironmentOption = "mlgo/Inline-v0",
+    largest: Annotated[int, option("Skip modules with more bytes of bitcode than this.")] = 330_000,
+    environment: str = "mlgo/Inline-v0",
+    base: BaseOption = None,
     trees: TreeOptions,
+    hidden: str = "128,64",
+    steps: int = 20_000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
-    """Train a network on labels.
+    """Train a network on labels: boosted trees, distilled into a small network.
 
-    Labels of inlining: boosted trees, distilled into a small network. With
-    --validation the margin is chosen by compiles, with a network that is not
-    trained on these modules; OUTPUT.margins keeps them, and the same command
-    resumes. Labels of evictions by flips: the same trees, which rate each live
-    range against clang's own choice, by estimated instructions; --margin is in
-    percent of the function's cost. Other labels: classification of the best
-    action.
+    With --validation the margin is chosen by compiles, with a network that is
+    not trained on these modules; OUTPUT.margins keeps them, and the same command
+    resumes. Labels of evictions: the network rates each live range against
+    clang's own choice; --margin is in percent of the function's cost.
     """
-    from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-    from mlgo_gym.make_env import make_environment
-    from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-    from mlgo_gym.training import Classification, MarginChoice, Pipeline, read_labels
-    from mlgo_gym.training.checkpoint_choice import MARGINS, MarginFit
-    from mlgo_gym.training.label_collector import drawn_modules
-    from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, rates_columns
-
     if margin is not None and validation is not None:
         raise MlgoError("expected --margin or --validation, got both; use one of them")
     stored = read_labels(labels)
     folder, options = output.with_suffix(".margins"), execution.execution()
-    with training_monitor(output) as monitor:
-        evicts = rates_columns(stored)
-        if not evicts and INLINING_DEFAULT not in stored.features:
-            if margin is not None or validation is not None:
-                raise MlgoError("expected labels of inlining with --margin or --validation, got others; omit it")
-            settings = trees.fit(1).network
-            Pipeline(lambda *_: stored, Classification(settings, seed=trees.seed)).run(output, monitor)
-            show(as_json, {"output": output, "labels": len(stored)}, f"wrote {output}")
-            return
-        shape = trees.fit(options.jobs, None if validation is None else folder)
-        fit: MarginFit = shape
+    evicts, network, threads = rates_columns(stored), _network(hidden, steps), options.jobs or 1
+    fit: MarginFit = TreeImitation(
+        network=network, base=base or "default", threads=threads, cache=folder if validation else None, **trees
+    )
+    if evicts:
+        fit = EvictionImitation(network=network, threads=threads, **trees)
+    elif INLINING_DEFAULT not in stored.features:
+        raise MlgoError(f"expected labels of inlining or evictions, got labels of {', '.join(stored.features[:9])}")
+    choice = MarginChoice(fit, (margin or 0.0,))
+    if validation is not None:
+        arguments, margins = compiler.arguments(), MARGINS
         if evicts:
-            fit = EvictionImitation(shape.models, shape.trees, shape.network, shape.seed, shape.threads)
-        choice = MarginChoice(fit, (margin or 0.0,))
-        if validation is not None:
-            arguments, margins = compiler.arguments(), MARGINS
-            if evicts:
-                environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
-                arguments["metric"] = ESTIMATED_INSTRUCTIONS
-            corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
-            valid = corpus.filter(names=drawn_modules(corpus, trees.seed, largest, validation_modules))
-            choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
+            environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
+            arguments["metric"] = ESTIMATED_INSTRUCTIONS
+        corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
+        valid = corpus.filter(names=drawn_modules(corpus, trees["seed"], largest, validation_modules))
+        choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
+    with training_monitor(output) as monitor:
         Pipeline(lambda *_: stored, fit, choice).run(output, monitor)
     facts, margin_facts = monitor.results["network"][0], monitor.results["margin"][0]
     lines = [*margin_lines(margin_facts), f"{facts['labels']} labels of {facts['modules']} modules"]
@@ -196,98 +198,70 @@ def imitation(
     show(as_json, {"output": output, **facts, **margin_facts}, "\n".join(lines))
 
 
-@train_commands.command()
-@with_options
 def clone(
     *,
     output: OutputOption,
-    environment: EnvironmentOption = "mlgo/Inline-v0",
-    corpus: Annotated[str, option("Corpus of the episodes.")] = "builtin",
+    environment: str = "mlgo/Inline-v0",
+    corpus: str = "builtin",
     expert: Annotated[str, option("Policy to imitate; default is clang.")] = "default",
-    rounds: Annotated[int, option("Number of rounds; 1 is behaviour cloning, more are DAgger.", min=1)] = 3,
-    episodes: Annotated[int, option("Episodes per round.", min=1)] = 16,
+    imitation: Annotated[Values, options_of(imitate, "rounds episodes label_smoothing seed")],
     see_default: Annotated[bool, option("Let the network see clang's own choice.")] = False,
-    callee_features: CalleeFeaturesOption = False,
-    label_smoothing: Annotated[float, option("Probability of other actions in the targets.", min=0, max=1)] = 0.0,
-    hidden: HiddenOption = "64,32",
-    steps: StepsOption = 2000,
+    callee_features: bool = False,
+    hidden: str = "64,32",
+    steps: int = 2000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Imitate another policy by behaviour cloning and DAgger, as a start for reinforcement learning."""
-    from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-    from mlgo_gym.make_env import make_environment
-    from mlgo_gym.policies.loading import with_callee_features
-    from mlgo_gym.training import imitate
-
     arguments = {"corpus": corpus, **compiler.arguments(callee_features=callee_features)}
     with training_monitor(output) as monitor:
         imitate(
             make_environment(environment, with_callee_features(arguments, [expert])),
             expert,
-            rounds=rounds,
-            episodes=episodes,
-            settings=network_settings(hidden, steps),
+            settings=_network(hidden, steps),
             exclude_features=() if see_default else (INLINING_DEFAULT,),
-            label_smoothing=label_smoothing,
-            seed=seed,
             execution=execution.execution(),
             output=output,
             monitor=monitor,
+            **imitation,
         )
     agreement = [round_results["agreement"] for round_results in monitor.results["rollouts"]]
     text = f"agreement with the expert by round: {', '.join(f'{share:.2%}' for share in agreement)}\nwrote {output}"
     show(as_json, {"output": output, "agreement": agreement}, text)
 
 
-@train_commands.command()
-@with_options
 def evolve(
     start: Annotated[Path, argument("File of the network to start from.")],
     *,
     output: OutputOption,
-    environment: EnvironmentOption = "mlgo/Inline-v0",
-    corpus: Annotated[str, option("Corpus to compile.")] = "builtin",
-    generations: Annotated[int, option("Number of generations.", min=1)] = 100,
-    directions: Annotated[int, option("Antithetic directions per generation.", min=1)] = 8,
-    best: Annotated[int, option("Number of best directions used for the update; adam.", min=1)] = 4,
-    modules: Annotated[int, option("Modules that each sample compiles.", min=1)] = 8,
-    deviation: Annotated[float, option("Distance of the samples, in standard deviations of the weights.")] = 0.05,
-    step: Annotated[float, option("Learning rate; adam.")] = 0.003,
-    optimiser: Annotated[str, option("adam, or cma: CMA-ES with a diagonal covariance.")] = "adam",
-    largest: LargestOption = 60_000,
+    environment: str = "mlgo/Inline-v0",
+    corpus: str = "builtin",
+    evolution: Annotated[
+        Values, options_of(Evolution, "generations directions best modules deviation step largest seed")
+    ],
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Evolve the weights of a network against the size of whole modules.
 
     The same command resumes an interrupted run, to the same result.
     """
-    from mlgo_gym.training import Evolution
-
-    arguments = {"corpus": corpus, **compiler.arguments()}
-    evolution = Evolution(
-        *(environment, arguments, generations, directions, best, modules, deviation, step, largest, seed, optimiser)
-    )
     with training_monitor(output) as monitor:
-        evolution.run(start, output, execution.execution(), monitor)
+        strategy = Evolution(environment, {"corpus": corpus, **compiler.arguments()}, **evolution)
+        strategy.run(start, output, execution.execution(), monitor)
     changes = [-generation["reduction"] for generation in monitor.results["evolution"]]
     last = f"; change in the last generation {changes[-1]:+.3%}" if changes else ""
     show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")
 
 
-@train_commands.command()
-@with_options
 def policy(
     *,
     output: Annotated[Path, option("Folder for everything; the same command resumes from it.")],
     corpus: Annotated[str, option("Corpus without a level.")] = "builtin:train,catalogue:train",
     level: Annotated[str, option("Optimisation level that the policy is for.")] = "Oz",
-    callee_features: CalleeFeaturesOption = False,
+    callee_features: bool = False,
     extra_levels: Annotated[
         list[str] | None,
         option(
@@ -297,43 +271,43 @@ def policy(
         ),
     ] = None,
     rounds: Annotated[int, option("Rounds of labels, each around the last network.", min=1)] = 4,
-    compiles: Annotated[int, option("Maximum number of compiles per module and round.", min=1)] = 40,
-    seconds: Annotated[float, option("Maximum CPU seconds per module and round.")] = 3.0,
-    largest: LargestOption = 330_000,
-    max_per_project: Annotated[int, option("Maximum number of modules per project (≥ 1).", min=1)] = 90,
-    limit: LimitOption = None,
+    labels: Annotated[
+        Values,
+        options_of(
+            *(Labelling, "compiles seconds largest max_per_project limit"),
+            seconds=3.0,
+            largest=330_000,
+            max_per_project=90,
+        ),
+    ],
     margin: MarginOption = None,
+    base: BaseOption = None,
     trees: TreeOptions,
+    hidden: str = "128,64",
+    steps: int = 20_000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Train a policy from a corpus: label, train, label around the new network, and so on.
 
     The first labels are taken around the base. The margin is chosen by compiles of the validation split, with a network
     that is not trained on it. `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its model card.
     """
-    from mlgo_gym.training import Base, Labelling, PolicyTraining
-    from mlgo_gym.training.checkpoint_choice import MARGINS
-
     specs = parse_corpora(corpus)
     if any(spec.optimize for spec in specs):
         raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
     levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
     corpora = {name: ",".join(str(spec.at(name)) for spec in specs) for name in levels}
-    base = Base.parse(trees.base or BASES.get(level, "default")).name
+    start = Base.parse(base or BASES.get(level, "default")).name
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),
-        base,
+        start,
         arguments=compiler.arguments(callee_features=callee_features),
-        compiles=compiles,
-        seconds=seconds,
-        seed=trees.seed,
-        largest=largest,
-        limit=limit,
-        max_per_project=max_per_project,
+        seed=trees["seed"],
+        **labels,
     )
-    fit = replace(trees, base=base).fit(execution.jobs)
+    fit = TreeImitation(network=_network(hidden, steps), base=start, threads=execution.jobs or 1, **trees)
     training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
     with training_monitor(output / "training") as monitor:
         file = training.run(output, execution.execution(), monitor)

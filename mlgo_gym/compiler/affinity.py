@@ -20,12 +20,16 @@ from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 BURST_SECONDS = 0.004
 """A clang that computes for longer than this, in seconds, may run on any CPU."""
 
+PINNED_WAITS = 64
+"""Number of waits with a pinned thread after one from which it woke on another CPU."""
+
 
 class SharedAffinity:
-    """Waits for the clang with process id `pid` on a CPU that both share.
+    """Waits for the clang with process id `pid` on the CPU of this thread.
 
-    This thread is pinned only while it waits, and clang only until a decision takes longer than `BURST_SECONDS`. A CPU
-    is overloaded for no longer than that. Where threads cannot be pinned, it waits without pinning.
+    Clang is pinned until a decision takes longer than `BURST_SECONDS`, so a CPU is overloaded for no longer than that.
+    This thread is pinned only while it waits, and only after a wait from which it woke on another CPU: a scheduler
+    whose other CPUs are busy leaves it where it is. Where processes cannot be pinned, it waits without pinning.
     """
 
     def __init__(self, pid: int) -> None:
@@ -33,6 +37,7 @@ class SharedAffinity:
         self._cpu = -1
         self._allowed: set[int] = set()
         self._quick = True
+        self._pinned_waits = 0
 
     def wait(self, poll: select.poll, seconds: float) -> None:
         """Wait at most `seconds` until a descriptor of a poll object is ready."""
@@ -42,33 +47,29 @@ class SharedAffinity:
             interruptible(poll.poll, seconds * 1000)
             self._quick = time.monotonic() - start < BURST_SECONDS
             return
-        burst = min(seconds, BURST_SECONDS)
-        if not self._wait_pinned(poll, burst, current()):
+        cpu, burst = current(), min(seconds, BURST_SECONDS)
+        if cpu != self._cpu:
+            self._share(cpu)
+        if self._pinned_waits:
+            self._pinned_waits -= 1
+            ready = _wait_pinned(poll, burst, cpu)
+        else:
+            ready = bool(interruptible(poll.poll, burst * 1000))
+            if current() != cpu:
+                self._pinned_waits = PINNED_WAITS
+        if not ready:
             self._quick = False
             self.release()
             interruptible(poll.poll, max(seconds - burst, 0.0) * 1000)
 
     @uninterrupted()
-    def _wait_pinned(self, poll: select.poll, seconds: float, cpu: int) -> bool:
-        """Wait on a CPU; return whether a descriptor is ready."""
-        allowed, pinned = os.sched_getaffinity(0), False
-        try:
-            pinned = self._share(cpu, allowed)
-            return bool(interruptible(poll.poll, seconds * 1000))
-        finally:
-            if pinned:
-                os.sched_setaffinity(0, allowed)
-
-    def _share(self, cpu: int, allowed: set[int]) -> bool:
-        """Pin clang and this thread to a CPU; return whether this thread was pinned."""
-        try:
-            if cpu != self._cpu:
-                os.sched_setaffinity(self._pid, {cpu})
-                self._cpu, self._allowed = cpu, allowed
-            os.sched_setaffinity(0, {cpu})
-        except OSError:
-            return False
-        return True
+    def _share(self, cpu: int) -> None:
+        """Pin clang to a CPU."""
+        with contextlib.suppress(OSError):
+            if self._cpu < 0:
+                self._allowed = os.sched_getaffinity(self._pid)
+            os.sched_setaffinity(self._pid, {cpu})
+            self._cpu = cpu
 
     def release(self) -> None:
         """Unpin clang. Idempotent."""
@@ -76,6 +77,20 @@ class SharedAffinity:
             self._cpu = -1
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(self._pid, self._allowed)
+
+
+@uninterrupted()
+def _wait_pinned(poll: select.poll, seconds: float, cpu: int) -> bool:
+    """Wait with this thread on a CPU; return whether a descriptor is ready."""
+    allowed, pinned = os.sched_getaffinity(0), False
+    try:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {cpu})
+            pinned = True
+        return bool(interruptible(poll.poll, seconds * 1000))
+    finally:
+        if pinned:
+            os.sched_setaffinity(0, allowed)
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -36,8 +36,6 @@ def run_bounded(
     limits: Limits = DEFAULT_LIMITS,
     name: str = "clang",
     errors: str = "replace",
-    first_line: str = "",
-    attended: Mapping[int, Callable[[], None]] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return its output; the caller checks the exit status.
 
@@ -51,19 +49,17 @@ def run_bounded(
         limits: Limits of the program, and of each program that it starts.
         name: Name of the program in error messages.
         errors: Handling of output that is not UTF-8, as for `bytes.decode()`.
-        first_line: Contents of its standard input, written once the limits hold.
-        attended: Functions by descriptor; called in this thread while the descriptor is readable.
 
     Raises:
         ToolchainError: The program cannot be started, exceeds the time limit, or writes more than `MAX_OUTPUT`.
     """
     with ExitStack() as resources:
-        start = partial(_start, command, folder, limits, first_line, resources)
+        start = partial(_start, command, folder, limits, resources)
         try:
             process = start() if writable is None else run_confined(start, writable)
         except OSError as error:
             raise ToolchainError(f"cannot start {command[0]!r}: {error}") from error
-        written = _finish(process, name, timeout, attended or {})
+        written = _finish(process, name, timeout)
         stdout, stderr = (stream.decode(errors=errors) for stream in written)
         exceeded = limits.exceeded(process.returncode, stderr, name)
         if exceeded is not None:
@@ -72,11 +68,7 @@ def run_bounded(
 
 
 def _start(
-    command: Sequence[str],
-    folder: str | os.PathLike[str] | None,
-    limits: Limits,
-    first_line: str,
-    resources: ExitStack,
+    command: Sequence[str], folder: str | os.PathLike[str] | None, limits: Limits, resources: ExitStack
 ) -> subprocess.Popen[bytes]:
     """Start a process group; `resources` ends it."""
     guard = HostPipe()
@@ -84,7 +76,7 @@ def _start(
     process = subprocess.Popen(
         command,
         cwd=folder,
-        stdin=subprocess.PIPE if first_line else subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         pass_fds=(guard.read_end,),
@@ -93,15 +85,10 @@ def _start(
     resources.callback(_end, process)
     guard.guard(process.pid)
     limits.apply(process.pid)
-    if process.stdin is not None:
-        with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(first_line.encode())
     return process
 
 
-def _finish(
-    process: subprocess.Popen[bytes], name: str, timeout: float | None, attended: Mapping[int, Callable[[], None]]
-) -> list[bytearray]:
+def _finish(process: subprocess.Popen[bytes], name: str, timeout: float | None) -> list[bytearray]:
     """Wait until the program exits; return its standard output and standard error."""
     end = None if timeout is None else time.monotonic() + timeout
     assert process.stdout is not None
@@ -111,8 +98,6 @@ def _finish(
         ended = os.pidfd_open(process.pid)
         try:
             selector.register(ended, selectors.EVENT_READ)
-            for descriptor, call in attended.items():
-                selector.register(descriptor, selectors.EVENT_READ, call)
             for stream, output in written.items():
                 os.set_blocking(stream, False)
                 selector.register(stream, selectors.EVENT_READ, partial(_read, name, stream, output))

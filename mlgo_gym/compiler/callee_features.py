@@ -76,7 +76,7 @@ CALLEE_FEATURES: Mapping[str, str] = MappingProxyType(
         "module_decisions": "earlier decisions in the module",
         MODULE_SHARE: "earlier decisions in the module, divided by its functions",
         "callee_copies": "objects of the build that define the callee, from link facts",
-        "callee_referrers": "other objects of the build that refer to the callee, from link facts",
+        "callee_references": "references to the callee in the build, from link facts",
     }
 )
 """Names and meanings, in the order of the observation. -1 means unknown."""

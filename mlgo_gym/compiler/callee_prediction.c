@@ -38,7 +38,7 @@ typedef struct {
   int body, body_count; // callees of the calls that its body has kept
   int visits;
   int called[2], within[2]; // decisions to keep [0] and to inline [1]: calls of it, and calls in it
-  int copies, referrers;    // link facts; -1 means unknown
+  int copies, references;    // link facts; -1 means unknown
 } Name;
 
 typedef struct { int context, callee, count[2]; } Pair;
@@ -424,14 +424,14 @@ static int read_count(const char **text, const char *end) {
   return count;
 }
 
-// Read link facts: lines `COPIES REFERRERS NAME`.
+// Read link facts: lines `COPIES REFERENCES NAME`.
 void mlgo_prediction_facts(Prediction *p, const char *text, long long length) {
   for (const char *end = text + length, *newline; text < end && (newline = memchr(text, '\n', end - text));
        text = newline + 1) {
-    int copies = read_count(&text, newline), referrers = read_count(&text, newline);
+    int copies = read_count(&text, newline), references = read_count(&text, newline);
     int number = intern(p, text, (int)(newline - text));
     p->names.at[number].copies = copies;
-    p->names.at[number].referrers = referrers;
+    p->names.at[number].references = references;
   }
 }
 
@@ -480,7 +480,7 @@ int mlgo_prediction_features(Prediction *p, const char *observation, float *feat
       callee.linkage, callee.unnamed, callee.comdat, p->names.at[p->caller].linkage, callee.instructions, callee.calls,
       p->functions - 1, p->visit, p->index, callee.called[0], callee.called[1], users - callee.called[0], uses <= 1,
       context.within[1], context.within[0], pair[1], pair[0], callee.within[1], callee.within[0],
-      p->made, p->made / (nodes > 1 ? nodes : 1), callee.copies, callee.referrers};
+      p->made, p->made / (nodes > 1 ? nodes : 1), callee.copies, callee.references};
   for (int i = 0; i < MLGO_CALLEE_FEATURES; ++i) features[i] = (float)found[i];
   return 1;
 }

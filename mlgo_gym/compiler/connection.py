@@ -18,7 +18,7 @@ from mlgo_gym.compiler.process import CLANG_ACTION, FIRST_EXTRA_DESCRIPTOR, Comp
 from mlgo_gym.compiler.scratch import make_scratch, scratch_root
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader, Observation
+from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader
 
 _READ_SIZE = 1 << 16
 
@@ -67,41 +67,40 @@ class Channel:
             copied.close_log()
         return copied, files
 
-    def read(self, ready: deque[Decision]) -> None:
-        """Read the log, and append its decisions to `ready`; raise `TrainingLogError` if it violates the protocol."""
+    def read(self, ready: deque[Decision]) -> bool:
+        """Read the log, and append its decisions to `ready`; return whether that was one decision and nothing else.
+
+        Raises:
+            TrainingLogError: It violates the protocol.
+        """
         while True:
             try:
                 data = os.read(self.log, _READ_SIZE)
             except BlockingIOError:
-                return
+                return False
             if not data:
                 # Before the header clang has not opened the log yet.
                 self.ended = self.decoder.header is not None
-                return
+                return False
             if not self.ahead and (observation := self.decoder.take_observation(data)) is not None:
-                ready.append(self._decision(observation))
-                return
+                number, payload = observation
+                ready.append(Decision(self._number, DecisionSite(self.context, 0, number), payload))
+                return True
             self._decode(data, ready)
             if len(data) < _READ_SIZE:
-                return
-
-    def _decision(self, observation: Observation) -> Decision:
-        return Decision(self._number, DecisionSite(self.context, 0, observation.number), observation.payload)
+                return False
 
     def _decode(self, data: bytes, ready: deque[Decision]) -> None:
         decoder = self.decoder
         first = decoder.header is None
         decoder.feed(data)
         while (event := decoder.next_event()) is not None:
-            if isinstance(event, Observation):
-                if self.ahead:
-                    self.ahead -= 1
-                else:
-                    ready.append(self._decision(event))
-            elif isinstance(event, Context):
+            if isinstance(event, Context):
                 self.context = event.name
+            elif self.ahead:
+                self.ahead -= 1
             else:
-                raise TrainingLogError("expected no outcome in a channel, got one", event.offset)
+                ready.append(Decision(self._number, DecisionSite(self.context, 0, event.number), event.payload))
         if first and decoder.header is not None:
             self._check_header(decoder.header)
         if self._unsent:

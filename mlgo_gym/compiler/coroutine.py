@@ -14,10 +14,10 @@ from mlgo_gym.errors import CompilerError, MlgoError
 
 T = TypeVar("T")
 
-CompilerCoroutine: TypeAlias = Generator[Session, Decision | None, T]
+CompilerCoroutine: TypeAlias = Generator[Session | None, Decision | None, T]
 """A generator that yields the session it waits for, and receives its next decision, or None when clang has exited.
 
-Errors of `Session.wait()` are raised at the yield.
+Errors of `Session.wait()` are raised at the yield. One for a `CoroutineDriver` may yield None: it waits for `resume()`.
 """
 
 
@@ -47,9 +47,10 @@ def run(coroutine: CompilerCoroutine[T], timeout: float) -> T:
     try:
         session = next(coroutine)
         while True:
+            assert session is not None, "only a driver resumes a coroutine"
             try:
                 decision = session.wait(timeout)
-            except CompilerError as error:  # noqa: PERF203 - the coroutine may handle each
+            except CompilerError as error:
                 session = coroutine.throw(error)
             else:
                 session = coroutine.send(decision)
@@ -74,17 +75,18 @@ class CoroutineDriver(Generic[T]):
     """Runs a coroutine for an event loop; it starts at once, and its errors are raised here.
 
     Attributes:
-        session: The session to watch; None when the coroutine has finished.
+        session: The session to watch; None when the coroutine has finished, or waits for `resume()`.
         deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
     """
 
     def __init__(self, coroutine: CompilerCoroutine[T], timeout: float) -> None:
         self._coroutine = coroutine
+        self._send = coroutine.send
         self._timeout = timeout
         self._result: list[T] = []
         self.session: Session | None = None
         self.deadline = 0.0
-        self._resume(coroutine.send, None)
+        self._resume(self._send, None)
 
     @property
     def result(self) -> T:
@@ -93,12 +95,16 @@ class CoroutineDriver(Generic[T]):
             raise MlgoError("expected a coroutine that has finished, got one that waits or failed; poll() it")
         return self._result[0]
 
+    def resume(self) -> None:
+        """Continue a coroutine that has yielded None."""
+        self._resume(self._send, None)
+
     def restart_deadline(self) -> None:
         """Measure the silence from now."""
         self.deadline = time.monotonic() + self._timeout
 
     def poll(self) -> bool:
-        """Continue without waiting; return whether the coroutine has finished."""
+        """Continue without waiting; return whether the coroutine has finished, or waits for `resume()`."""
         while (session := self.session) is not None:
             try:
                 decision = session.poll()
@@ -107,7 +113,7 @@ class CoroutineDriver(Generic[T]):
                 continue
             if decision is None and not session.exited:
                 return False
-            self._resume(self._coroutine.send, decision)
+            self._resume(self._send, decision)
         return True
 
     def time_out(self) -> None:
@@ -119,7 +125,7 @@ class CoroutineDriver(Generic[T]):
             return
         self._resume(self._coroutine.throw, self.session.timeout_error(self._timeout))
 
-    def _resume(self, step: Callable[[Any], Session], value: Decision | CompilerError | None) -> None:
+    def _resume(self, step: Callable[[Any], Session | None], value: Decision | CompilerError | None) -> None:
         self.session = None
         try:
             self.session = step(value)

@@ -51,7 +51,7 @@ class uninterrupted:  # noqa: N801 - reads as a statement, like `contextlib.supp
 
     def __enter__(self) -> None:
         global _current
-        if _current is not None or threading.get_ident() != threading.main_thread().ident:
+        if _current is not None or threading.get_ident() != _main_thread:
             return
         try:
             for number in _SIGNALS:
@@ -109,17 +109,21 @@ class uninterrupted:  # noqa: N801 - reads as a statement, like `contextlib.supp
 
 _current: uninterrupted | None = None
 
+_main_thread = threading.main_thread().ident
+
 
 def interruptible(wait: Callable[..., T], *arguments: Any) -> T:
     """Call a function that waits, and return its result; handlers of signals may raise meanwhile."""
     block = _current
-    if block is None or threading.get_ident() != threading.main_thread().ident:
+    if block is None or threading.get_ident() != _main_thread:
         return wait(*arguments)
     return block.call(wait, *arguments)
 
 
 def _forget() -> None:
     """Let a fork handle signals: it may never return to the block that this process was in."""
+    global _main_thread
+    _main_thread = threading.get_ident()
     if _current is not None:
         _current.forget()
 

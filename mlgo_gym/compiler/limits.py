@@ -19,7 +19,6 @@ CPU_SECONDS = 3600.0
 """Default CPU time of a compile, in seconds."""
 
 _GIB = 1 << 30
-_GRACE_SECONDS = 5
 # Whole messages of LLVM, the C++ and Rust libraries, Python and zig; then of tools after their names. A message about a
 # place in a source, or a quoted line of it, may contain the same words.
 _OUT_OF_MEMORY = re.compile(
@@ -63,8 +62,8 @@ class Limits:
                     _lower(pid, limited, int(self.memory * _GIB))
             if self.cpu is not None:
                 seconds = max(1, round(self.cpu))
-                # A process that ignores the first signal is killed by the second.
-                _lower(pid, resource.RLIMIT_CPU, seconds, seconds + _GRACE_SECONDS)
+                # A process that ignores the first signal is killed by the second, after five more seconds.
+                _lower(pid, resource.RLIMIT_CPU, seconds, seconds + 5)
 
     def exceeded(self, status: int | None, stderr: str, name: str = "clang") -> str | None:
         """Return the message of the limit that ended a process, or a program that it started; None for no limit.
@@ -100,11 +99,10 @@ def _is_least(limited: int, value: float | None) -> bool:
 
 def _lower(pid: int, limited: int, soft: int, hard: int | None = None) -> None:
     """Set a limit, at most the current one."""
-    requested = soft, soft if hard is None else hard
-    before = resource.prlimit(pid, limited)
+    held = resource.prlimit(pid, limited)
     new = [
-        value if held == resource.RLIM_INFINITY else min(value, held)
-        for value, held in zip(requested, before, strict=True)
+        value if old == resource.RLIM_INFINITY else min(value, old)
+        for value, old in zip((soft, soft if hard is None else hard), held, strict=True)
     ]
     resource.prlimit(pid, limited, (min(new), new[1]))
 
@@ -123,10 +121,6 @@ def raise_if_descriptor_limit(error: BaseException) -> None:
     ) from error
 
 
-MIN_SHARE = 0.1
-"""Minimum share of the timeout that a process must have waited for a CPU to get more time."""
-
-
 class Starvation:
     """Tells a clang that stalls from one that has no CPU: on an overloaded machine a second's work may take minutes."""
 
@@ -137,11 +131,11 @@ class Starvation:
         """Return the additional time for a process that was silent for `timeout` seconds, in seconds.
 
         It is the time that the process has waited for a CPU since the last call, at most the timeout; 0 if that is
-        below `MIN_SHARE` of the timeout.
+        below a tenth of the timeout.
         """
         waited = cpu_wait_seconds(pid)
         more, self._waited = waited - self._waited, waited
-        return min(more, timeout) if more > MIN_SHARE * timeout else 0.0
+        return min(more, timeout) if more > 0.1 * timeout else 0.0
 
 
 def cpu_wait_seconds(pid: int) -> float:

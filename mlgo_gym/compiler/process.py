@@ -25,21 +25,12 @@ class Closable(Protocol):
         """Close everything. Idempotent."""
 
 
-_live: weakref.WeakSet[Closable] = weakref.WeakSet()
-
-
-def close_after_fork(resource: Closable) -> None:
-    """Close a resource in every fork of this process: compilers belong to the original."""
-    _live.add(resource)
-
-
-def cancel_close_after_fork(resource: Closable) -> None:
-    """Undo `close_after_fork()`."""
-    _live.discard(resource)
+CLOSED_AFTER_FORK: weakref.WeakSet[Closable] = weakref.WeakSet()
+"""Resources that every fork of this process closes: compilers belong to the original."""
 
 
 def _close_all() -> None:
-    for resource in list(_live):
+    for resource in list(CLOSED_AFTER_FORK):
         resource.close()
 
 
@@ -47,21 +38,18 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 class HostPipe:
-    """A pipe whose read end a program inherits; forks of this process close both ends.
+    """A pipe whose `read_end` a program inherits; forks of this process close both ends.
 
     As a guard it kills a process group when it is closed, also by the exit of this process: the kernel sends SIGKILL
     (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`, see fcntl(2)). A parent-death signal would need code between fork and exec, and
     fires when the starting thread exits. This process may be killed before `guard()`: the program must wait for input
     that follows it.
-
-    Attributes:
-        read_end: Descriptor that the program inherits.
     """
 
     def __init__(self) -> None:
         self.read_end, self._write_end = os.pipe()
         # The program must see the end of the pipe when this process exits.
-        close_after_fork(self)
+        CLOSED_AFTER_FORK.add(self)
 
     def guard(self, pid: int) -> None:
         """Kill process group `pid` when this is closed; the group keeps the only read end."""
@@ -81,7 +69,7 @@ class HostPipe:
             if descriptor >= 0:
                 os.close(descriptor)
         self.read_end = self._write_end = -1
-        cancel_close_after_fork(self)
+        CLOSED_AFTER_FORK.discard(self)
 
 
 def kill_group_with(read_end: int, pid: int) -> None:
@@ -103,8 +91,6 @@ CLANG_ACTION = "-emit-obj"
 
 class CompilerProcess:
     """A child process that leads its own process group, guarded as by `HostPipe`.
-
-    One argument is withheld from the child until the guard is set: without it the child exits.
 
     Attributes:
         pid: Process id, and id of its process group.
@@ -136,8 +122,7 @@ class CompilerProcess:
 
         Args:
             command: Program and arguments.
-            stdout: Descriptor that becomes its standard output.
-            stderr: Descriptor that becomes its standard error.
+            stdout, stderr: Descriptors that become its standard output and standard error.
             extras: Descriptors that it receives from `FIRST_EXTRA_DESCRIPTOR` on.
             writable: Folders in which it may write, where the kernel has Landlock; None allows all.
             limits: Limits of the process.
@@ -170,16 +155,13 @@ class CompilerProcess:
                 words.append(f"@/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR + len(extras)}")
                 sources.append(response.read_end)
             copies.extend(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 64) for source in sources)
-            actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            ]
-            actions.extend((os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1))
+            duplicates = [(os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1)]
             spawn = partial(
                 os.posix_spawn,
                 words[0],
                 words,
                 os.environ,
-                file_actions=actions,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *duplicates],
                 setsid=True,
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],

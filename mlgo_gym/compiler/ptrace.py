@@ -1,6 +1,7 @@
-"""Stops another process, reads its registers, and lets it make system calls: ptrace(2) through ctypes.
+"""Stops another process, reads its registers, and lets it make system calls: ptrace(2) through ctypes, for x86-64.
 
-All requests for one process must come from the thread that seized it.
+All requests for one process must come from the thread that seized it. Constants are from Linux's headers
+include/uapi/linux/ptrace.h and elf.h, arch/x86/include/asm/user_64.h and its table of system calls.
 """
 
 from __future__ import annotations
@@ -16,10 +17,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from mlgo_gym.compiler.syscall_abi import SyscallAbi
 from mlgo_gym.errors import SnapshotError
 
-# include/uapi/linux/ptrace.h and elf.h
 _POKE_TEXT, _CONT, _SINGLE_STEP, _DETACH = 4, 7, 9, 17
 _GETEVENTMSG, _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4201, 0x4204, 0x4205, 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
@@ -29,10 +28,42 @@ _EVENT_FORK, _EVENT_STOP = 1, 128
 
 _CLONE_PARENT = 0x8000
 
+# Registers, as indices into user_regs_struct: r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp
+# ss fs_base gs_base ds es fs gs.
+REGISTERS = 27
+R12, AX, DX, SI, DI, ORIG_AX, IP, SP = 3, 10, 12, 13, 14, 15, 16, 19
+R10, R8, R9 = 7, 9, 8
+
+SYSTEM_CALLS = {"read": 0, "close": 3, "lseek": 8, "clone": 56, "fcntl": 72, "setsid": 112, "openat": 257, "dup3": 292}
+SYSCALL_INSTRUCTION = b"\x0f\x05"
+_RED_ZONE = 128
+"""Bytes below the stack pointer that are in use."""
+
+_BATCH = bytes.fromhex(
+    "498b0424"  # next: mov rax, [r12]
+    "4885c0"  # test rax, rax
+    "781b"  # js done
+    "498b7c2408"  # mov rdi, [r12+8]
+    "498b742410"  # mov rsi, [r12+16]
+    "498b542418"  # mov rdx, [r12+24]
+    "0f05"  # syscall
+    "49890424"  # mov [r12], rax
+    "4983c420"  # add r12, 32
+    "ebdc"  # jmp next
+    "cccccccc"  # done: int3
+)
+"""Machine code, a multiple of 8 bytes, that makes the calls of a table of `_ROW` and then traps.
+
+A result replaces the number of its call. A negative number ends the table.
+"""
+
+_ROW = struct.Struct("4q")
+"""A system call: its number, and three arguments."""
+
 _BUSY_POLLS = 64
 """Number of polls without sleep: a stop usually takes microseconds."""
 
-_SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
+SHORTEST_SLEEP, LONGEST_SLEEP = 20e-6, 1e-3
 
 _RELEASE_SECONDS = 1.0
 
@@ -71,11 +102,7 @@ class SystemCall(NamedTuple):
     result: int = 0
 
 
-_ROW = struct.Struct("4q")
-"""A row of the table of `SyscallAbi.batch`: number or result, and three arguments."""
-
-
-def _rows(calls: Sequence[SystemCall], abi: SyscallAbi, texts: int) -> bytes:
+def _rows(calls: Sequence[SystemCall], texts: int) -> bytes:
     """Return the table of system calls; `texts` is the address of their zero-terminated bytes."""
     table = b""
     for call in calls:
@@ -86,7 +113,7 @@ def _rows(calls: Sequence[SystemCall], abi: SyscallAbi, texts: int) -> bytes:
                 texts += len(argument) + 1
             else:
                 values[position] = argument
-        table += _ROW.pack(abi.numbers[call.name], *values)
+        table += _ROW.pack(SYSTEM_CALLS[call.name], *values)
     return table + _ROW.pack(-1, 0, 0, 0)
 
 
@@ -97,13 +124,12 @@ class Tracee:
     Raises `OSError` if tracing is not permitted, or the process does not exist.
     """
 
-    def __init__(self, pid: int, abi: SyscallAbi, deadline: float, *, seize: bool = True) -> None:
+    def __init__(self, pid: int, deadline: float, *, seize: bool = True) -> None:
         self.pid = pid
-        self._abi = abi
         self._deadline = deadline
         self._mask: int | None = None
         self._signal = 0
-        self._buffer = (ctypes.c_uint64 * abi.registers)()
+        self._buffer = (ctypes.c_uint64 * REGISTERS)()
         self._vector = _IoVector(ctypes.addressof(self._buffer), ctypes.sizeof(self._buffer))
         if seize:
             # A half-changed process must not continue after this thread has died.
@@ -163,8 +189,7 @@ class Tracee:
                 self.interrupt()
                 self.detach()
         except (ProcessLookupError, SnapshotError):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._send_kill()
 
     def registers(self) -> list[int]:
         """Return all registers in the order of the `NT_PRSTATUS` set."""
@@ -197,12 +222,11 @@ class Tracee:
             OSError: The process cannot be forked.
             SnapshotError: It did not stop in time.
         """
-        abi = self._abi
         registers = at.copy()
-        registers[abi.number] = abi.numbers["clone"]
+        for register in (DI, SI, DX, R10, R8, R9):
+            registers[register] = 0
         # With CLONE_PARENT the copy is a child of this process.
-        for register, argument in zip(abi.arguments, (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0), strict=False):
-            registers[register] = argument
+        registers[AX], registers[DI] = SYSTEM_CALLS["clone"], _CLONE_PARENT | signal.SIGCHLD
         child = None
         try:
             try:
@@ -226,19 +250,21 @@ class Tracee:
             self.set_registers(at)
         except ProcessLookupError:
             # It has exited; or it runs with registers that it must not continue with.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._send_kill()
+
+    def _send_kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     def _wait_for_clone(self) -> Tracee:
-        abi = self._abi
         stop = self._wait()
         if stop != signal.SIGTRAP | _EVENT_FORK << 8:
             self._expect_trap(stop)
-            number = 2**64 - self.registers()[abi.result]
+            number = 2**64 - self.registers()[AX]
             raise OSError(number, f"clone: {os.strerror(number)}")
         message = ctypes.c_ulong()
         _ptrace(_GETEVENTMSG, self.pid, 0, ctypes.addressof(message))
-        child = Tracee(message.value, abi, self._deadline, seize=False)
+        child = Tracee(message.value, self._deadline, seize=False)
         child._mask = self._mask
         try:
             _ptrace(_SINGLE_STEP, self.pid)
@@ -257,19 +283,18 @@ class Tracee:
             OSError: A system call failed; later ones were made nevertheless.
             SnapshotError: A system call returned an unexpected result, or the process did not stop in time.
         """
-        abi = self._abi
         table_size = _ROW.size * (len(calls) + 1)
         texts = b"".join(
             argument + b"\0" for call in calls for argument in call.arguments if isinstance(argument, bytes)
         )
         # Memory below the stack pointer and its red zone is unused.
-        table = (at[abi.stack_pointer] - abi.red_zone - table_size - len(texts)) & ~15
-        self.write_memory(table, _rows(calls, abi, table + table_size) + texts)
-        code = at[abi.program_counter]
-        overwritten = self.read_memory(code, len(abi.batch))
-        self._poke(code, abi.batch)
+        table = (at[SP] - _RED_ZONE - table_size - len(texts)) & ~15
+        self.write_memory(table, _rows(calls, table + table_size) + texts)
+        code = at[IP]
+        overwritten = self.read_memory(code, len(_BATCH))
+        self._poke(code, _BATCH)
         registers = at.copy()
-        registers[abi.batch_table] = table
+        registers[R12] = table
         self.set_registers(registers)
         self.resume()
         self._expect_trap(self._wait())
@@ -311,8 +336,7 @@ class Tracee:
 
     def kill(self) -> None:
         """Kill the process, a child of this one, and reap it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        self._send_kill()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
@@ -337,7 +361,7 @@ class Tracee:
             now = time.monotonic()
             if now > self._deadline:
                 raise SnapshotError(f"process {self.pid} did not stop for its copy in time")
-            time.sleep(min(max(_SHORTEST_SLEEP, (now - begin) / 16), _LONGEST_SLEEP))
+            time.sleep(min(max(SHORTEST_SLEEP, (now - begin) / 16), LONGEST_SLEEP))
 
     def _exited(self) -> SnapshotError:
         return SnapshotError(f"process {self.pid} exited during the copy")

@@ -33,20 +33,14 @@ def scratch_root() -> Path:
 
 @lru_cache(maxsize=1)
 def _make_root(parent: str, pid: int) -> Path:
-    _sweep(parent)
+    for folder in abandoned_folders(parent, _PREFIX):
+        _kill_users_of(folder)
+        remove_folder(folder)
     assert pid == os.getpid()
     root = Path(tempfile.mkdtemp(prefix=process_prefix(_PREFIX), dir=parent))
     # Unlike atexit this also runs in processes that multiprocessing starts.
     Finalize(None, shutil.rmtree, args=(root,), kwargs={"ignore_errors": True}, exitpriority=0)
     return root
-
-
-def _sweep(parent: str) -> None:
-    """Remove the folders of killed processes, and kill the compilers that still use them; once per process."""
-    for folder in abandoned_folders(parent, _PREFIX):
-        with contextlib.suppress(OSError):
-            _kill_users_of(folder)
-        remove_folder(folder)
 
 
 def _kill_users_of(folder: str) -> None:

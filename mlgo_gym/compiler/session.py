@@ -22,7 +22,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
-from mlgo_gym.compiler.process import CompilerProcess, FileId, cancel_close_after_fork, close_after_fork, describe_exit
+from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, CompilerProcess, FileId, describe_exit
 from mlgo_gym.compiler.standard_error import StandardError
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
@@ -105,7 +105,7 @@ class Session(AbstractContextManager["Session"]):
     def _watch(self) -> None:
         for descriptor in self.descriptors():
             self._poll.register(descriptor, select.POLLIN)
-        close_after_fork(self)
+        CLOSED_AFTER_FORK.add(self)
 
     @property
     def _started(self) -> CompilerProcess:
@@ -162,7 +162,8 @@ class Session(AbstractContextManager["Session"]):
             MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
         """
         channel = self._answerable()
-        self._stderr.answer(answer)
+        if self._stderr.prediction is not None:
+            self._stderr.prediction.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
@@ -261,7 +262,8 @@ class Session(AbstractContextManager["Session"]):
         if channel.log < 0:
             return
         try:
-            channel.read(self._ready)
+            if channel.read(self._ready):
+                return
         except TrainingLogError as error:
             self.kill()
             raise self._protocol_error(channel, str(error)) from error
@@ -400,7 +402,7 @@ class Session(AbstractContextManager["Session"]):
         """Kill clang if it runs, and close everything. Idempotent."""
         if self._host == os.getpid():
             self.kill()
-        cancel_close_after_fork(self)
+        CLOSED_AFTER_FORK.discard(self)
         if self._process is not None:
             self._process.abandon()
         self.exited = True

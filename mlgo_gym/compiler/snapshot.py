@@ -16,18 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.compiler.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, file_id
-from mlgo_gym.compiler.ptrace import SystemCall, Tracee
-from mlgo_gym.compiler.syscall_abi import SyscallAbi, syscall_abi
+from mlgo_gym.compiler.ptrace import (
+    AX,
+    DI,
+    IP,
+    LONGEST_SLEEP,
+    ORIG_AX,
+    SHORTEST_SLEEP,
+    SYSCALL_INSTRUCTION,
+    SYSTEM_CALLS,
+    SystemCall,
+    Tracee,
+)
 from mlgo_gym.errors import SnapshotError
-
-_SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
 
 _ERESTARTSYS = 512
 """include/linux/errno.h: an interrupted call that restarts unless a signal handler runs."""
 
 _AT_FDCWD = -100
-
-_FDINFO_SIZE = 4096
 
 _KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 
@@ -44,67 +50,41 @@ class _Descriptor:
 def fork_process(
     process: CompilerProcess, reading: int, make_files: Callable[[], tuple[Mapping[FileId, str], str]], timeout: float
 ) -> CompilerProcess:
-    """Return a guarded copy of a compiler that waits in the same `read`; arguments and errors as `copy_process()`.
-
-    `reading` is a descriptor; `make_files` returns the files without the guard, and a free path for the guard.
-    """
-    write_end = -1
-
-    def make_all() -> dict[FileId, str]:
-        nonlocal write_end
-        files, guard = make_files()
-        os.mkfifo(guard, 0o600)
-        # O_RDWR opens without a reader; the guard fires when the last writer is closed.
-        write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        return {**files, file_id(os.fstat(process.guard)): guard}
-
-    try:
-        pid = copy_process(process.pid, file_id(os.fstat(reading)), make_all, timeout)
-        try:
-            pidfd = os.pidfd_open(pid)
-        except BaseException:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise
-    except BaseException:
-        if write_end >= 0:
-            os.close(write_end)
-        raise
-    return CompilerProcess(pid, pidfd, write_end)
-
-
-def copy_process(pid: int, reading: FileId, make_files: Callable[[], Mapping[FileId, str]], timeout: float) -> int:
-    """Copy a process, and return the id of the copy: a child of this process in its own session.
+    """Return a guarded copy of a compiler, a child of this process in its own session.
 
     Args:
-        pid: A child with a single thread that waits in a `read`, or soon will.
-        reading: The file that it reads.
-        make_files: Returns the path that the copy opens for each file of the original, at the same position. Opening
-            must not block. Other files stay shared. Called while the kernel copies. One of them is the FIFO of
-            `GUARD_DESCRIPTOR`: when its last writer is closed, the copy's process group is killed.
+        process: A compiler with a single thread that waits in a `read`, or soon will.
+        reading: Descriptor of the file that it reads.
+        make_files: Returns the path that the copy opens for each file of the original, at the same position, and a free
+            path for its guard. Opening must not block. Other files stay shared. Called while the kernel copies.
         timeout: Time limit in seconds.
 
     Raises:
         SnapshotError: The process cannot be copied; it continues, and there is no copy.
     """
-    abi = syscall_abi()
-    if abi is None:
-        raise SnapshotError(f"expected x86-64 or AArch64 to copy a process, got {os.uname().machine}")
+    if os.uname().machine != "x86_64":
+        raise SnapshotError(f"expected x86-64 to copy a process, got {os.uname().machine}; replay its decisions")
     deadline = time.monotonic() + timeout
+    pid, write_end = process.pid, -1
 
     def find_calls() -> list[SystemCall]:
+        nonlocal write_end
         descriptors = _descriptors(pid)
         try:
-            files = make_files()
+            made, guard = make_files()
+            os.mkfifo(guard, 0o600)
+            # O_RDWR opens without a reader; the guard fires when the last writer is closed.
+            write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            files = {**made, file_id(os.fstat(process.guard)): guard}
         except OSError as error:
             raise SnapshotError(f"cannot make the files of a copy of process {pid}: {error}") from error
         _refuse_shared_output(pid, [descriptor for descriptor in descriptors if descriptor.file not in files])
         return _calls(descriptors, files)
 
     try:
-        template = Tracee(pid, abi, deadline)
+        template = Tracee(pid, deadline)
         try:
-            start = _stop_in_read(template, abi, reading, deadline)
+            start = _stop_in_read(template, file_id(os.fstat(reading)), deadline)
             template.hold_signals()
             if len(list(Path(f"/proc/{pid}/task").iterdir())) != 1:
                 raise SnapshotError(f"expected a single thread in process {pid}, got several; a fork copies only one")
@@ -113,73 +93,57 @@ def copy_process(pid: int, reading: FileId, make_files: Callable[[], Mapping[Fil
                 child.run(start, [*calls, *_guarding(child.pid)])
                 child.set_registers(start)
                 child.detach()
+                return CompilerProcess(child.pid, os.pidfd_open(child.pid), write_end)
             except BaseException:
                 child.kill()
                 raise
         finally:
             template.release()
-    except OSError as error:
-        raise SnapshotError(f"cannot copy process {pid} with ptrace: {error}; replay its decisions") from error
-    return child.pid
+    except BaseException as error:
+        if write_end >= 0:
+            os.close(write_end)
+        if isinstance(error, OSError):
+            raise SnapshotError(f"cannot copy process {pid} with ptrace: {error}; replay its decisions") from error
+        raise
 
 
-def _stop_in_read(tracee: Tracee, abi: SyscallAbi, reading: FileId, deadline: float) -> list[int]:
+def _stop_in_read(tracee: Tracee, reading: FileId, deadline: float) -> list[int]:
     """Stop a process in its `read` of a file; return the registers that restart the `read`."""
-    pause = _SHORTEST_SLEEP
+    pause = SHORTEST_SLEEP
     while True:
         tracee.interrupt()
         registers = tracee.registers()
-        if _rewind(registers, abi) and _is_read_of(tracee, abi, registers, reading):
-            return registers
+        if registers[ORIG_AX] == SYSTEM_CALLS["read"] and registers[AX] == 2**64 - _ERESTARTSYS:
+            registers[IP] -= len(SYSCALL_INSTRUCTION)
+            registers[AX], registers[ORIG_AX] = SYSTEM_CALLS["read"], 2**64 - 1
+            if _is_read_of(tracee, registers, reading):
+                return registers
         if time.monotonic() > deadline:
             raise SnapshotError(f"expected process {tracee.pid} to wait for an answer, got one that computes")
         tracee.resume()
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_SLEEP)
+        pause = min(2 * pause, LONGEST_SLEEP)
 
 
-def _rewind(registers: list[int], abi: SyscallAbi) -> bool:
-    """Move registers back to the start of their `read`; return whether they are in one."""
-    if registers[abi.interrupted_number] != abi.numbers["read"]:
-        return False
-    if not abi.rewound:
-        if registers[abi.result] != 2**64 - _ERESTARTSYS:
-            return False
-        registers[abi.program_counter] -= len(abi.instruction)
-        registers[abi.number] = abi.numbers["read"]
-        registers[abi.interrupted_number] = 2**64 - 1
-    return True
-
-
-def _is_read_of(tracee: Tracee, abi: SyscallAbi, registers: list[int], reading: FileId) -> bool:
-    if tracee.read_memory(registers[abi.program_counter], len(abi.instruction)) != abi.instruction:
+def _is_read_of(tracee: Tracee, registers: list[int], reading: FileId) -> bool:
+    if tracee.read_memory(registers[IP], len(SYSCALL_INSTRUCTION)) != SYSCALL_INSTRUCTION:
         return False
     try:
-        return file_id(Path(f"/proc/{tracee.pid}/fd/{registers[abi.arguments[0]]}").stat()) == reading
+        return file_id(Path(f"/proc/{tracee.pid}/fd/{registers[DI]}").stat()) == reading
     except FileNotFoundError:
         return False
 
 
 def _descriptors(pid: int) -> list[_Descriptor]:
     """Return the open files of a stopped process, by ascending descriptor."""
-    numbers = sorted(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir())
-    folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return [_descriptor(folder, number) for number in numbers]
-    finally:
-        os.close(folder)
-
-
-def _descriptor(folder: int, number: int) -> _Descriptor:
-    status = os.stat(f"fd/{number}", dir_fd=folder)
-    information = os.open(f"fdinfo/{number}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        lines = os.read(information, _FDINFO_SIZE).decode().splitlines()
-    finally:
-        os.close(information)
-    fields = dict(line.split(":", 1) for line in lines)
-    flags, is_device = int(fields["flags"], 8), stat.S_ISCHR(status.st_mode)
-    return _Descriptor(number, file_id(status), int(fields["pos"]), flags, is_device)
+    descriptors = []
+    for number in sorted(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir()):
+        status = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116 - Path takes several times as long, here and below
+        with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as information:  # noqa: PTH123
+            fields = dict(line.split(":", 1) for line in information)
+        flags, is_device = int(fields["flags"], 8), stat.S_ISCHR(status.st_mode)
+        descriptors.append(_Descriptor(number, file_id(status), int(fields["pos"]), flags, is_device))
+    return descriptors
 
 
 def _refuse_shared_output(pid: int, shared: list[_Descriptor]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import platform
 import sys
 import time
 from functools import lru_cache
@@ -48,8 +47,6 @@ def snapshot_support() -> tuple[bool, str]:
 def _test() -> tuple[bool, str]:
     if sys.platform != "linux":
         return False, f"expected Linux, for its ptrace, got {sys.platform}"
-    if not sys.executable:
-        return False, "expected sys.executable to name this Python, got none"
     try:
         with Session([sys.executable, "-I", "-S", "-c", _PROGRAM], [INLINING]) as session:
             session.wait(_SECONDS)
@@ -68,8 +65,7 @@ def _test() -> tuple[bool, str]:
         return False, message
     if answers != [bytes(8), b"\1" * 8]:
         return False, f"expected separate answers for a program and its copy, got {answers}"
-    untested = "" if platform.machine() == "x86_64" else ", an untested architecture"
-    return True, f"a tiny program was forked with ptrace in {milliseconds:.1f} ms on {platform.machine()}{untested}"
+    return True, f"a tiny program was forked with ptrace in {milliseconds:.1f} ms"
 
 
 def _answer(session: Session, answer: bytes) -> bytes:

@@ -121,11 +121,6 @@ class StandardError:
         callee, features = self.prediction.predict(decision.payload, header, self.contexts)
         return Decision(decision.advisor, site, decision.payload + features, callee)
 
-    def answer(self, advice: bytes) -> None:
-        """Note the answer to the pending decision."""
-        if self.prediction is not None:
-            self.prediction.answer(advice)
-
     def copy(self) -> StandardError:
         """Return a copy for a copied clang, whose file is empty."""
         copied = copy.copy(self)

@@ -1,7 +1,7 @@
 """Policies as C: the decision of `mlgo-clang`, of the pass plugin, and of LLVM's release mode.
 
 The C of a network computes what `Network` computes, operation by operation: float32, sums from the first input to the
-last, nothing fused; logarithms and exponentials in double precision, then rounded. Both decide alike to the last bit.
+last, nothing fused; logarithms and tanh in double precision, then rounded. Both decide alike to the last bit.
 """
 
 from __future__ import annotations
@@ -179,11 +179,6 @@ class _Graph:
             values[1], f"copysignf((float)log1p((double)({element} < 0 ? -{element} : {element})), {element})"
         )
 
-    def rank(self, values: tuple[str, int], quantiles: npt.NDArray[np.float32]) -> tuple[str, int]:
-        table, _ = self.constant(quantiles)
-        count = quantiles.shape[1]
-        return self._loop(values[1], f"mlgo_rank({values[0]}[i], {table} + i * {count}, {count})")
-
     def product(self, values: tuple[str, int], weight: npt.NDArray[np.float32]) -> tuple[str, int]:
         table, _ = self.constant(weight)
         name, (inputs, outputs) = f"v{len(self.statements)}", weight.shape
@@ -193,10 +188,6 @@ class _Graph:
 
     def tanh(self, values: tuple[str, int]) -> tuple[str, int]:
         return self._loop(values[1], f"(float)tanh((double){values[0]}[i])")
-
-    def elu(self, values: tuple[str, int]) -> tuple[str, int]:
-        element = f"{values[0]}[i]"
-        return self._loop(values[1], f"{element} > 0 ? {element} : (float)expm1((double){element})")
 
 
 def _number(value: np.float32) -> str:

@@ -13,7 +13,7 @@ from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.eviction import decides_evictions
-from mlgo_gym.policies.model_files import bundled_file, or_use_fast
+from mlgo_gym.policies.model_files import network_file, or_use_fast
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import is_rule
 from mlgo_gym.storage.cache import write_atomically
@@ -57,16 +57,16 @@ def policy_network(policy: str, *, callee_features: bool = False, evictions: boo
         PolicyError: there is no such policy, its file is no network, or the network needs callee features and the
             target does not compute them.
     """
-    kind, colon, file = policy.partition(":")
+    kind, colon, _ = policy.partition(":")
     if kind in _RULES or is_rule(policy):
         return None
     if colon and kind != "mlp":
         raise PolicyError(f"expected a rule, rule:FILE, mlp:FILE or a bundled policy, got {policy!r}")
-    network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
+    network = Network.load(network_file(policy))
     if decides_evictions(network) and not evictions:
         raise PolicyError(
             f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "
-            "or export it with `mlgo-gym export llvm-header` or `mlgo-gym export tflite`"
+            "or export it with `mlgo-gym export llvm-header`, `tosa` or `tflite`"
         )
     if not callee_features:
         check_features(policy, network.features)

@@ -39,17 +39,11 @@ class Graph(Protocol[Value]):
     def signed_log(self, values: Value) -> Value:
         """Return `sign(x) · log(1 + abs(x))` of whole numbers, computed in double precision and rounded."""
 
-    def rank(self, values: Value, quantiles: npt.NDArray[np.float32]) -> Value:
-        """Return the number of quantiles of its feature below each value, less the number above it."""
-
     def product(self, values: Value, weight: npt.NDArray[np.float32]) -> Value:
         """Return the matrix product, summed from the first input to the last."""
 
     def tanh(self, values: Value) -> Value:
         """Return the hyperbolic tangent."""
-
-    def elu(self, values: Value) -> Value:
-        """Return `exp(x) - 1` below 0, and x above."""
 
 
 def check_outputs(network: Network) -> None:
@@ -65,30 +59,15 @@ def forward(graph: Graph[Value], network: Network, features: Value) -> Value:
     for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         values = graph.binary("add", graph.product(values, weight), graph.constant(bias))
         if number < last:
-            values = _activate(graph, network.activation, values)
+            zero = graph.constant(np.zeros(1, np.float32))
+            values = graph.tanh(values) if network.activation == "tanh" else graph.binary("maximum", values, zero)
     return values
 
 
 def _normalize(graph: Graph[Value], normalization: Normalization, values: Value) -> Value:
-    if normalization.method == "quantiles":
-        factor = np.full(1, 1 / normalization.quantiles.shape[1]).astype(np.float32)
-        return graph.binary("multiply", graph.rank(values, normalization.quantiles), graph.constant(factor))
-    if normalization.method != "standard":
+    if normalization.method == "log_standard":
         values = graph.signed_log(values)
-    if normalization.method == "signed_log":
-        return values
-    factor = (1 / normalization.scale).astype(np.float32)
     values = graph.binary("subtract", values, graph.constant(normalization.center))
-    values = graph.binary("multiply", values, graph.constant(factor))
+    values = graph.binary("multiply", values, graph.constant(normalization.factor))
     values = graph.binary("minimum", values, graph.constant(np.full(1, CLIP, np.float32)))
     return graph.binary("maximum", values, graph.constant(np.full(1, -CLIP, np.float32)))
-
-
-def _activate(graph: Graph[Value], activation: str, values: Value) -> Value:
-    if activation == "tanh":
-        return graph.tanh(values)
-    if activation == "elu":
-        return graph.elu(values)
-    slope = 0.01 if activation == "leaky_relu" else 0.0
-    low = graph.constant(np.full(1, slope, np.float32))
-    return graph.binary("maximum", values, graph.binary("multiply", values, low) if slope else low)

@@ -70,14 +70,8 @@ class _OnnxGraph:
     def signed_log(self, values: str) -> str:
         more = self.node("Add", self.node("Abs", self.cast(values, "DOUBLE")), self.constant(np.ones(1)))
         logarithm = self.cast(self.node("Log", more), "FLOAT")
-        return self._where_below_0(values, self.node("Neg", logarithm), logarithm)
-
-    def rank(self, values: str, quantiles: npt.NDArray[np.float32]) -> str:
-        wide = self.node("Unsqueeze", values, self.constant(np.array([2])))
-        table = self.constant(quantiles)
-        above, below = (self.cast(self.node(kind, wide, table), "FLOAT") for kind in ("Greater", "Less"))
-        sides = self.node("Sub", above, below)
-        return self.node("ReduceSum", sides, self.constant(np.array([2])), keepdims=0)
+        negative = self.node("Less", values, self.constant(np.zeros(1, np.float32)))
+        return self.node("Where", negative, self.node("Neg", logarithm), logarithm)
 
     def product(self, values: str, weight: npt.NDArray[np.float32]) -> str:
         # The last row of a cumulative sum.
@@ -87,17 +81,6 @@ class _OnnxGraph:
 
     def tanh(self, values: str) -> str:
         return self.cast(self.node("Tanh", self.cast(values, "DOUBLE")), "FLOAT")
-
-    def elu(self, values: str) -> str:
-        # exp(x) - 1 is tanh(x / 2) · (exp(x) + 1) without cancellation.
-        double = self.cast(values, "DOUBLE")
-        below = self.node("Min", double, self.constant(np.zeros(1)))
-        half = self.node("Tanh", self.node("Mul", below, self.constant(np.full(1, 0.5))))
-        grown = self.node("Mul", half, self.node("Add", self.node("Exp", below), self.constant(np.ones(1))))
-        return self._where_below_0(values, self.cast(grown, "FLOAT"), values)
-
-    def _where_below_0(self, values: str, yes: str, no: str) -> str:
-        return self.node("Where", self.node("Less", values, self.constant(np.zeros(1, np.float32))), yes, no)
 
     def finish(self, name: str, network: Network) -> bytes:
         helper, types = self._onnx.helper, self._onnx.TensorProto

@@ -1,7 +1,8 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY COMMAND…` reads the bitcode of a module from
-standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`.
+`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC COMMAND…` reads the bitcode of a
+module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`;
+METRIC is the size that a search of inlining makes smaller.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def module_environment(
-    data: bytes, command: Sequence[str], clang: str, policy: str, *, evicts: bool = False
+    data: bytes, command: Sequence[str], clang: str, policy: str, *, evicts: bool = False, metric: str = "text"
 ) -> Iterator[CompilerEnv]:
     """Give an environment with one module, compiled by `clang` as a driver's command line compiles its source.
 
@@ -111,7 +112,7 @@ def module_environment(
         if evicts:
             env = make_environment("mlgo/RegAllocEvict-v0", {**arguments, "metric": ESTIMATED_INSTRUCTIONS})
         else:
-            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy]))
+            env = make_environment("mlgo/Inline-v0", with_callee_features({**arguments, "metric": metric}, [policy]))
         try:
             yield env
         finally:
@@ -141,11 +142,11 @@ def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, fol
 
 def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
-    folder, source, compiles, clang, kind, policy, *command = arguments
+    folder, source, compiles, clang, kind, policy, metric, *command = arguments
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        with module_environment(data, command, clang, policy, evicts=kind == EVICTION.name) as env:
+        with module_environment(data, command, clang, policy, evicts=kind == EVICTION.name, metric=metric) as env:
             recipe = search_recipe(env, source, policy, int(compiles), Path(folder))
         keep_recipe(recipe, folder, data)
 

@@ -47,7 +47,7 @@ _BINARY = {
 }
 
 
-def tflite_model(name: str, network: Network, rule: DefaultRule | None = None) -> bytes:
+def tflite_model(name: str, network: Network, rule: DefaultRule | None = None, *, for_tosa: bool = False) -> bytes:
     """Return a TensorFlow Lite model.
 
     It has one input for each feature, and two outputs: `inlining_decision:0`, int64, and `logits:0`, float32.
@@ -56,38 +56,41 @@ def tflite_model(name: str, network: Network, rule: DefaultRule | None = None) -
         name: name of the model.
         network: a network with one output or two.
         rule: replaces clang's own decision; None makes the decision an input.
+        for_tosa: whether the model has a counterpart in TOSA: without cumulative sums and logits.
 
     Raises:
         MissingExtraError: ai-edge-litert is not installed.
         PolicyError: the network has more outputs.
     """
     check_outputs(network)
-    graph = _Graph(name)
+    graph = _Graph(name, for_tosa=for_tosa)
     inputs = list(network.features)
     if rule is not None and rule.feature in inputs:
         inputs.remove(rule.feature)
         inputs += [] if rule.cost in inputs else [rule.cost]
     columns = {feature: graph.input(feature) for feature in inputs}
     if rule is not None and rule.feature in network.features:
-        bound = graph.constant(np.array([rule.threshold], np.int64))
-        columns[rule.feature] = graph.cast(graph.compare("LESS", columns[rule.cost], bound), np.int64)
+        bound = graph.constant(np.array([rule.threshold], graph.integer))
+        columns[rule.feature] = graph.compare("LESS", columns[rule.cost], bound, graph.integer)
     features = graph.cast(graph.join([columns[feature] for feature in network.features], 0), np.float32)
     logits = forward(graph, network, features)
-    graph.output(graph.decision(logits, network.outputs), DECISION)
-    graph.output(logits, LOGITS)
+    graph.output(graph.cast(graph.decision(logits, network.outputs), np.int64), DECISION)
+    if not for_tosa:
+        graph.output(logits, LOGITS)
     return graph.finish()
 
 
-def tflite_evictions(name: str, network: Network) -> bytes:
+def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> bytes:
     """Return a TensorFlow Lite model of a network of `EvictionPolicy`, with the output `index_to_evict:0`, int64.
 
     The graph does what `eviction.c` does, for all columns at once: clang's own choice by
-    `mlgo_gym.llvm.eviction_rule`, the inputs of the network, and the column with the smallest output.
+    `mlgo_gym.llvm.eviction_rule`, the inputs of the network, and the column with the smallest output. `for_tosa` is as
+    in `tflite_model()`.
 
     Raises:
         MissingExtraError: ai-edge-litert is not installed.
     """
-    graph = _Graph(name)
+    graph = _Graph(name, for_tosa=for_tosa)
     columns = EVICTION_COLUMNS
     inputs = [
         graph.input(feature, (1, columns), np.int64 if feature in EVICTION_INTEGERS else np.float32)
@@ -104,8 +107,8 @@ def tflite_evictions(name: str, network: Network) -> bytes:
     default = graph.gather(features, own, 0)
     registers = graph.times(legal, graph.opposite(graph.is_last()))
     high = graph.constant(np.full((columns, len(COLUMN_FEATURES)), _LARGEST, np.float32))
-    least = graph.reduce("REDUCE_MIN", graph.choose(registers, features, high), 0, keep=True)
-    least = graph.choose(graph.reduce("REDUCE_MAX", registers, 0, keep=True), least, last)
+    least = graph.smallest_row(graph.choose(registers, features, high))
+    least = graph.choose(graph.holds_once(registers, 0), least, last)
     place = graph.reshape(graph.cast(own, np.float32), (1, 1))
     facts = [
         graph.is_last(),
@@ -121,10 +124,9 @@ def tflite_evictions(name: str, network: Network) -> bytes:
     others = graph.times(legal, graph.compare("NOT_EQUAL", graph.positions(), place))
     excluded = graph.constant(np.full((columns, 1), _LARGEST, np.float32))
     outputs = graph.choose(others, forward(graph, network, examples), excluded)
-    smallest = graph.reduce("REDUCE_MIN", outputs, 0)
-    best = graph.cast(graph.place_of("ARG_MIN", outputs), np.float32)
-    gains = graph.compare("LESS", smallest, graph.number(0))
-    graph.output(graph.cast(graph.choose(gains, best, graph.reshape(place, (1,))), np.int64), EVICTION_DECISION)
+    best = graph.place_of("ARG_MIN", outputs)
+    gains = graph.reshape(graph.compare("LESS", graph.gather(outputs, best, 0), graph.number(0)), (1,))
+    graph.output(graph.cast(graph.choose(gains, best, own, np.int32), np.int64), EVICTION_DECISION)
     return graph.finish()
 
 
@@ -146,7 +148,10 @@ class _Graph:
     Truth values are float32, 0 or 1. A graph of evictions has one row for each column of the decision.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, for_tosa: bool) -> None:
+        self._for_tosa = for_tosa
+        # TOSA converts int64 to int32 alone; no feature of LLVM exceeds it.
+        self.integer = np.int32 if for_tosa else np.int64
         feature, extra = "an export to TensorFlow Lite", "tflite"
         self._flatbuffers = library("flatbuffers", feature, extra)
         self._schema = schema = library("ai_edge_litert.schema_py_generated", feature, extra)
@@ -162,7 +167,7 @@ class _Graph:
     def input(self, feature: str, shape: tuple[int, ...] = (1,), dtype: Any = np.int64) -> int:
         number = self._tensor(shape, dtype, f"{_PREFIX}{feature}:0")
         self._graph.inputs.append(number)
-        return number
+        return self.cast(number, self.integer) if dtype is np.int64 else number
 
     def output(self, values: int, name: str) -> None:
         self._graph.tensors[values].name = f"{name}:0"
@@ -182,46 +187,70 @@ class _Graph:
 
     def binary(self, operation: Binary | Literal["divide"], left: int, right: int) -> int:
         code, options = _BINARY[operation]
+        if self._for_tosa and options == "MaximumMinimum":
+            # MLIR has no EmitC of arith.minimumf.
+            values = (left, right) if operation == "minimum" else (right, left)
+            inputs = [self._condition("LESS", left, right), *values]
+            return self._operate("SELECT_V2", inputs, self._joint_shape(left, right), np.float32, "SelectV2")
         return self._operate(code, [left, right], self._joint_shape(left, right), np.float32, options)
 
     def signed_log(self, values: int) -> int:
         shape = self._shape(values)
         size = self._operate("ABS", [values], shape, np.float32, "Abs")
-        table = np.log1p(np.arange(LOGARITHMS, dtype=np.float64)).astype(np.float32)
-        last = self.constant(np.full(1, LOGARITHMS - 1, np.float32))
-        near = self.gather(self.constant(table), self.cast(self.binary("minimum", size, last), np.int32), 0)
-        more = self.binary("add", size, self.constant(np.ones(1, np.float32)))
-        logarithm = self.choose(self.compare("GREATER", size, last), self._operate("LOG", [more], shape), near)
+        logarithm = self._iterated_log(size) if self._for_tosa else self._table_log(size)
         negative = self._operate("NEG", [logarithm], shape, np.float32, "Neg")
         is_negative = self.compare("LESS", values, self.constant(np.zeros(1, np.float32)))
         return self.choose(is_negative, negative, logarithm)
 
-    def rank(self, values: int, quantiles: npt.NDArray[np.float32]) -> int:
-        shape = self._shape(values)
-        wide, table = self.reshape(values, (*shape, 1)), self.constant(quantiles)
-        above, below = (self.compare(code, wide, table) for code in ("GREATER", "LESS"))
-        return self.reduce("SUM", self.binary("subtract", above, below), len(shape))
+    def _table_log(self, size: int) -> int:
+        table = np.log1p(np.arange(LOGARITHMS, dtype=np.float64)).astype(np.float32)
+        last = self.constant(np.full(1, LOGARITHMS - 1, np.float32))
+        near = self.gather(self.constant(table), self.cast(self.binary("minimum", size, last), np.int32), 0)
+        more = self.binary("add", size, self.constant(np.ones(1, np.float32)))
+        logarithm = self._operate("LOG", [more], self._shape(size))
+        return self.choose(self.compare("GREATER", size, last), logarithm, near)
+
+    def _iterated_log(self, size: int) -> int:
+        """Return `log(1 + x)`, within 2e-6, by Halley's iteration: MLIR has no EmitC of logarithms."""
+        shape = self._shape(size)
+        one, two, log2 = (self.constant(np.full(1, number, np.float32)) for number in (1, 2, np.log(2)))
+        value = self.binary("add", size, one)
+        powers = self.constant(np.exp2(np.arange(1, 64, dtype=np.float32)))
+        above = self.compare("GREATER_EQUAL", self.reshape(value, (*shape, 1)), powers)
+        doublings = self.reduce("SUM", above, len(shape))
+        logarithm = self.binary("multiply", doublings, log2)
+        for _ in range(3):
+            power = self._exponential(logarithm)
+            ratio = self.binary("divide", self.binary("subtract", value, power), self.binary("add", value, power))
+            logarithm = self.binary("add", logarithm, self.binary("multiply", ratio, two))
+        return logarithm
 
     def product(self, values: int, weight: npt.NDArray[np.float32]) -> int:
-        # The last row of a cumulative sum.
+        # The last row of a cumulative sum: the order of a sum in one operation is the library's.
         shape = self._shape(values)
         products = self.binary("multiply", self.reshape(values, (*shape, 1)), self.constant(weight))
+        if self._for_tosa:
+            return self.reduce("SUM", products, len(shape) - 1)
         sums = self._cumulative_sum(products, len(shape) - 1)
         return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
 
     def tanh(self, values: int) -> int:
-        # Of float32: the last bit is the library's, as in elu.
+        # Of float32: the last bit is the library's.
+        if self._for_tosa:
+            one, two = (self.constant(np.full(1, number, np.float32)) for number in (1, 2))
+            power = self._exponential(self.binary("multiply", values, two))
+            return self.binary("subtract", one, self.binary("divide", two, self.binary("add", power, one)))
         return self._operate("TANH", [values], self._shape(values))
 
-    def elu(self, values: int) -> int:
-        return self._operate("ELU", [values], self._shape(values))
+    def _exponential(self, values: int) -> int:
+        return self._operate("EXP", [values], self._shape(values), np.float32, "Exp")
 
     def decision(self, logits: int, outputs: int) -> int:
-        """Return the decision of a network's outputs, int64 of shape (1,); equal outputs give 0."""
+        """Return the decision of a network's outputs, an integer of shape (1,); equal outputs give 0."""
         no, yes = self.constant(np.zeros(1, np.float32)), logits
         if outputs == 2:
             no, yes = (self.gather(logits, self.constant(np.array([index], np.int32)), 0) for index in (0, 1))
-        return self.cast(self.compare("GREATER", yes, no), np.int64)
+        return self.compare("GREATER", yes, no, self.integer)
 
     def own_choice(self, rows: int, legal: int) -> int:
         """Return the column of clang's own choice, int32 of shape (1,)."""
@@ -239,14 +268,13 @@ class _Graph:
         finite = self.compare("LESS", broken, self.number(np.inf))
         eligible = self.times(self.times(legal, self.opposite(self.is_last())), self.times(finite, allowed))
         # A local column is taken only if no column before it is.
-        later = self.binary("minimum", self._cumulative_sum(eligible, 0, exclusive=True), self.number(1))
+        before = self.constant(np.tril(np.ones((EVICTION_COLUMNS,) * 2, np.float32), -1))
+        later = self._any_before(before, eligible)
         candidates = self.times(eligible, self.opposite(self.times(self.times(decline, local), later)))
         # The scan keeps each column that is cheaper than all before it, and stops at the first hint among these.
         fewer, equal = (self._earlier(code, broken) for code in ("LESS", "EQUAL"))
         lower = self.binary("maximum", fewer, self.times(equal, self._earlier("LESS_EQUAL", weight)))
-        before = self.constant(np.tril(np.ones((EVICTION_COLUMNS,) * 2, np.float32), -1))
-        blocking = self.times(self.times(lower, before), self.reshape(candidates, (1, EVICTION_COLUMNS)))
-        cheapest = self.times(candidates, self.opposite(self.reduce("REDUCE_MAX", blocking, 1, keep=True)))
+        cheapest = self.times(candidates, self.opposite(self._any_before(self.times(lower, before), candidates)))
         first = self.binary("subtract", self.number(1000), self.positions())
         score = self.times(cheapest, self.choose(hint, first, self.binary("add", self.positions(), self.number(1))))
         # Without such a column: nothing if that is legal, else the first legal one.
@@ -254,6 +282,11 @@ class _Graph:
         nothing = self.times(self.is_last(), decline)
         others = self.times(self.times(legal, self.opposite(decline)), self.constant(falling))
         return self.place_of("ARG_MAX", self.binary("add", score, self.binary("add", nothing, others)))
+
+    def _any_before(self, pairs: int, columns: int) -> int:
+        """Return whether a column j has a truth value, among those of each row i of the pairs, of shape (i, j)."""
+        blocking = self.times(pairs, self.reshape(columns, (1, EVICTION_COLUMNS)))
+        return self.holds_once(blocking, 1)
 
     def _earlier(self, code: str, values: int) -> int:
         """Return whether the value of column j and that of column i compare so, of shape (i, j)."""
@@ -274,6 +307,18 @@ class _Graph:
     def times(self, left: int, right: int) -> int:
         return self.binary("multiply", left, right)
 
+    def holds_once(self, truth: int, axis: int) -> int:
+        return self.compare("GREATER", self.reduce("SUM", truth, axis, keep=True), self.number(0))
+
+    def smallest_row(self, rows: int) -> int:
+        """Return the minimum of each column: half of the rows remain after each step."""
+        while (count := self._shape(rows)[0]) > 1:
+            half = (count + 1) // 2
+            first, second = (np.arange(start, start + half, dtype=np.int32) for start in (0, count - half))
+            parts = (self.gather(rows, self.constant(indices), 0) for indices in (first, second))
+            rows = self.binary("minimum", *parts)
+        return rows
+
     def spread(self, row: int) -> int:
         return self.times(row, self.constant(np.ones((EVICTION_COLUMNS, 1), np.float32)))
 
@@ -293,7 +338,7 @@ class _Graph:
     def join(self, parts: list[int], axis: int) -> int:
         shape = list(self._shape(parts[0]))
         shape[axis] = sum(self._shape(part)[axis] for part in parts)
-        dtype = np.float32 if self._is_float(parts[0]) else np.int64
+        dtype = np.float32 if self._is_float(parts[0]) else self.integer
         return self._operate("CONCATENATION", parts, tuple(shape), dtype, "Concatenation", axis=axis)
 
     def place_of(self, code: str, values: int) -> int:
@@ -302,16 +347,17 @@ class _Graph:
         kind = self._schema.TensorType.INT32
         return self._operate(code, inputs, (1,), np.int32, code.title().replace("_", ""), outputType=kind)
 
-    def compare(self, code: str, left: int, right: int) -> int:
-        options = code.title().replace("_", "")
-        condition = self._operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
-        return self.cast(condition, np.float32)
+    def compare(self, code: str, left: int, right: int, dtype: Any = np.float32) -> int:
+        return self.cast(self._condition(code, left, right), dtype)
 
-    def choose(self, truth: int, yes: int, no: int) -> int:
+    def _condition(self, code: str, left: int, right: int) -> int:
+        options = code.title().replace("_", "")
+        return self._operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
+
+    def choose(self, truth: int, yes: int, no: int, dtype: Any = np.float32) -> int:
         """Return elements of `yes` where a truth value is 1, else those of `no`; `yes` has the full shape."""
-        inputs = [truth, self.constant(np.zeros(1, np.float32))]
-        condition = self._operate("GREATER", inputs, self._shape(truth), np.bool_, "Greater")
-        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), np.float32, "SelectV2")
+        condition = self._condition("GREATER", truth, self.constant(np.zeros(1, np.float32)))
+        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), dtype, "SelectV2")
 
     def reduce(self, code: str, values: int, axis: int, *, keep: bool = False) -> int:
         """Return a sum or the like over one axis, which stays with the extent 1 if `keep` is set."""
@@ -320,10 +366,10 @@ class _Graph:
         inputs = [values, self.constant(np.array([axis], np.int32))]
         return self._operate(code, inputs, tuple(shape), np.float32, "Reducer", keepDims=keep)
 
-    def _cumulative_sum(self, values: int, axis: int, *, exclusive: bool = False) -> int:
-        """Return the sums up to each element along an axis, without the element itself if `exclusive` is set."""
+    def _cumulative_sum(self, values: int, axis: int) -> int:
+        """Return the sums up to each element along an axis."""
         inputs = [values, self.constant(np.array(axis, np.int32))]
-        return self._operate("CUMSUM", inputs, self._shape(values), np.float32, "Cumsum", exclusive=exclusive)
+        return self._operate("CUMSUM", inputs, self._shape(values), np.float32, "Cumsum")
 
     def gather(self, values: int, index: int, axis: int) -> int:
         """Return the slices of float32 at the indices, whose shape replaces the axis."""
@@ -337,7 +383,7 @@ class _Graph:
 
     def cast(self, values: int, dtype: Any) -> int:
         before = self._graph.tensors[values]
-        if dtype is np.float32 and self._is_float(values):
+        if before.type == self._type(dtype):
             return values
         number = self._operate("CAST", [values], self._shape(values), dtype, "Cast")
         options = self._graph.operators[-1].builtinOptions
@@ -345,27 +391,42 @@ class _Graph:
         return number
 
     def finish(self) -> bytes:
-        """Return the bytes of the model."""
+        """Return the bytes of the model, with the features' names in a signature."""
         for number, tensor in enumerate(self._graph.tensors):
             tensor.name = tensor.name or f"t{number}"
+        if self._for_tosa:
+            signature = self._schema.SignatureDefT()
+            signature.signatureKey, signature.subgraphIndex = "action", 0
+            signature.inputs, signature.outputs = map(self._signature, (self._graph.inputs, self._graph.outputs))
+            self._model.signatureDefs = [signature]
         builder = self._flatbuffers.Builder(1024)
         builder.Finish(self._model.Pack(builder), _IDENTIFIER)
         return bytes(builder.Output())
+
+    def _signature(self, numbers: list[int]) -> list[Any]:
+        entries = []
+        for number in numbers:
+            entry = self._schema.TensorMapT()
+            name = self._graph.tensors[number].name.removeprefix(_PREFIX)
+            entry.name, entry.tensorIndex = name.partition(":")[0], number
+            entries.append(entry)
+        return entries
 
     def _shape(self, number: int) -> tuple[int, ...]:
         return tuple(self._graph.tensors[number].shape)
 
     def _is_float(self, number: int) -> bool:
-        return bool(self._graph.tensors[number].type == self._schema.TensorType.FLOAT32)
+        return bool(self._graph.tensors[number].type == self._type(np.float32))
+
+    def _type(self, dtype: Any) -> Any:
+        return getattr(self._schema.TensorType, np.dtype(dtype).name.upper())
 
     def _joint_shape(self, left: int, right: int) -> tuple[int, ...]:
         return np.broadcast_shapes(self._shape(left), self._shape(right))
 
     def _tensor(self, shape: tuple[int, ...], dtype: Any, name: str) -> int:
-        kinds = {"float32": "FLOAT32", "int64": "INT64", "int32": "INT32", "bool": "BOOL"}
         tensor = self._schema.TensorT()
-        tensor.name, tensor.shape, tensor.buffer = name, list(shape), 0
-        tensor.type = getattr(self._schema.TensorType, kinds[np.dtype(dtype).name])
+        tensor.name, tensor.shape, tensor.buffer, tensor.type = name, list(shape), 0, self._type(dtype)
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 

@@ -22,13 +22,7 @@ from mlgo_gym.tasks.task import Task
 
 
 class Eviction(NamedTuple):
-    """An answered decision of the eviction advisor.
-
-    Attributes:
-        decision: The decision.
-        answer: The column.
-        legal: The legal columns.
-    """
+    """An answered decision of the eviction advisor: its column, and the legal columns."""
 
     decision: Decision
     answer: int
@@ -40,10 +34,9 @@ class AllocationCompile(NamedTuple):
 
     Attributes:
         functions: Decisions of each function, in clang's order.
-        costs: Cost of one call of each function, by the environment's metric.
-        entries: How often each function is called; 1 for metrics other than `estimated-instructions`.
-        cost: Cost of the module.
-        measurement: Everything that was measured.
+        costs, entries: Cost of one call of each function, by the environment's metric, and how often it is called; 1
+            for metrics other than `estimated-instructions`.
+        cost, measurement: Cost of the module, and everything that was measured.
     """
 
     functions: Mapping[str, list[Eviction]]
@@ -90,14 +83,8 @@ def run_allocation_compile(
 ) -> AllocationCompile:
     """Compile a module, and record the evictions and the price of each function.
 
-    Args:
-        setup: The setup of the environment, which `can_split()`.
-        compilation: The compile.
-        choose: Returns a legal column, given a decision and the number of decisions before it.
-
-    Raises:
-        CompilerError: The compile failed.
-        ActionError: A column is illegal.
+    `choose` returns a legal column, given a decision and the number of decisions before it. The setup `can_split()`.
+    Raises `CompilerError` if the compile fails, and `ActionError` for an illegal column.
     """
     task, metric = setup.task, setup.metric
     functions: dict[str, list[Eviction]] = defaultdict(list)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, did_you_mean
 
 _WORDS = {
     str: "a string",
@@ -101,7 +101,11 @@ def whole_number(name: str, value: Any, minimum: int) -> int:
     return int(value)
 
 
-def read_options(options: object) -> dict[str, Any]:
-    """Return the options of a reset as a new dict; raise `MlgoError` if they are neither a dict nor None."""
+def read_options(options: object, names: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a reset as a new dict; raise `MlgoError` for another type, or a name not among some."""
     check_type("options", options, Mapping[str, Any] | None)
-    return dict(options) if isinstance(options, Mapping) else {}
+    values = dict(options) if isinstance(options, Mapping) else {}
+    if unknown := sorted(map(str, values.keys() - set(names))):
+        hint = did_you_mean(unknown[0], names) or "; omit it"
+        raise MlgoError(f"expected options of reset() among {', '.join(names)}, got {unknown}{hint}")
+    return values

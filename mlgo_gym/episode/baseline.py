@@ -21,11 +21,9 @@ def known_baseline(
 ) -> Measurement | None:
     """Return the measurement of the plain compile, or None if no process has measured it yet.
 
-    Args:
-        compilation: The compile.
-        optimization_record: Include the costs of register allocation.
-        answered: Return the measurement of the compile whose decisions were all answered with clang's own choice. The
-            two rarely differ: over the channel clang stops requesting decisions when the module has grown too much.
+    With `optimization_record` it includes the costs of register allocation. With `answered` it is that of the compile
+    whose decisions were all answered with clang's own choice. The two rarely differ: over the channel clang stops
+    requesting decisions when the module has grown too much.
     """
     value = _memory.get(_key(compilation, optimization_record, answered))
     if value is None:
@@ -44,13 +42,7 @@ def keep_baseline(
 
 
 def measure_baseline(compilation: Compilation, timeout: float, *, optimization_record: bool = False) -> Measurement:
-    """Return the measurement of the plain compile; compile only if it is not known.
-
-    Clang may be silent for `timeout` seconds. The record adds the costs of register allocation.
-
-    Raises:
-        CompilerError: the plain compile fails.
-    """
+    """Return the measurement of the plain compile; compile only if it is not known. Raises `CompilerError`."""
     return run_blocking(baseline_coroutine(compilation, optimization_record=optimization_record), timeout)
 
 

@@ -24,16 +24,7 @@ MAX_FORKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """One flipped decision of an episode.
-
-    Attributes:
-        decision_index: Index of the decision in the episode.
-        site: Site of the decision.
-        action: The action of the episode.
-        alternative: The flipped action.
-        cost: Cost of the episode, by the environment's metric.
-        alternative_cost: Cost with the flipped action.
-    """
+    """One flipped decision of an episode: its index and site, both actions, and the costs with each of them."""
 
     decision_index: int
     site: DecisionSite
@@ -54,9 +45,6 @@ def counterfactuals(episode: Episode, requested: Iterable[int | DecisionSite]) -
     Args:
         episode: The episode, which may still run.
         requested: Decisions, each by its index in the episode or by its site.
-
-    Returns:
-        One counterfactual for each requested decision, in that order.
 
     Raises:
         CompilerError: A compile failed.
@@ -82,7 +70,7 @@ def _flip(original: Episode, requested: frozenset[int | DecisionSite]) -> dict[i
     results: dict[int | DecisionSite, Counterfactual] = {}
     pending: list[tuple[list[int | DecisionSite], int, DecisionSite, int, Episode]] = []
     with ExitStack() as forks, closing(original.restart()) as episode:
-        run_blocking(episode.start(), original.setup.timeout)
+        run_blocking(episode.proceed(), original.setup.timeout)
         while (decision := episode.decision) is not None:
             index, site = episode.decisions, decision.site
             action = int(actions[index] if index < len(actions) else default_action(decision))

@@ -1,6 +1,6 @@
 """An episode: one compile under an agent, then its measurement against the baseline.
 
-This module does not depend on Gymnasium. `Episode.step()` is a coroutine, so one event loop can serve many episodes.
+This module does not depend on Gymnasium. `Episode.proceed()` is a coroutine, so one event loop can serve many episodes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run
 from mlgo_gym.compiler.decision import Decision
@@ -26,61 +26,37 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import Measurement
-from mlgo_gym.tasks.render import EpisodePicture
 from mlgo_gym.tasks.task import read_action
 
-
-class Answer(NamedTuple):
-    """An encoded action.
-
-    Attributes:
-        action: The action that is taken.
-        advice: Its bytes for clang.
-        illegal: Whether it replaces an illegal action.
-    """
-
-    action: int | float
-    advice: bytes
-    illegal: bool = False
+Answer = tuple[int | float, bytes, bool]
+"""An encoded action: the action that is taken, its bytes for clang, and whether it replaces an illegal action."""
 
 
 class Episode:
-    """One compile, from its start to its measurement: `start()` it, then `encode()` actions and `step()`.
+    """One compile, from its start to its measurement: `proceed()`, then `answer()` and `proceed()` again.
 
-    After each step either `decision` is set, or the episode is over and `outcome` is set.
+    Then either `decision` is set, or the episode is over and `outcome` is set.
 
     Args:
         setup: Setup of the environment.
-        compilation: The compile; the task's flags are part of it.
+        compilation: The compile; the task's flags are part of it. `CompilerError` if clang cannot be started.
         function: The only function that the agent decides; clang decides all others.
         given_baseline: Measurement to compare with. Default: that of the plain compile.
         repeats: Whether this repeats an episode for counterfactuals: with decision sites, without a limit of decisions,
             credit and refusals.
 
     Attributes:
-        decision: The pending decision; None while clang computes and when the episode is over.
-        decisions: Number of decisions that the agent has answered.
-        handed_over: Number of decisions that clang has answered after `max_decisions`.
+        decisions, handed_over: Numbers of decisions that the agent, and clang after `max_decisions`, have answered.
         actions: The actions that were taken, replacements of illegal ones included.
         answers: The advice to every decision, also to those of clang.
-        answered: All answered decisions, in the order of `answers`; empty without credit.
-        agent_indices: Indices of the agent's decisions in `answered`; empty without credit.
+        answered, agent_indices: All answered decisions, and the indices of the agent's; empty without credit.
         illegal: Whether the agent's last action was illegal.
-        strict: Whether an illegal action raises.
-        raises: Whether a failing compile raises.
         skipped: Reasons by name of the modules that sampling skipped for this episode.
-        measurement: Measurement of the finished compile.
-        baseline: Measurement of the baseline, once the compile has finished.
-        inline_compile: All inlining decisions with their sites, and the bytes of each function, once the compile has
-            finished; None without credit.
-        outcome: Reward and last info; None while the episode runs.
+        measurement, baseline: Measurements once the compile has finished.
+        inline_compile: All inlining decisions with their sites, and the bytes of each function; None without credit.
         full_info: The full last info, whatever form infos have.
-        picture: The picture for `render_mode="rgb_array"`; None in other modes.
         fork_method: `"snapshot"` or `"replay"` for an episode that `fork()` returned, else None.
         fork_reason: Reason for a replay; empty otherwise.
-
-    Raises:
-        CompilerError: clang cannot be started (kind `start`).
     """
 
     def __init__(
@@ -112,9 +88,9 @@ class Episode:
         self.inline_compile: InlineCompile | None = None
         self.outcome: EpisodeOutcome | None = None
         self.full_info: dict[str, Any] = {}
-        self.picture: EpisodePicture | None = None
         self.fork_method: str | None = None
         self.fork_reason = ""
+        self._has_plain_infos = not self.contexts and setup.numeric_infos is None
         self._unchecked = set(range(len(self._task.advisors)))
         self.session = self._fresh_session()
 
@@ -138,15 +114,11 @@ class Episode:
 
     @property
     def has_plain_info(self) -> bool:
-        """Whether the info has only the keys of every decision: not the first one, and no illegal action before it."""
-        return self.decisions > 0 and not self.illegal
+        """Whether the info has only the keys of every decision."""
+        return self._has_plain_infos and self.decisions > 0 and not self.illegal
 
     def pending(self) -> Decision:
-        """Return the pending decision.
-
-        Raises:
-            ActionError: there is none.
-        """
+        """Return the pending decision; raise `ActionError` if there is none."""
         if self.decision is None:
             raise ActionError("expected a pending decision, got an episode that runs or is over; call reset()")
         return self.decision
@@ -157,63 +129,94 @@ class Episode:
 
     def info(self) -> dict[str, Any]:
         """Return the info of the pending decision."""
-        info = decision_info(self._task, self.pending(), self.module, self.decisions, has_site=self.contexts)
+        decision, setup = self.decision or self.pending(), self.setup
+        info = decision_info(self._task, decision, self.compilation.module.name, self.decisions, has_site=self.contexts)
         if self.illegal:
             info["illegal_action"] = True
         if self.skipped and not self.decisions:
             info["skipped"] = self.skipped
-        return self.setup.info(info)
+        return info if setup.numeric_infos is None else setup.info(info)
 
     def encode(self, action: Any) -> Answer:
-        """Encode an action for the pending decision; unless `strict`, clang's own choice replaces an illegal one.
+        """Encode an action, a number or an array of one element, for the pending decision.
 
-        Args:
-            action: A number, or an array of one element.
+        Unless `strict`, clang's own choice replaces an illegal action.
 
         Raises:
             ActionError: no decision is pending, the action is NaN or no number, or it is illegal and `strict`.
         """
-        decision, task = self.pending(), self._task
+        decision, task = self.decision or self.pending(), self._task
         number = action if type(action) is int else read_action(action, task.action_space)
         advice = task.encode(decision, number)
         if advice is None and not self.strict:
             default = read_action(task.default_action(decision), task.action_space)
-            return Answer(default, task.default_advice(decision), True)
-        return Answer(number, task.advice(decision, number) if advice is None else advice)
+            return default, task.default_advice(decision), True
+        return number, task.advice(decision, number) if advice is None else advice, False
 
-    def take(self, action: Any) -> Answer:
-        """Encode an action and run `step()`, blocking; return what was taken."""
-        answer = self.encode(action)
-        run(self.step(answer), self.setup.timeout)
-        return answer
-
-    def step(self, answer: Answer) -> CompilerCoroutine[None]:
-        """Answer the pending decision, and continue to the next one or to the end, as a coroutine.
-
-        Raises:
-            ActionError: no decision is pending.
-            CompilerError: the compile or that of the baseline failed, and failures raise.
-            ToolchainError: clang's header differs from that of its probe.
-        """
-        if self.picture is not None:
-            self.picture.decide(self.pending(), answer.action, illegal=answer.illegal)
-        self.actions.append(answer.action)
-        self.illegal = answer.illegal
+    def answer(self, answer: Answer) -> None:
+        """Answer the pending decision; `proceed()` continues. Raises `ActionError` if there is none."""
+        self.pending()
+        action, advice, self.illegal = answer
+        self.actions.append(action)
+        self.answers.append(advice)
         self.decision = None
         self.decisions += 1
-        self._advise(answer.advice)
+        self.session.advise(advice)
+
+    def take(self, action: Any) -> Answer:
+        """Answer the pending decision with an action and `proceed()`, blocking; return what was taken."""
+        answer = self.encode(action)
+        self.answer(answer)
+        run(self.proceed(), self.setup.timeout)
+        return answer
+
+    def proceed(self, *, to_end: bool = False) -> CompilerCoroutine[None]:
+        """Continue to the next decision of the agent, or to the end of the compile and its outcome, as a coroutine.
+
+        An episode whose compile ends before the agent has decided has no outcome. With `to_end` the coroutine yields
+        None at each decision of the agent, to be resumed after `answer()`, instead of returning.
+
+        Raises:
+            CompilerError: the compile or that of the baseline failed, and failures raise or the agent has not decided.
+            ToolchainError: clang's header differs from that of its probe.
+        """
+        task, max_decisions = self._task, self.max_decisions
+        if self.decision is not None:  # a copy of a clang that waited there
+            return
         try:
-            yield from self.start()
-            if self.decision is not None:
+            while (decision := (yield self.session)) is not None:
+                if self.credit:
+                    self.answered.append(decision)
+                if decision.advisor in self._unchecked:
+                    self._check_header(decision.advisor)
+                if self.function is not None and decision.context != self.function:
+                    self._advise(task.default_advice(decision))
+                elif max_decisions is not None and self.decisions >= max_decisions:
+                    self.handed_over += 1
+                    self._advise(task.default_advice(decision))
+                else:
+                    if self._function_only and not self.decisions:
+                        self.session.stop_at(LAST_REMARK.encode())
+                    if self.credit:
+                        self.agent_indices.append(len(self.answered) - 1)
+                    self.decision = decision
+                    if not to_end:
+                        return
+                    yield None
+            self.measurement = self._measure()
+            self.session.close()
+            if not self.decisions:
+                if self.function is None:
+                    keep_decisions(self.compilation, task, {})
                 return
             baseline = self.given_baseline
             if baseline is None:
-                record = self._task.optimization_record
+                record = task.optimization_record
                 baseline = yield from baseline_coroutine(self.compilation, optimization_record=record)
             self.baseline = self.with_project_costs(baseline)
         except CompilerError as error:
             self.keep_crash(error)
-            if self.raises:
+            if self.raises or not self.decisions:
                 self.close()
                 raise
             outcome = fail(self, error)
@@ -222,42 +225,8 @@ class Episode:
         self.close()
         if self.illegal:
             outcome.info["illegal_action"] = True
-        if self.picture is not None:
-            self.picture.end(outcome.info)
         self.full_info = outcome.info
         self.outcome = outcome._replace(info=self.setup.info(outcome.info))
-
-    def start(self) -> CompilerCoroutine[None]:
-        """Continue to the next decision of the agent or to the end of the compile, as a coroutine.
-
-        Raises:
-            CompilerError: the compile failed, or was silent for too long.
-            ToolchainError: clang's header differs from that of its probe.
-        """
-        if self.decision is not None:  # a copy of a clang that waited there
-            return
-        task, max_decisions = self._task, self.max_decisions
-        while (decision := (yield self.session)) is not None:
-            if self.credit:
-                self.answered.append(decision)
-            if decision.advisor in self._unchecked:
-                self._check_header(decision.advisor)
-            if self.function is not None and decision.context != self.function:
-                self._advise(task.default_advice(decision))
-            elif max_decisions is not None and self.decisions >= max_decisions:
-                self.handed_over += 1
-                self._advise(task.default_advice(decision))
-            else:
-                if self._function_only and not self.decisions:
-                    self.session.stop_at(LAST_REMARK.encode())
-                if self.credit:
-                    self.agent_indices.append(len(self.answered) - 1)
-                self.decision = decision
-                return
-        self.measurement = self._measure()
-        if self.function is None and not self.decisions + self.handed_over:
-            keep_decisions(self.compilation, task, {})
-        self.session.close()
 
     def _advise(self, advice: bytes) -> None:
         self.answers.append(advice)
@@ -296,11 +265,7 @@ class Episode:
         return replace(measurement, project=costs)
 
     def switch_to(self, function: str) -> None:
-        """Let clang decide the current function, whose first decision is pending, and the agent a later one.
-
-        Raises:
-            ActionError: the agent has decided, or no decision is pending.
-        """
+        """Let clang decide the current function, whose first decision is pending, and the agent a later one."""
         advice = self._task.default_advice(self.pending())
         if self.decisions:
             raise ActionError(f"expected an undecided function, got {self.decisions} decisions; start another episode")
@@ -313,18 +278,13 @@ class Episode:
     def fork(self) -> Episode:
         """Return an independent copy of the episode at the same decision.
 
-        The running clang is copied. Where that is not possible, a fresh clang gets the same answers.
-
-        Raises:
-            ActionError: no decision is pending.
-            CompilerError: a fresh clang failed or was silent for too long.
-            SnapshotError: a fresh clang came to another decision.
+        The running clang is copied. Where that is not possible, a fresh clang gets the same answers; it may fail with
+        `CompilerError`, or come to another decision (`SnapshotError`).
         """
         self.pending()
         copied = copy.copy(self)
         for name in ("actions", "answers", "answered", "agent_indices", "_unchecked"):
             setattr(copied, name, getattr(self, name).copy())
-        copied.picture = None if self.picture is None else self.picture.copy()
         supported, reason = snapshot_support()
         failure = None
         if supported:

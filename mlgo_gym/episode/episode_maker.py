@@ -24,7 +24,6 @@ from mlgo_gym.episode.decision_count import count, count_components, known_decis
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError
-from mlgo_gym.tasks.render import EpisodePicture
 
 _MAX_FAILURES = 10
 """Number of failed modules after which sampling raises."""
@@ -48,9 +47,9 @@ class ForkPool:
         self._warned = False
 
     def copy(self, key: str, place: int) -> Episode | None:
-        """Return a copy of the waiting episode of a key with the most progress that is not past `place`.
+        """Return a copy of the waiting episode of a key with the most progress that is not past `place`, or None.
 
-        None if there is none, or if it cannot be copied; a warning then gives the reason.
+        If it cannot be copied, a warning gives the reason.
         """
         nearest = max((at for of, at in self._waiting if of == key and at <= place), default=None)
         if nearest is None:
@@ -107,11 +106,7 @@ def _own_bytes(pid: int) -> int:
 
 
 class EpisodeMaker:
-    """Starts episodes, remembers modules without decisions, and keeps clangs waiting for further episodes.
-
-    Args:
-        setup: Setup of the environment.
-    """
+    """Starts episodes, remembers modules without decisions, and keeps clangs waiting for further episodes."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -143,14 +138,9 @@ class EpisodeMaker:
     ) -> CompilerCoroutine[Episode]:
         """Start an episode and continue to its first decision, as a coroutine.
 
-        Sampling skips modules without decisions and modules on which clang fails. The first episode of a module also
-        waits for its optimised bitcode and its count of decisions.
-
-        Args:
-            np_random: Random generator for modules and functions that are not named.
-            module: Module; None samples one with a decision.
-            function: Function with `scope="function"`; None samples one with a decision.
-            cursor: Position of the environment in the order of modules; advanced. Default: the start.
+        Without a module, the next one with a decision in the order is taken, and `cursor` advances; modules on which
+        clang fails are skipped. Without a function, `scope="function"` samples one with a decision. The first episode
+        of a module also waits for its optimised bitcode and its count of decisions.
 
         Raises:
             NoDecisionError: the module or the function has no decision.
@@ -161,7 +151,7 @@ class EpisodeMaker:
             episode = yield from self._first_decision(np_random, module, function)
             if episode is None:
                 raise self._no_decision(module.name, function)
-            return self._shown(episode)
+            return episode
         return (yield from self._sample(np_random, OrderCursor() if cursor is None else cursor))
 
     def _sample(self, np_random: np.random.Generator, cursor: OrderCursor) -> CompilerCoroutine[Episode]:
@@ -182,19 +172,12 @@ class EpisodeMaker:
                 continue
             if episode is not None:
                 episode.skipped = skipped
-                return self._shown(episode)
+                return episode
         failures = f"; the compiler failed on {len(skipped)} of them" if skipped else ""
         raise CorpusError(
             f"expected a module with a decision on {setup.task.name}, got none among the {len(corpus)} modules "
             f"of corpus {corpus.name!r}{failures}; choose another corpus"
         )
-
-    def _shown(self, episode: Episode) -> Episode:
-        """Give a started episode its picture, if `render_mode` is one."""
-        if self.setup.options.render_mode == "rgb_array":
-            episode.picture = EpisodePicture(self.setup.task)
-            episode.picture.begin(episode.module)
-        return episode
 
     def _first_decision(
         self, np_random: np.random.Generator, module: Module, function: str | None
@@ -203,13 +186,11 @@ class EpisodeMaker:
         if episode is None:
             return None
         try:
-            yield from episode.start()
+            yield from episode.proceed()
             if episode.decision is not None:
                 self._keep_fork(episode)
                 return episode
-        except BaseException as error:
-            if isinstance(error, CompilerError):
-                episode.keep_crash(error)
+        except BaseException:
             episode.close()
             raise
         self._empty.add((module.name, episode.function))

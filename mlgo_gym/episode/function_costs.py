@@ -13,7 +13,8 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.tasks.measurement import PROJECT_METRICS, WEIGHTED
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS, WEIGHTED
 from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
@@ -41,13 +42,9 @@ class FunctionCosts:
     Executed instructions and linked bytes are also those of functions outside the module, such as `strlen`.
 
     Attributes:
-        baseline: Cost of a plain compile.
+        baseline: Cost of a plain compile; `CompilerError` if it fails.
         counts_calls: Whether the cost of a function depends on how often it is called.
         unit: Number by which `CompileCost.functions` multiplies the metric; 1 with weights.
-
-    Raises:
-        MlgoError: No counter counts functions.
-        CompilerError: The plain compile or its program fails.
     """
 
     def __init__(self, setup: Setup, compilation: Compilation) -> None:
@@ -97,8 +94,12 @@ class FunctionCosts:
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:
             return compiled.functions
+        if metric in SIZE_METRICS:
+            # Bytes beside the instructions, such as unwind tables, belong to no function.
+            size, functions = getattr(object_sizes(compiled.object_bytes), metric), compiled.functions
+            return replace(functions, unnamed=functions.unnamed + size - functions.text, text=size)
         if metric not in self._costs:
-            known = ", ".join((TEXT, *PROJECT_METRICS))
+            known = ", ".join((*SIZE_METRICS, *PROJECT_METRICS))
             raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 

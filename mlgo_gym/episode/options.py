@@ -85,7 +85,6 @@ class CompileOptions:
         """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
         decisions follow the optimiser; on by default for those.""",
     )
-    verify_preoptimized: bool = option(False, "Check once per module that `preoptimize` gives the same object.")
     trust_flags: bool = option(
         False,
         """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
@@ -143,15 +142,15 @@ class EnvironmentOptions:
     )
     metric: str | Mapping[str, float] | None = option(
         None,
-        """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of
-        llvm-size; `"object"`, bytes of the file; `"instructions"`, instructions that the programs of the
-        module execute, counted by running them after each compile (a corpus with programs);
-        `"estimated-instructions"`, those of the module by block frequencies, for register allocation only (extra
-        `run-time`); `"linked"`, bytes of the executable sections of the linked files with this module, linked
-        again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object
-        that survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A
-        dict of weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the
-        first metric of the task.""",
+        """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
+        `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file; `"instructions"`,
+        instructions that the programs of the module execute, counted by running them after each compile (a corpus with
+        programs); `"estimated-instructions"`, those of the module by block frequencies, for register allocation only
+        (extra `run-time`); `"linked"`, bytes of the executable sections of the linked files with this module, linked
+        again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object that
+        survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A dict of
+        weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the
+        task.""",
     )
     scope: str = option(
         "module",
@@ -249,8 +248,6 @@ class EnvironmentOptions:
                 f"expected a task that decides after the optimiser for preoptimize=True, got {task.name}, which "
                 "decides within it; use preoptimize=None"
             )
-        if self.compile_options.verify_preoptimized and not self.preoptimizes(task):
-            raise MlgoError("expected preoptimize=True with verify_preoptimized=True, got preoptimize=False")
 
     def _check_metric(self, task: Task) -> None:
         if not isinstance(self.metric, Mapping):
@@ -343,7 +340,7 @@ class InliningOptions(EnvironmentOptions):
     link_facts: str | os.PathLike[str] | None = option(
         None,
         """File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
-        `callee_referrers`. Needs `callee_features=True`. Default: both are -1, unknown.""",
+        `callee_references`. Needs `callee_features=True`. Default: both are -1, unknown.""",
     )
     credit: bool = option(
         False,

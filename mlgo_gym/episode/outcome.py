@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 class EpisodeOutcome(NamedTuple):
-    """The outcome of an episode.
-
-    Attributes:
-        reward: Reward of the last step; of a failed compile the lowest of all.
-        truncated: Whether a failure of the compiler ended the episode.
-        info: Info of the last step.
-    """
+    """Reward of the last step, whether a failure of the compiler ended the episode, and info of the last step."""
 
     reward: float
     truncated: bool
@@ -41,10 +35,8 @@ class EpisodeOutcome(NamedTuple):
 def costs(episode: Episode) -> tuple[float, float]:
     """Return the cost of a finished episode by the environment's metric, and the cost of the baseline.
 
-    With weights, the cost of the baseline is 1, and each relative reduction lowers the cost by its weight.
-
-    Raises:
-        MlgoError: the compile or that of the baseline has not finished.
+    With weights, the cost of the baseline is 1, and each relative reduction lowers the cost by its weight. `MlgoError`
+    if the compile or that of the baseline has not finished.
     """
     return _costs(episode.setup, *_measurements(episode), episode.function)
 

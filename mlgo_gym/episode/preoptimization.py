@@ -1,6 +1,6 @@
 """Preoptimisation: the optimised bitcode of a module is kept on disk, and episodes only generate code from it.
 
-A compile of that bitcode with `-disable-llvm-passes` gives the same object byte for byte; `verify()` checks it.
+A compile of that bitcode with `-disable-llvm-passes` gives the same object byte for byte.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.errors import ToolchainError
 from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
 
 _EMIT_OBJECT = "-emit-obj"
@@ -28,7 +27,9 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
         # Loop strength reduction depends on the order of uses, which bitcode drops by default.
         emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
-        optimized = yield from _object(emitting)
+        with emitting.session() as session:
+            yield session
+            optimized = session.finish(0.0).object_bytes
         try:
             write_atomically(path, optimized)
         except OSError as error:
@@ -41,19 +42,3 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
         flags=(*compilation.flags, "-disable-llvm-passes"),
         inputs=("-x", "ir", str(path)),
     )
-
-
-def verify(full: Compilation, optimized: Compilation) -> CompilerCoroutine[None]:
-    """Raise `ToolchainError` unless a full compile and one of optimised bitcode give the same object; a coroutine."""
-    in_full, from_bitcode = (yield from _object(full)), (yield from _object(optimized))
-    if in_full != from_bitcode:
-        raise ToolchainError(
-            f"expected the same object of module {full.module.name!r} from optimised bitcode as in full, got "
-            f"{len(from_bitcode)} and {len(in_full)} bytes that differ; use preoptimize=False for it"
-        )
-
-
-def _object(compilation: Compilation) -> CompilerCoroutine[bytes]:
-    with compilation.session() as session:
-        yield session
-        return session.finish(0.0).object_bytes

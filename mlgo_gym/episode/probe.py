@@ -24,13 +24,7 @@ _TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of probing an advisor of a clang.
-
-    Attributes:
-        header: Header of its channel: features and advice.
-        decisions: Number of decisions in the tiny module (≥ 1).
-        first: Payload of the first decision: bytes of one observation.
-    """
+    """Header of an advisor's channel, number of decisions in the tiny module (≥ 1), and payload of the first one."""
 
     header: LogHeader
     decisions: int
@@ -41,10 +35,8 @@ class Probe:
 def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -> Probe:
     """Return the probe of an advisor; made once per compiler and kept on disk.
 
-    The flags are `-cc1` arguments that change its header, for instance a vocabulary of embeddings.
-
-    Raises:
-        ToolchainError: this clang has no interactive mode for the advisor; the text contains clang's diagnostics.
+    The flags are `-cc1` arguments that change its header, for instance a vocabulary of embeddings. Raises
+    `ToolchainError` with clang's diagnostics if this clang has no interactive mode for the advisor.
     """
     key = key_of(toolchain.identity, advisor.name, advisor.flags("BASE"), flags)
     known = _memory.get(key)

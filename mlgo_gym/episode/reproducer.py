@@ -23,15 +23,17 @@ import numpy as np
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.json_text import check_fields, parse_json
 from mlgo_gym.storage.temporary_folders import make_process_folder
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
-FORMAT = 1
+FORMAT = 2
 FILE = "reproducer.json"
 MODULE = "module.bc"
 ANSWERS = "answers.in"
@@ -42,7 +44,6 @@ FOLDER_VARIABLE = "MLGO_REPRODUCERS"
 MAX_KEPT = 100
 """Largest number of reproducers in a folder."""
 
-CRASH, WRONG = "crash", "wrong result"
 _SENT_SIGNALS = frozenset(
     {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGXCPU, signal.SIGPIPE, signal.SIGHUP}
 )
@@ -54,21 +55,12 @@ class Reproducer:
     """A failed compile, with everything that repeats it.
 
     Attributes:
-        kind: `CRASH` or `WRONG`.
-        module: Name of the module.
-        clang: Version of the compiler.
-        program: Command of the compiler.
-        flags: `-cc1` arguments, without channels, input and output.
-        advisors: Names of the advisors.
-        answers: Advice to each decision, in order, as hexadecimal bytes.
-        exit_status: Exit status of clang; negative for a signal.
-        message: Description of the failure.
-        stderr: Tail of standard error.
-        test: For a wrong object: words of a command that exits with 0 for a correct object. `{object}` is replaced by
-            the object's path, and the command runs in the folder of the reproducer.
+        program, flags: Command of the compiler, and `-cc1` arguments, without channels, input and output.
+        advisors, answers: Names of the advisors, and advice to each decision, in order, as hexadecimal bytes.
+        exit_status: Exit status of clang; negative for a signal, 0 for a wrong object.
+        message, stderr: Description of the failure, and tail of standard error.
     """
 
-    kind: str
     module: str
     clang: str
     program: tuple[str, ...]
@@ -78,7 +70,6 @@ class Reproducer:
     exit_status: int | None = None
     message: str = ""
     stderr: str = ""
-    test: tuple[str, ...] = ()
 
 
 def keep_crash(
@@ -98,7 +89,7 @@ def keep_crash(
         if sum(1 for _ in folder.iterdir()) >= MAX_KEPT:
             return None
         failure = {name: getattr(error, name) for name in ("exit_status", "message", "stderr")}
-        return keep_reproducer(folder, compilation, advisors, answers, kind=CRASH, **failure)
+        return keep_reproducer(folder, compilation, advisors, answers, **failure)
     except OSError:  # a full disk must not end a training
         return None
 
@@ -112,7 +103,7 @@ def keep_reproducer(
 ) -> Path:
     """Write a reproducer of a compile to a folder below `folder`, atomically, and return it.
 
-    The failure has the kind, and the other fields of `Reproducer` from `exit_status` on.
+    The failure has the fields of `Reproducer` from `exit_status` on.
     """
     reproducer = Reproducer(
         module=compilation.module.name,
@@ -153,7 +144,7 @@ def _write_script(folder: Path, reproducer: Reproducer, advisors: Sequence[Advis
     words = [*reproducer.program, *reproducer.flags, *channel, "-x", "ir", MODULE, "-o", "object.o"]
     lines = [
         "#!/bin/sh",
-        f"# {reproducer.message.splitlines()[0] if reproducer.message else reproducer.kind}; clang {reproducer.clang}",
+        f"# {reproducer.message.splitlines()[0] if reproducer.message else 'clang failed'}; clang {reproducer.clang}",
         'cd "$(dirname "$0")" && rm -f answers.out',
         shlex.join(words),
         "status=$?",
@@ -181,30 +172,19 @@ def read_reproducer(folder: Path) -> Reproducer:
 
 def compile_reproducer(
     reproducer: Reproducer, compilation: Compilation, timeout: float, *, exact: bool = True
-) -> tuple[bytes, int]:
-    """Compile with the answers of a reproducer, and with legal answers after its last one.
+) -> bytes:
+    """Return the object of a module with the answers of a reproducer, and with legal answers after its last one.
 
-    Args:
-        reproducer: The reproducer; without advisors this is a plain compile.
-        compilation: The compile, of its module or of another.
-        timeout: Longest silence of clang, in seconds.
-        exact: Give illegal answers too. If False, a legal answer replaces each of them.
-
-    Returns:
-        The object file, and the number of answers that are not the reproducer's.
+    Unless `exact`, a legal answer replaces each illegal one. Without advisors this is a plain compile.
     """
-    answers, others = iter(reproducer.answers), 0
+    answers = iter(reproducer.answers)
 
     def advise(decision: Decision) -> bytes:
-        nonlocal others
         advice = bytes.fromhex(next(answers, ""))
-        if (exact and advice) or _fits(session, decision, advice):
-            return advice
-        others += 1
-        return session.any_answer(decision)
+        return advice if (exact and advice) or _fits(session, decision, advice) else session.any_answer(decision)
 
     with compilation.session([advisor for advisor in ADVISORS if advisor.name in reproducer.advisors]) as session:
-        return drive(session, advise, timeout).object_bytes, others
+        return drive(session, advise, timeout).object_bytes
 
 
 def _fits(session: Session, decision: Decision, advice: bytes) -> bool:
@@ -216,3 +196,33 @@ def _fits(session: Session, decision: Decision, advice: bytes) -> bool:
     mask = np.frombuffer(decision.payload, header.dtype)["mask"].reshape(-1)
     column = int.from_bytes(advice, "little", signed=True)
     return 0 <= column < len(mask) and mask[column] == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Whether the failure of a reproducer occurred as recorded, and the result in words."""
+
+    reproduced: bool
+    description: str
+
+
+def reproduce(
+    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust_flags: bool = False
+) -> Reproduction:
+    """Compile the module of a reproducer with its answers, and compare clang's exit status with the recorded one.
+
+    `bitcode` replaces the recorded module, and clang may be silent for `timeout` seconds. With `trust_flags` the
+    recorded flags run without a check.
+
+    Raises:
+        MlgoError: the folder has no reproducer.
+        UntrustedError: the flags may do more than shape code, and are not trusted.
+    """
+    reproducer = read_reproducer(folder)
+    module = Module(reproducer.module, bitcode or folder / MODULE, ("-cc1", *reproducer.flags[1:]), trusted=trust_flags)
+    try:
+        compiled = compile_reproducer(reproducer, plan(module, toolchain), timeout, exact=bitcode is None)
+    except CompilerError as error:
+        return Reproduction(error.exit_status == reproducer.exit_status, error.message)
+    description = f"clang {toolchain.version_text} made an object of {len(compiled)} bytes"
+    return Reproduction(reproducer.exit_status == 0, description)

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.decision_count import count, count_components
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
-from mlgo_gym.episode.preoptimization import preoptimize, verify
+from mlgo_gym.episode.preoptimization import preoptimize
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
@@ -68,34 +68,20 @@ class ProjectCost(Protocol):
         """Return the cost of an object, None for that of plain clang; raise `CompilerError` if it has none."""
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the cost of each function, and in place of `text` the cost, multiplied by `unit`.
-
-        Raises:
-            CompilerError: The object has no cost.
-            MlgoError: The cost cannot be split.
-        """
+        """Return the cost of each function, and in place of `text` the cost, as integers: multiplied by `unit`."""
 
 
 class Setup:
-    """A task bound to a compiler, and the arguments of the environment.
-
-    Args:
-        task: The task; bound to the compiler here.
-        options: The arguments; checked here.
+    """A task bound to a compiler, and the arguments of the environment, both checked here.
 
     Attributes:
-        task: The bound task.
-        options: The arguments.
         timeout: Longest silence of a computing clang, in seconds.
-        toolchain: The compiler.
-        metric: Name of the rewarded metric; `WEIGHTED` for several.
-        weights: Weight of each rewarded metric.
+        metric, weights: Name of the rewarded metric, `WEIGHTED` for several, and the weight of each.
         numeric_infos: Converts infos to numbers; None with full infos.
 
     Raises:
         ToolchainError: no compiler is found, or it does not support the task.
-        MlgoError: an argument is not possible.
-        MissingExtraError: the metric needs a library that is not installed.
+        MlgoError: an argument is not possible, or the metric needs a library that is not installed.
     """
 
     def __init__(self, task: Task, options: EnvironmentOptions) -> None:
@@ -120,7 +106,6 @@ class Setup:
         self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags, *echo)
         self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
         self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
-        self._verified: set[str] = set()
         self._references: dict[str, InlineCompile] = {}
 
     @cached_property
@@ -148,11 +133,7 @@ class Setup:
 
     @cached_property
     def project_costs(self) -> dict[str, ProjectCost]:
-        """The rewarded costs that depend on the other modules of the project, by metric.
-
-        Raises:
-            CorpusError: the corpus lacks the programs or the links, or they are not trusted.
-        """
+        """The rewarded costs that depend on other modules of the project; `CorpusError` if the corpus lacks them."""
         trust, limits = self._compile_options.trust_flags, self._compile_options.limits
         corpus, toolchain, plain = self._opened, self.toolchain, self.plain_objects
         makers: dict[str, Callable[[], ProjectCost]] = {
@@ -176,12 +157,7 @@ class Setup:
         return self.make_order(self.options.module_order)
 
     def make_order(self, order: str | Mapping[str, float]) -> ModuleOrder:
-        """Return another order of the modules.
-
-        Raises:
-            MlgoError: there is no such order, or a weight is negative.
-            CorpusError: the corpus does not support the order.
-        """
+        """Return another order of the modules; `MlgoError` if there is none, or the corpus does not support it."""
         check_order(order)
         return ModuleOrder(self.corpus.names, order)
 
@@ -223,9 +199,7 @@ class Setup:
     def plan(self, module: Module) -> CompilerCoroutine[Compilation]:
         """Return `compilation()` as a coroutine.
 
-        Raises:
-            CompilerError: the compiler fails on the module.
-            MlgoError: the task decides about registers, and the module is WebAssembly, which has none.
+        Raises `MlgoError` if the task decides about registers, and the module is WebAssembly, which has none.
         """
         options = self._compile_options
         if module.flags is None and options.flags is not None:
@@ -239,11 +213,7 @@ class Setup:
             )
         if not self.options.preoptimizes(self.task):
             return full
-        optimized = yield from preoptimize(full)
-        if options.verify_preoptimized and module.name not in self._verified:
-            yield from verify(full, optimized)
-            self._verified.add(module.name)
-        return optimized
+        return (yield from preoptimize(full))
 
     def reference(self, compilation: Compilation) -> CompilerCoroutine[InlineCompile]:
         """Return, as a coroutine, the compile of clang's own choices, with sites and sizes; kept in memory."""

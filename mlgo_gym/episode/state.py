@@ -40,11 +40,7 @@ class EpisodeState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeState:
-        """Build a state from the data of `to_json()`.
-
-        Raises:
-            MlgoError: the data have another form.
-        """
+        """Build a state from the data of `to_json()`; raise `MlgoError` for other data."""
         try:
             return cls(**{**value, "actions": tuple(value["actions"])})
         except (TypeError, KeyError) as error:
@@ -61,7 +57,4 @@ class EpisodeState:
                 f"{digest[:12]} and {clang}; use the corpus and the compiler of the state"
             )
         if self.flags != flags:
-            raise MlgoError(
-                f"expected the flags of the state for module {self.module!r}, got others; make the environment with "
-                "the same metric and compile_options, and use the same corpus"
-            )
+            raise MlgoError(f"expected the flags of the state for {self.module!r}, got others; use its arguments")

@@ -18,13 +18,7 @@ PLAIN = "plain clang"
 
 
 class PolicyObjects:
-    """The objects of one policy, each compiled once.
-
-    Args:
-        evaluated: the environment and the policies.
-        policy: name of the policy, or `PLAIN`.
-        folder: folder of the objects.
-    """
+    """The objects of one policy, or of `PLAIN`, in a folder, each compiled once."""
 
     def __init__(self, evaluated: EvaluatedPolicies, policy: str, folder: Path) -> None:
         self._env = evaluated.env_of(policy)

@@ -78,9 +78,7 @@ class EvaluatedPolicies:
         """Return an environment whose plain compile has further flags."""
         flags = [*self.env.setup.options.compile_options.extra_flags, *added]
         # A preoptimised module was optimised without these flags.
-        changed = with_compile_options(
-            self.settings.arguments, extra_flags=flags, preoptimize=False, verify_preoptimized=False
-        )
+        changed = with_compile_options(self.settings.arguments, extra_flags=flags, preoptimize=False)
         return make_environment(self.settings.environment, {**changed, "corpus": self.env.corpus})
 
     def env_of(self, name: str) -> CompilerEnv:

@@ -20,7 +20,7 @@ from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts, bitcode_facts, effective_arguments
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.linking import LinkedSize, link_modes, linked_sizes
+from mlgo_gym.evaluation.linking import LinkResult, link_modes, linked_sizes
 from mlgo_gym.evaluation.programs import ProgramResult, run_programs
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -245,43 +245,20 @@ class Evaluation:
         trust_flags: bool = False,
         modes: Iterable[str] = (),
         plugins: Mapping[str, Path] = MappingProxyType({}),
-    ) -> Generator[LinkedSize, None, None]:
-        """Repeat the links of the recorded build with the objects of plain clang and of each policy; yield the sizes.
-
-        With an `output`, all sizes are written to `links.json` in it.
-
-        Args:
-            trust_flags: Whether to run a link with arguments that do not only shape its result.
-            modes: Names of `LINK_MODES`. Default: `recorded`.
-            plugins: Pass plugins by policy. With them, a policy also decides in links with link time optimisation.
-
-        Raises:
-            MlgoError: The corpus has no links, or there is no such mode.
-        """
+    ) -> list[LinkResult]:
+        """Return `linked_sizes()` in some of `LINK_MODES`, by default `recorded`; the output has `links.json`."""
         rows = linked_sizes(self.evaluated, trust_flags=trust_flags, modes=link_modes(modes), plugins=plugins)
-        yield from self._written(LINKS, rows)
+        return self._written(LINKS, rows)
 
-    def run_programs(self, *, trust_flags: bool = False) -> Generator[ProgramResult, None, None]:
-        """Run the programs of the corpus with the objects of plain clang and of each policy; yield their costs.
+    def run_programs(self, *, trust_flags: bool = False) -> list[ProgramResult]:
+        """Return the results of `programs.run_programs()`; the output has `programs.json`."""
+        return self._written(PROGRAMS, run_programs(self.evaluated, trust=trust_flags))
 
-        With an `output`, all results are written to `programs.json` in it.
-
-        Args:
-            trust_flags: Whether to run programs of a corpus that does not come with this package.
-
-        Raises:
-            MlgoError: The corpus has no programs, they are not trusted, or nothing counts instructions.
-        """
-        yield from self._written(PROGRAMS, run_programs(self.evaluated, trust=trust_flags))
-
-    def _written(self, name: str, rows: Iterable[Row]) -> Generator[Row, None, None]:
-        """Yield rows, and write all of them to a file of the output at the end."""
-        finished = []
-        for row in rows:
-            finished.append(row)
-            yield row
+    def _written(self, name: str, rows: Iterable[Row]) -> list[Row]:
+        results = list(rows)
         if self._folder is not None:
-            self._folder.write_rows(name, finished)
+            self._folder.write_rows(name, results)
+        return results
 
     def close(self) -> None:
         """Close the environment and release the output folder. Idempotent."""

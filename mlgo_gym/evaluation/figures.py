@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from mlgo_gym.evaluation.curves import Curve
+from mlgo_gym.evaluation.inputs import SearchCurve
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import DEFAULT, Estimate, Floats, Summary, estimates, profile
 from mlgo_gym.evaluation.table import short, with_unit
@@ -231,30 +231,19 @@ def _projects(result: EvaluationResult, shown: Sequence[Shown]) -> Figure:
     return Figure("projects", "By project", text, picture)
 
 
-def curve_figures(curves: Sequence[Curve]) -> list[Figure]:
-    """Return one figure per kind of learning curve, and one for all searches."""
-    by_name: dict[str, list[Curve]] = {}
-    for curve in curves:
-        by_name.setdefault("search" if curve.unit != "step" else curve.name, []).append(curve)
-    return [_curve_figure(name, group, number) for number, (name, group) in enumerate(by_name.items(), start=1)]
-
-
-def _curve_figure(name: str, curves: Sequence[Curve], number: int) -> Figure:
+def search_figure(curves: Sequence[SearchCurve]) -> list[Figure]:
+    """Return the figure of searches; none without any."""
+    if not curves:
+        return []
     picture, axes = _new()
-    search = name == "search"
     for curve, colour in zip(curves, cycle(COLOURS), strict=False):
-        steps, values = np.transpose(curve.points) * ([1], [100 if search else 1])
-        label = f"{curve.origin}: {curve.name}" if search else curve.origin
-        style = {"drawstyle": "steps-post" if search else "default", "color": colour, "lw": 1.3}
-        axes.plot(steps, values, label=short(label, 40), **style)
-    axes.set(xlabel=curves[0].unit, ylabel="geometric-mean change" if search else name)
-    _add_legend(picture, axes)
-    if not search:
-        return Figure(f"learning-{number}", f"Learning: {name}", "Values that the training logged.", picture)
-    axes.set_xscale("log")
+        steps, changes = np.transpose(curve.points)
+        axes.plot(steps, 100 * changes, drawstyle="steps-post", color=colour, lw=1.3, label=short(curve.name, 40))
+    axes.set(xlabel="compiles of each module", ylabel="geometric-mean change", xscale="log")
     _show_percent(axes.yaxis)
+    _add_legend(picture, axes)
     text = "Geometric-mean change of the best compile of each module so far, against plain clang."
-    return Figure(f"search-{number}", "Searches", text, picture)
+    return [Figure("search", "Searches", text, picture)]
 
 
 def write_figures(figures: list[Figure], folder: Path) -> list[Path]:

@@ -77,7 +77,7 @@ def link_modes(names: Iterable[str]) -> tuple[LinkMode, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkedSize:
+class LinkResult:
     """Size of one linked file with the objects of one policy.
 
     Attributes:
@@ -110,12 +110,11 @@ def linked_sizes(
     trust_flags: bool = False,
     modes: Sequence[LinkMode] = (RECORDED,),
     plugins: Mapping[str, Path] = MappingProxyType({}),
-) -> Iterator[LinkedSize]:
+) -> Iterator[LinkResult]:
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
-    passes of the linker run without a policy, or with its plugin. `trust_flags` allows link arguments that do more
-    than shape the result.
+    passes of the linker run without a policy, or with its plugin.
 
     Args:
         evaluated: The environment and the policies.
@@ -146,7 +145,7 @@ def linked_sizes(
                     libraries: dict[str, Path] = {}
                     for link in links:
                         lto, modules = mode.lto_of(link), len(link.modules)
-                        row = LinkedSize(policy, link.output, lto, modules, mode=mode.name, place=place)
+                        row = LinkResult(policy, link.output, lto, modules, mode=mode.name, place=place)
                         try:
                             if not trust_flags:
                                 check_link_arguments(link)
@@ -181,7 +180,7 @@ def _link_again(
     return size, object_sizes(output.read_bytes()).text
 
 
-def linked_table(rows: Sequence[LinkedSize]) -> Table:
+def linked_table(rows: Sequence[LinkResult]) -> Table:
     """Return one row per policy and linked file, and one for all files of a policy, against plain clang's same link."""
     plain = {(row.mode, row.output): row for row in rows if row.policy == PLAIN and row.error is None}
     cells: list[tuple[str, ...]] = []
@@ -204,7 +203,7 @@ def linked_table(rows: Sequence[LinkedSize]) -> Table:
     return Table(title, ("policy", "linked file", "modules", *sizes), tuple(cells))
 
 
-def _compared(pairs: Sequence[tuple[LinkedSize, LinkedSize]]) -> tuple[str, ...]:
+def _compared(pairs: Sequence[tuple[LinkResult, LinkResult]]) -> tuple[str, ...]:
     objects = Change(tuple((row.objects, before.objects) for row, before in pairs))
     linked = Change(tuple((row.linked, before.linked) for row, before in pairs))
     gained = objects.baseline - objects.value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ import mlgo_gym
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.comparison import compare
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.curves import Inputs
 from mlgo_gym.evaluation.figures import Figure, inline_svg
+from mlgo_gym.evaluation.inputs import Inputs
 from mlgo_gym.evaluation.report import by_language, by_project, notes, present
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change, estimates
@@ -35,37 +35,29 @@ from mlgo_gym.extras import library
 _PURPOSE = "a report as a page"
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """The figures of a report: of evaluations by name, and of trainings and searches."""
-
-    evaluations: dict[str, list[Figure]]
-    curves: list[Figure]
-
-
-def page(inputs: Inputs, drawn: Drawn) -> str:
-    """Return the page."""
+def page(inputs: Inputs, figures: Mapping[str, Sequence[Figure]], searches: Sequence[Figure]) -> str:
+    """Return the page with the figures of evaluations by name, and those of searches."""
     jinja2 = library("jinja2", _PURPOSE, "report")
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     ).from_string(Path(__file__).with_name("templates").joinpath("report.html").read_text(encoding="utf-8"))
     parts = [
-        _part(f"run-{number}", name, result, drawn.evaluations[name])
+        _part(f"run-{number}", name, result, figures[name])
         for number, (name, result) in enumerate(inputs.evaluations.items(), start=1)
     ]
     comparisons = _comparisons(inputs)
     contents = [(part["id"], part["title"]) for part in (*parts, *comparisons)]
-    contents += [("curves", "Learning and search")] if drawn.curves else []
+    contents += [("searches", "Searches")] if searches else []
     policies = list(dict.fromkeys(name for result in inputs.evaluations.values() for name in result.policies))
     number_of_policies = "1 policy" if len(policies) == 1 else f"{len(policies)} policies"
     text: str = template.render(
         version=mlgo_gym.__version__,
-        title=f"mlgo-gym report: {', '.join(inputs.evaluations) or 'learning and search'}",
+        title=f"mlgo-gym report: {', '.join(inputs.evaluations) or 'searches'}",
         subtitle=f"{number_of_policies} against plain clang: {', '.join(policies)}" if policies else "",
         contents=[*contents, ("method", "How to read this")],
         parts=parts,
         comparisons=comparisons,
-        curves=_pictures(drawn.curves, "curves"),
+        searches=_pictures(searches, "searches"),
     )
     return text
 

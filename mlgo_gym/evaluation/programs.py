@@ -49,12 +49,10 @@ def run_programs(evaluated: EvaluatedPolicies, *, trust: bool = False) -> Iterat
 
     A program that fails, hangs or prints a wrong output has an error, and the others run.
 
-    Args:
-        evaluated: the environment, its corpus and the policies.
-        trust: whether to run programs of a corpus that does not come with this package.
+    `trust` allows programs of a corpus that does not come with this package.
 
     Raises:
-        MlgoError: the corpus has no programs, they are not trusted, or nothing counts instructions.
+        MlgoError: The corpus has no programs, they are not trusted, or nothing counts instructions.
     """
     env = evaluated.env
     programs = read_programs(env.corpus, trust=trust)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.specification import CorpusSpec
+from mlgo_gym.corpus.specification import CorpusSpec, parse_corpora
 from mlgo_gym.corpus.splits import Part
 
 VERSION = 1
@@ -63,8 +64,9 @@ def search_modules(corpus: Corpus, has_decisions: Callable[[str], bool]) -> list
     return names
 
 
+@cache
 def _dataset(name: str) -> str:
-    return name.partition("/")[0].partition("@")[0]
+    return parse_corpora(name.partition("/")[0])[0].name
 
 
 def _search_order(name: str) -> str:

@@ -120,29 +120,17 @@ class EvaluationResult:
             if episode.policy == policy and episode.status == DONE and episode.module not in excluded
         }
 
-    def change(self, policy: str, *, metric: str | None = None, project: str | None = None) -> float:
-        """Return the relative change of the geometric mean against plain clang: -0.02 is 2 % less.
+    def change(self, policy: str) -> float:
+        """Return the relative change of the geometric mean of a policy against plain clang: -0.02 is 2 % less.
 
-        It is the number under `geo-mean` in the tables; `summaries()` has sums, counts and the pair of each module.
-
-        Args:
-            policy: Name of the policy.
-            metric: One of `metrics`. Default: the first.
-            project: Name of a project. Default: all.
+        It is the number under `geo-mean` in the tables; `summaries()` has other metrics, sums and single projects.
 
         Raises:
-            MlgoError: The policy, metric or project has no results, or the policy failed on a module, or finished none
-                with decisions.
+            MlgoError: The policy has no results, or failed on a module, or finished none with decisions.
         """
-        metric = self.metrics[0] if metric is None else metric
-        for kind, name, known in (
-            ("policy", policy, self.policies),
-            ("metric", metric, self.metrics),
-            ("project", project, (None, *self.projects)),
-        ):
-            if name not in known:
-                raise MlgoError(f"expected a {kind} with results ({', '.join(map(str, known))}), got {name!r}")
-        (summary,) = (summary for summary in self.summaries(project) if summary.policy == policy)
+        if policy not in self.policies:
+            raise MlgoError(f"expected a policy with results ({', '.join(self.policies)}), got {policy!r}")
+        (summary,) = (summary for summary in self.summaries() if summary.policy == policy)
         if summary.failures:
             raise MlgoError(
                 f"expected results of {policy} on every module, got {summary.failures} failed; look at `failures`, or "
@@ -150,7 +138,7 @@ class EvaluationResult:
             )
         if not summary.modules:
             raise MlgoError(f"{policy} finished no module with decisions; look at `failures`")
-        return summary.changes[metric].mean
+        return summary.changes[self.metrics[0]].mean
 
     def __str__(self) -> str:
         summaries = self.summaries()

@@ -1,4 +1,4 @@
-"""Tables of an evaluation, the formats of their numbers, and tables as aligned text, Markdown and LaTeX."""
+"""Tables of an evaluation, the formats of their numbers, and tables as aligned text and Markdown."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ _LONGEST = 46
 
 _MAX_CORPORA = 4
 """Corpora named in a title."""
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\dots{}", "→": r"$\to$", "τ": r"$\tau$",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +63,16 @@ class Table:
         rows = (f"| {' | '.join(map(escape_markdown, line))} |" for line in lines)
         return "\n".join((f"**{escape_markdown(self.title)}**\n", *rows))
 
-    def as_latex(self) -> str:
-        """Return the table as LaTeX for the package booktabs."""
-        heading, *rows = (f"{' & '.join(map(_escape_latex, line))} \\\\" for line in (self.columns, *self.rows))
-        return "\n".join([
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_escape_latex(self.title)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}",
-            *(r"\toprule", heading, r"\midrule", *rows, r"\bottomrule"),
-            r"\end{tabular}",
-            r"\end{table}",
-        ])  # fmt: skip
-
 
 def escape_markdown(text: str) -> str:
     """Return a text for a cell or a paragraph of Markdown."""
     return re.sub(r"([|\\`*_<>\[\]])", r"\\\1", text)
 
 
-def _escape_latex(text: str) -> str:
-    escaped = "".join(_SPECIAL.get(letter, letter) for letter in text)
-    # A minus sign is longer than a hyphen. A bracket at the start of a row would be parsed as an argument.
-    return re.sub(r"(?<![\w])-(?=\d)", "$-$", escaped).replace("[", "{[}").replace("]", "{]}")
-
-
 def all_as_markdown(tables: Sequence[Table], lines: Sequence[str] = ()) -> str:
     """Return tables as Markdown, followed by lines as a list."""
     listed = "\n".join(f"- {escape_markdown(line.strip())}" for line in lines)
     return "\n\n".join([*(table.as_markdown() for table in tables), *([listed] if lines else [])])
-
-
-def all_as_latex(tables: Sequence[Table]) -> str:
-    """Return tables as LaTeX, below the package that they need."""
-    return "\n\n".join(["% needs \\usepackage{booktabs}", *(table.as_latex() for table in tables)])
 
 
 def with_unit(metric: str) -> str:

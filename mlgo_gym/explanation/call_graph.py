@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
+from typing import Any
 
 from mlgo_gym.compiler.decision import context_of, functions_of
 from mlgo_gym.episode.attribution.inline_compile import answers_by_call_site
 from mlgo_gym.explanation.explanation import Explanation
-from mlgo_gym.explanation.names import readable_context, short_context
+from mlgo_gym.explanation.names import readable_context, short_context, signed, templates
 from mlgo_gym.extras import library
 
 MAX_NODES = 30
@@ -151,65 +151,60 @@ def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
     """
     corners, paths = layered_layout(len(graph.nodes), [(edge.caller, edge.callee) for edge in graph.edges])
     positions = [position for path in paths for position in path] + corners
-    width = max((column for column, _ in positions), default=0) * _COLUMN + _WIDTH + 2 * _MARGIN
-    height = max((row for _, row in positions), default=0) * _ROW + _HEIGHT + 2 * _MARGIN
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    drawn = [
-        f'<svg class="graph" xmlns="http://www.w3.org/2000/svg" role="img" {size}>',
-        f"<title>{escape(f'Calls between {len(graph.nodes)} functions')}</title>",
-    ]
-    # Differing edges are drawn last, on top.
-    pairs = zip(graph.edges, paths, strict=True)
-    ordered = sorted(pairs, key=lambda pair: pair[0].outcome in (FIRST_INLINES, SECOND_INLINES))
-    drawn += [_edge(graph, edge, path, policies) for edge, path in ordered]
-    drawn += [_node(node, position, policies) for node, position in zip(graph.nodes, corners, strict=True)]
-    return "\n".join((*drawn, "</svg>"))
-
-
-def _signed(change: int) -> str:
-    """Return a change with a real minus; empty for none."""
-    return f"{change:+,}".replace("-", "\N{MINUS SIGN}") if change else ""
-
-
-def _corner(position: Position) -> tuple[float, float]:
-    return _MARGIN + position[0] * _COLUMN, _MARGIN + position[1] * _ROW
-
-
-def _node(node: Node, position: Position, policies: tuple[str, str]) -> str:
-    left, top = _corner(position)
-    change = node.second - node.first
-    kind = "grown" if change > 0 else "shrunk" if change < 0 else "same"
-    if change:
-        first, second = f"{node.first:,}" if node.first else "new", f"{node.second:,}" if node.second else "removed"
-        sizes = f"{first} → {second}"
-    else:
-        sizes = f"{node.first:,}" if node.first else "no code of its own"
-    title = f"{readable_context(node.context)}: {node.first:,} bytes, {node.second:,} under {policies[1]}"
-    return (
-        f'<g class="node {kind}"><title>{escape(title)}</title>'
-        f'<rect x="{left:.0f}" y="{top:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="5"/>'
-        f'<text x="{left + 9:.0f}" y="{top + 17:.0f}">{escape(short_context(node.context, _CHARACTERS))}</text>'
-        f'<text class="bytes" x="{left + 9:.0f}" y="{top + 32:.0f}">{sizes}</text>'
-        f'<text class="bytes change" x="{left + _WIDTH - 9:.0f}" y="{top + 32:.0f}">{_signed(change)}'
-        "</text></g>"
+    drawn = zip(graph.edges, paths, strict=True)
+    text: str = (
+        templates()
+        .get_template("call_graph.svg")
+        .render(
+            width=max((column for column, _ in positions), default=0) * _COLUMN + _WIDTH + 2 * _MARGIN,
+            height=round(max((row for _, row in positions), default=0) * _ROW + _HEIGHT + 2 * _MARGIN),
+            node_width=_WIDTH,
+            node_height=_HEIGHT,
+            nodes=[_node(node, position, policies) for node, position in zip(graph.nodes, corners, strict=True)],
+            # Differing edges are drawn last, on top.
+            edges=[
+                _edge(graph, edge, path, policies)
+                for edge, path in sorted(drawn, key=lambda pair: pair[0].outcome in (FIRST_INLINES, SECOND_INLINES))
+            ],
+        )
     )
+    return text
 
 
-def _edge(graph: CallGraph, edge: Edge, path: list[Position], policies: tuple[str, str]) -> str:
+def _corner(position: Position) -> tuple[int, int]:
+    return round(_MARGIN + position[0] * _COLUMN), round(_MARGIN + position[1] * _ROW)
+
+
+def _node(node: Node, position: Position, policies: tuple[str, str]) -> dict[str, Any]:
+    change = node.second - node.first
+    sizes = f"{node.first:,}" if node.first else "no code of its own"
+    if change:
+        sizes = f"{f'{node.first:,}' if node.first else 'new'} → {f'{node.second:,}' if node.second else 'removed'}"
+    x, y = _corner(position)
+    return {
+        "x": x,
+        "y": y,
+        "kind": "grown" if change > 0 else "shrunk" if change < 0 else "same",
+        "title": f"{readable_context(node.context)}: {node.first:,} bytes, {node.second:,} under {policies[1]}",
+        "name": short_context(node.context, _CHARACTERS),
+        "sizes": sizes,
+        "change": signed(change) if change else "",
+    }
+
+
+def _edge(graph: CallGraph, edge: Edge, path: list[Position], policies: tuple[str, str]) -> dict[str, str]:
     is_forward = path[-1][0] >= path[0][0]
-    points: list[Position] = []
+    points: list[tuple[int, int]] = []
     for position in path:
         left, top = _corner(position)
-        ends = [(left, top + _HEIGHT / 2), (left + _WIDTH, top + _HEIGHT / 2)]
+        ends = [(left, top + _HEIGHT // 2), (left + _WIDTH, top + _HEIGHT // 2)]
         points += ends if is_forward else reversed(ends)
-    points = points[1:-1]
-    x, y = points[0]
-    line = f"M{x:.0f},{y:.0f}"
-    bend = (_COLUMN - _WIDTH) * (0.5 if is_forward else -0.5)
-    for index, (nx, ny) in enumerate(points[1:]):
+    (x, y), *others = points[1:-1]
+    line = f"M{x},{y}"
+    bend = (_COLUMN - _WIDTH) // (2 if is_forward else -2)
+    for index, (nx, ny) in enumerate(others):
         # Straight through a layer, curved between layers.
-        curve = f"C{x + bend:.0f},{y:.0f} {nx - bend:.0f},{ny:.0f} "
-        line += f"{'L' if index % 2 else curve}{nx:.0f},{ny:.0f}"
+        line += f"L{nx},{ny}" if index % 2 else f"C{x + bend},{y} {nx - bend},{ny} {nx},{ny}"
         x, y = nx, ny
     outcomes = {
         BOTH_KEEP: "kept by both",
@@ -220,11 +215,7 @@ def _edge(graph: CallGraph, edge: Edge, path: list[Position], policies: tuple[st
     caller, callee = (readable_context(graph.nodes[node].context) for node in (edge.caller, edge.callee))
     calls = f"{edge.calls} calls" if edge.calls > 1 else "call"
     title = f"{caller} → {callee}: {calls} {outcomes[edge.outcome]}"
-    arrow = f"M{x:.0f},{y:.0f}l{-7 if is_forward else 7},-4v8z"
-    return (
-        f'<g class="edge {edge.outcome}"><title>{escape(title)}</title><path class="line" d="{line}"/>'
-        f'<path class="tip" d="{arrow}"/></g>'
-    )
+    return {"outcome": edge.outcome, "title": title, "line": line, "tip": f"M{x},{y}l{-7 if is_forward else 7},-4v8z"}
 
 
 def layered_layout(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[Position], list[list[Position]]]:

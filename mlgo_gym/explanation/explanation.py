@@ -164,10 +164,8 @@ def explain_module(
         note: Called with the number of finished steps, the number of steps, and a result in words.
 
     Raises:
-        CorpusError: The corpus has no such module.
-        PolicyError: A policy is unknown or does not fit the environment.
-        CompilerError: A compile failed.
-        MlgoError: The task is not inlining alone.
+        MlgoError: The module or a policy is unknown, a policy does not fit, a compile failed, or the task is not
+            inlining alone.
     """
     if env.task.advisors != (INLINING,):
         raise MlgoError(f"expected an environment of inlining, got {env.task.name}; use mlgo/Inline-v0")

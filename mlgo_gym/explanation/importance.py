@@ -70,14 +70,9 @@ class FeatureImportance:
 
 @dataclass(frozen=True, slots=True)
 class ImportanceResult:
-    """The importance of all features of a policy.
+    """The importance of all features of a policy, the most important first.
 
-    Attributes:
-        features: The features, the most important first.
-        modules: Number of modules with decisions.
-        decisions: Number of decisions in them.
-        sampled: Number of these decisions that were permuted, drawn at random.
-        failed: Error message of each module on which the policy failed.
+    `sampled` of the `decisions` in `modules` were permuted; `failed` has the error of each module that failed.
     """
 
     features: list[FeatureImportance]
@@ -136,11 +131,7 @@ class Importance:
         return len(self.modules(env)) * (1 + min(self.cost_features, len(feature_groups(env.feature_names))))
 
     def run(self, execution: Execution = Execution(), note: Callable[[], None] = lambda: None) -> ImportanceResult:
-        """Measure the importance of each feature.
-
-        Args:
-            execution: Worker processes of this machine. Default: this process.
-            note: Called after each episode.
+        """Measure the importance of each feature, in worker processes of this machine; `note` follows each episode.
 
         Raises:
             MlgoError: The environment or the policy cannot be made, no module has a decision, or the policy is random.
@@ -282,11 +273,7 @@ def shapley_values(env: CompilerEnv, policy: Policy, pool: Rows, decisions: int,
     """Return the Shapley values of the features for a policy's preference for action 1.
 
     The preference is the logit of a network, and the action of any other policy. The pool has at least two decisions;
-    the values are float64 of shape (decisions, features).
-
-    Raises:
-        MissingExtraError: shap is not installed.
-        MlgoError: The environment has other actions.
+    the values are float64 of shape (decisions, features). `MlgoError`: the environment has other actions.
     """
     if not isinstance(env.action_space, gym.spaces.Discrete) or env.action_space.n != 2:
         raise MlgoError(f"expected two actions for Shapley values, got {env.action_space}; use --shap 0")

@@ -1,9 +1,11 @@
-"""Readable names of functions."""
+"""Readable names of functions, signed numbers, and the templates of pages and pictures."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from mlgo_gym.compiler.decision import functions_of
 from mlgo_gym.extras import library
@@ -77,3 +79,20 @@ def shortened(name: str, width: int) -> str:
         del scopes[0]
         text = "::".join(scopes)
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def signed(value: float) -> str:
+    """Return a whole number with its sign, a real minus."""
+    return f"{value:+,.0f}".replace("-", "\N{MINUS SIGN}")
+
+
+def templates() -> Any:
+    """Return the environment of the folder `templates`; values are escaped."""
+    jinja2 = library("jinja2", "a page of HTML", "explain")
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from textwrap import fill
 
 from mlgo_gym.explanation.call_graph import call_graph, picture
 from mlgo_gym.explanation.explanation import Difference, Explanation
 from mlgo_gym.explanation.feature_effects import FeatureEffect
-from mlgo_gym.explanation.names import readable, short_context, shortened
+from mlgo_gym.explanation.names import readable, short_context, shortened, signed, templates
 from mlgo_gym.extras import library
 
 WIDTH = 80
@@ -104,11 +103,6 @@ def decisive_text(decisive: Sequence[FeatureEffect]) -> str:
     return "; ".join(sentences)
 
 
-def signed(value: float) -> str:
-    """Return a whole number with its sign, a real minus."""
-    return f"{value:+,.0f}".replace("-", "\N{MINUS SIGN}")
-
-
 def answer_text(answer: int | None) -> str:
     """Return an answer in words."""
     return "has no such call" if answer is None else "inlines" if answer else "keeps the call"
@@ -125,13 +119,8 @@ def _filled(text: str, indent: int = 0) -> str:
 
 def as_page(explanation: Explanation, command: str) -> str:
     """Return an explanation as HTML, with the command that reproduces it."""
-    jinja2, markupsafe = (library(name, "a page of HTML", "explain") for name in ("jinja2", "markupsafe"))
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    templates.filters |= {
+    environment = templates()
+    environment.filters |= {
         "answer": answer_text,
         "decisive": lambda features: decisive_text([feature for feature in features if feature.decisive_for]),
         "kind": lambda change: "more" if change > 0 else "less" if change < 0 else "",
@@ -142,9 +131,8 @@ def as_page(explanation: Explanation, command: str) -> str:
         "signed": signed,
     }
     graph = call_graph(explanation) if explanation.differences else None
-    # The parts of the picture are escaped.
-    drawn = "" if graph is None else markupsafe.Markup(picture(graph, explanation.policies))
-    text: str = templates.get_template("explanation.html").render(
+    markup = library("markupsafe", "a page of HTML", "explain").Markup
+    text: str = environment.get_template("explanation.html").render(
         command=command,
         explanation=explanation,
         first=explanation.policies[0],
@@ -152,6 +140,6 @@ def as_page(explanation: Explanation, command: str) -> str:
         graph=graph,
         max_functions=_MAX_PAGE_FUNCTIONS,
         overview=overview(explanation),
-        picture=drawn,
+        picture="" if graph is None else markup(picture(graph, explanation.policies)),
     )
     return text

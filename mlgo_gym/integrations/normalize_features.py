@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium.utils import RecordConstructorArgs
 
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.normalization import CLIP, Normalization
 
-GivenNormalization = Normalization | Mapping[str, Any] | str | os.PathLike[str]
-"""A normalization, its JSON data, or the file that it was saved to."""
+
+class FlatNormalizer:
+    """Normalizes the flat part of observations, alone or beside an action mask, and of batches of them.
+
+    Args:
+        normalization: A fitted normalization, or its JSON data.
+        names: Names of the raw features; the normalization may know fewer.
+        space: Space of the raw observations of one environment.
+
+    Attributes:
+        normalization: The normalization.
+        space: Space of normalized observations: a Box, alone or in a Dict beside an action mask.
+    """
+
+    def __init__(
+        self, normalization: Normalization | Mapping[str, Any], names: Sequence[str], space: gym.Space[Any]
+    ) -> None:
+        if not isinstance(normalization, Normalization):
+            normalization = Normalization.from_json(normalization)
+        self.normalization = normalization
+        self._columns = self.normalization.columns(names)
+        box = gym.spaces.Box(-CLIP, CLIP, (len(self.normalization.names),), np.float32)
+        self.space: gym.Space[Any] = (
+            gym.spaces.Dict({**space.spaces, "observations": box}) if isinstance(space, gym.spaces.Dict) else box
+        )
+
+    def __call__(self, observation: Any) -> Any:
+        """Return an observation, or a batch of them, with its flat part normalized."""
+        if isinstance(observation, dict):
+            return {**observation, "observations": self.normalization(observation["observations"][..., self._columns])}
+        return self.normalization(observation[..., self._columns])
 
 
 class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -29,46 +56,25 @@ class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructor
     ```
 
     Args:
-        env: an environment of mlgo-gym with flat observations.
-        normalization: a fitted normalization, its JSON data, or the file that it was saved to.
+        env: An environment of mlgo-gym.
+        normalization: A fitted normalization, or its JSON data.
 
     Attributes:
-        normalization: the normalization.
-        feature_names: the name of each element of an observation.
+        normalization: The normalization.
+        feature_names: Name of each element of an observation.
 
     Raises:
-        MlgoError: the observations are raw tensors, or lack a feature; or there is no normalization in the file.
+        MlgoError: The observations lack a feature.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], normalization: GivenNormalization) -> None:
-        self.normalization = given_normalization(normalization)
+    def __init__(self, env: gym.Env[Any, Any], normalization: Normalization | Mapping[str, Any]) -> None:
+        self._normalize = FlatNormalizer(normalization, env.get_wrapper_attr("feature_names"), env.observation_space)
+        self.normalization = self._normalize.normalization
         RecordConstructorArgs.__init__(self, normalization=self.normalization.to_json())
         super().__init__(env)
         self.feature_names = self.normalization.names
-        self._columns = self.normalization.columns(env.get_wrapper_attr("feature_names"))
-        self.observation_space = normalized_space(env.observation_space, self.normalization)
+        self.observation_space = self._normalize.space
 
     def observation(self, observation: Any) -> Any:
         """Return the observation with its features normalized."""
-        return normalize(observation, self.normalization, self._columns)
-
-
-def given_normalization(value: GivenNormalization) -> Normalization:
-    """Return a given normalization, or raise an MlgoError."""
-    if isinstance(value, Normalization):
-        return value
-    return Normalization.from_json(value) if isinstance(value, Mapping) else Normalization.load(value)
-
-
-def normalized_space(space: gym.Space[Any], normalization: Normalization) -> gym.Space[Any]:
-    """Return the space of `normalize()`: a Box, alone or in a Dict beside an action mask; raw tensors are an error."""
-    low, high = normalization.bounds
-    box = gym.spaces.Box(low, high, (len(normalization.names),), np.float32)
-    return gym.spaces.Dict({**space.spaces, "observations": box}) if isinstance(space, gym.spaces.Dict) else box
-
-
-def normalize(observation: Any, normalization: Normalization, columns: npt.NDArray[np.intp]) -> Any:
-    """Return an observation, or a batch of them, with its flat part normalized."""
-    if isinstance(observation, dict):
-        return {**observation, "observations": normalization(observation["observations"][..., columns])}
-    return normalization(observation[..., columns])
+        return self._normalize(observation)

@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("networks as PyTorch's modules", "training") from error
 
-ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "leaky_relu": nn.LeakyReLU}
+ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 """PyTorch's classes by the names of `Network.activation`."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import gymnasium as gym
@@ -16,8 +16,9 @@ from gymnasium.vector import AutoresetMode
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv
 from mlgo_gym.episode.vector.info_batch import unbatch_infos
 from mlgo_gym.errors import MissingExtraError, MlgoError, PolicyError
+from mlgo_gym.policies.features import MASK
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.sb3 import save_sb3
+from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 try:
@@ -33,7 +34,7 @@ from mlgo_gym.integrations.pytorch import ACTIVATIONS, copy_layers, hidden_width
 
 Model = TypeVar("Model")
 
-__all__ = ["CreditAdvantages", "ReductionLogger", "VecEnvAdapter", "save_sb3", "start_sb3"]
+__all__ = ["CreditAdvantages", "ReductionLogger", "VecEnvAdapter", "read_sb3", "start_sb3"]
 
 _UNNAMED = "modules"
 """Name of the project of modules without a folder."""
@@ -54,24 +55,21 @@ class VecEnvAdapter(VecEnv):
     With a `batch_size` below the number of environments nobody waits for the slowest compile: the rows of a step are
     the environments that are ready first, `env_ids`, and these differ from step to step. The reward of a row then
     belongs to another environment than the action before it. So a step needs the callback `CreditAdvantages`, which
-    finds the decisions of each episode, or `rows_change=True`. `seed()` and `set_options()` of the first row then apply
-    to all environments.
+    finds the decisions of each episode. `seed()` and `set_options()` of the first row then apply to all environments.
 
     Args:
         envs: a vector environment with `autoreset_mode="SameStep"`, in Gymnasium's wrappers or not. With a smaller
             `batch_size` the wrappers have `async_reset()` and `recv()`, as those of `mlgo_gym.integrations.vector`.
-        rows_change: Whether a smaller `batch_size` works without `CreditAdvantages`: for callers that read `env_ids`.
 
     Attributes:
         env_ids: Index of the environment of each row, int64 of shape (rows,).
-        rows_change: Whether the caller reads `env_ids`; `CreditAdvantages` sets it.
+        rows_change: Whether the caller reads `env_ids`, so that rows may change; `CreditAdvantages` sets it.
 
     Raises:
-        MlgoError: it has another mode, or wrappers without `recv()` for a smaller `batch_size`. Or a step has a smaller
-            `batch_size` and no `rows_change`.
+        MlgoError: It has another mode, or wrappers without `recv()` for a smaller `batch_size`.
     """
 
-    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], *, rows_change: bool = False) -> None:
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
         inner = envs.unwrapped
         if not isinstance(inner, InProcessVectorEnv):
             raise MlgoError(f"expected one of gymnasium.make_vec, got {type(inner).__name__}; use DummyVecEnv")
@@ -82,7 +80,7 @@ class VecEnvAdapter(VecEnv):
                 'autoreset_mode="SameStep"'
             )
         rows = inner.batch_size if isinstance(inner, CompilerVectorEnv) else envs.num_envs
-        self.rows_change = rows_change
+        self.rows_change = False
         self._any_order = rows < envs.num_envs
         if self._any_order and not hasattr(envs, "recv"):
             raise MlgoError(
@@ -120,7 +118,7 @@ class VecEnvAdapter(VecEnv):
         if self._any_order and not self.rows_change:
             raise MlgoError(
                 f"expected the callback CreditAdvantages with batch_size {self.num_envs} of {self.envs.num_envs} "
-                "environments, got none; pass it to learn(), omit batch_size, or set rows_change=True"
+                "environments, got none; pass it to learn(), or omit batch_size"
             )
         self._actions = actions
 
@@ -370,14 +368,53 @@ def start_sb3(algorithm: Callable[..., Model], env: Any, network: Network, **set
     settings["policy_kwargs"] = {**shape, **settings.get("policy_kwargs", {})}
     model = algorithm("MultiInputPolicy" if masked else "MlpPolicy", env, **settings)
     mask = sum(int(part.shape[0]) for name, part in space.items() if name != "observations") if masked else 0
-    policy: Any = cast("Any", model).policy
+    copy_layers(network, _actor(model), extra_inputs=mask)
+    return model
+
+
+def _actor(model: Any) -> list[nn.Linear]:
     try:
-        layers = [*policy.mlp_extractor.policy_net, policy.action_net]
+        layers = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
     except AttributeError:
         name = type(model).__name__
         raise PolicyError(f"expected a model with an actor and a critic, got {name}; use PPO or A2C") from None
-    copy_layers(network, [layer for layer in layers if isinstance(layer, nn.Linear)], extra_inputs=mask)
-    return model
+    return [layer for layer in layers if isinstance(layer, nn.Linear)]
+
+
+def read_sb3(model: Any, like: Network | Normalization | Sequence[str]) -> Network:
+    """Return the deciding network of a trained model; `save()` writes the file for `mlp:FILE`.
+
+    Args:
+        model: A PPO, A2C, DQN or MaskablePPO with `MlpPolicy` or, for an action mask, `MultiInputPolicy`.
+        like: The initial network, or the normalization of the features; the names of features without one.
+
+    Raises:
+        PolicyError: The policy is no multi-layer perceptron of these features.
+    """
+    normalization = (
+        like.normalization if isinstance(like, Network) else like if isinstance(like, Normalization) else None
+    )
+    names = like.features if isinstance(like, Network) else like.names if isinstance(like, Normalization) else like
+    policy, critic = model.policy, getattr(model.policy, "q_net", None)
+    layers = _actor(model) if critic is None else [layer for layer in critic.q_net if isinstance(layer, nn.Linear)]
+    activation = next((name for name, kind in ACTIVATIONS.items() if kind is policy.activation_fn), None)
+    if activation is None or any("features_extractor." in name for name, _ in policy.named_parameters()):
+        raise PolicyError(
+            f"expected a policy with an activation of {', '.join(ACTIVATIONS)} and no layers before it, got {policy}; "
+            "export it as ONNX"
+        )
+    weights, biases = (
+        [np.ascontiguousarray(getattr(layer, part).detach().cpu().numpy().T) for layer in layers]
+        for part in ("weight", "bias")
+    )
+    mask = tuple(f"{MASK}[{action}]" for action in range(len(weights[0]) - len(names)))
+    if normalization is not None and mask:
+        center, scale = np.zeros(len(mask), np.float32), np.ones(len(mask), np.float32)
+        tables = np.concatenate([center, normalization.center]), np.concatenate([scale, normalization.scale])
+        normalization = Normalization(normalization.method, (*mask, *names), *tables)
+        # The mask was not normalized in training.
+        weights[0][: len(mask)] /= normalization(np.ones(len(mask) + len(names), np.float32))[0]
+    return Network((*mask, *names), tuple(weights), tuple(biases), activation, normalization)
 
 
 def _check_features(env: Any, network: Network, count: int) -> None:

@@ -96,9 +96,9 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     with closing(episode):
         while (decision := episode.decision) is not None:
             observation = episode.observe()
-            answer = episode.take(policy.act(observation, episode.info()))
-            steps.append(Step(decision, answer.advice, observation, answer.action))
-            illegal += answer.illegal
+            action, advice, is_illegal = episode.take(policy.act(observation, episode.info()))
+            steps.append(Step(decision, advice, observation, action))
+            illegal += is_illegal
     if episode.outcome is None:
         raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
     result = EpisodeRecord.of_episode(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.vector.utils import batch_space
 
-from mlgo_gym.integrations.normalize_features import (
-    GivenNormalization,
-    given_normalization,
-    normalize,
-    normalized_space,
-)
+from mlgo_gym.integrations.normalize_features import FlatNormalizer
+from mlgo_gym.policies.normalization import Normalization
 
 if TYPE_CHECKING:
     _VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any]  # type: ignore[type-arg, unused-ignore]
@@ -32,20 +29,22 @@ class NormalizeFeatures(_VectorWrapper):
     environment inside.
     """
 
-    def __init__(self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: GivenNormalization) -> None:
+    def __init__(
+        self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: Normalization | Mapping[str, Any]
+    ) -> None:
         super().__init__(env)
-        self.normalization = given_normalization(normalization)
-        self.feature_names = self.normalization.names
         inner: Any = env.unwrapped
-        self._columns = self.normalization.columns(inner.feature_names)
+        self._normalize = FlatNormalizer(normalization, inner.feature_names, env.single_observation_space)
+        self.normalization = self._normalize.normalization
+        self.feature_names = self.normalization.names
         self._wrapped: Any = env  # Gymnasium's interface has neither lists of seeds nor EnvPool's methods.
-        self.single_observation_space = normalized_space(env.single_observation_space, self.normalization)
+        self.single_observation_space = self._normalize.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
         """Reset the environments, and return normalized observations."""
         observations, infos = self._wrapped.reset(**arguments)
-        return normalize(observations, self.normalization, self._columns), infos
+        return self._normalize(observations), infos
 
     def step(self, actions: Any) -> StepResult:
         """Step the environments, and return normalized observations, also the last ones of episodes that ended."""
@@ -67,6 +66,6 @@ class NormalizeFeatures(_VectorWrapper):
         observations, *others, infos = step
         for row, last in enumerate(infos.get("final_obs", ())):
             if last is not None:
-                infos["final_obs"][row] = normalize(last, self.normalization, self._columns)
+                infos["final_obs"][row] = self._normalize(last)
         rewards, terminations, truncations = others
-        return normalize(observations, self.normalization, self._columns), rewards, terminations, truncations, infos
+        return self._normalize(observations), rewards, terminations, truncations, infos

@@ -19,10 +19,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from mlgo_clang.object_size import SHF_ALLOC
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.block_frequencies import Block, read_block_frequencies
 from mlgo_gym.llvm.disassembly import Code, Disassembler
-from mlgo_gym.llvm.object_file import SHF_ALLOC, Place, SymbolTable, read_elf, read_relocations, read_symbol_table
+from mlgo_gym.llvm.object_file import Place, SymbolTable, read_elf, read_relocations, read_symbol_table
 
 Node = TypeVar("Node", bound=Hashable)
 

@@ -1,9 +1,10 @@
-"""Link facts: how many objects of a build define a weak function, and how many refer to it.
+"""Link facts: how many objects of a build define a weak function, and how often the build refers to it.
 
 A module cannot see what the linker does. Of a `linkonce_odr` function (inline functions and templates of C++) the
-linker keeps one copy. So inlining the last call in a module saves bytes only if no other object defines the function.
-The symbol tables of a plain build, or of an earlier one, show that. Facts that are out of date cost bytes, never
-correctness.
+linker keeps one copy. So inlining the last call in a module saves bytes only if no other object defines the function,
+or if all objects do the same: the linked program has one call, perhaps in a function of which many objects have a copy.
+The symbols and relocations of a plain build, or of an earlier one, show that. Facts that are out of date cost bytes,
+never correctness.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.link_facts import read_lines, with_header
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
+from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_references, read_symbol_table
 from mlgo_gym.storage.cache import write_atomically
 
 _ELF = b"\x7fELF"
-_WEAK, _UNDEFINED = 2, 0
+_WEAK = 2
 _ARCHIVE = b"!<arch>\n"
 _MEMBER_HEADER = 60
 
@@ -34,8 +37,9 @@ class LinkFacts:
     """The link facts of one or more builds.
 
     Attributes:
-        counts: By the name of a weak function, the number of objects that define it, and of those that refer to it
-            without a definition.
+        counts: By the name of a weak function, the number of objects that define it, and of references to it. A
+            reference is a call or an address, in the code of a function or in data. The copies of one function in
+            several objects have the same references, which count once.
     """
 
     counts: Mapping[str, tuple[int, int]]
@@ -57,7 +61,7 @@ class LinkFacts:
             counts = {name.decode(errors="surrogateescape"): (int(copies), int(refs)) for copies, refs, name in rows}
         except ValueError:
             raise PolicyError(
-                f"expected lines COPIES REFERRERS NAME in {path}, got others; run mlgo-gym link-facts again"
+                f"expected lines COPIES REFERENCES NAME in {path}, got others; run mlgo-gym link-facts again"
             ) from None
         return cls(counts)
 
@@ -70,12 +74,12 @@ class LinkFacts:
     @classmethod
     def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:
         """Return the facts of several builds that are linked together: the sums of their numbers."""
-        copies, referrers = Counter[str](), Counter[str]()
+        copies, references = Counter[str](), Counter[str]()
         for part in parts:
             for name, (defining, referring) in part.counts.items():
                 copies[name] += defining
-                referrers[name] += referring
-        return cls({name: (count, referrers[name]) for name, count in copies.items()})
+                references[name] += referring
+        return cls({name: (count, references[name]) for name, count in copies.items()})
 
     @classmethod
     def of_objects(cls, objects: Iterable[bytes]) -> LinkFacts:
@@ -86,9 +90,10 @@ class LinkFacts:
         Raises:
             MlgoError: an object is damaged.
         """
-        copies, referrers = Counter[str](), Counter[str]()
+        copies = Counter[str]()
         weak: set[str] = set()
         seen: set[tuple[frozenset[str], frozenset[str]]] = set()
+        references: dict[str, dict[object, int]] = {}
         for data in objects:
             table = read_symbol_table(read_elf(data))
             if table is None:
@@ -102,9 +107,33 @@ class LinkFacts:
             seen.add(key)
             copies.update(defined)
             weak.update(table.names(table.symbols[is_function & (table.symbols["info"] >> 4 == _WEAK)]))
-            is_reference = table.visible & (table.symbols["section"] == _UNDEFINED)
-            referrers.update(set(table.names(table.symbols[is_reference])))
-        return cls({name: (copies[name], referrers[name]) for name in weak})
+            for (name, place), count in _references(table, len(seen)).items():
+                known = references.setdefault(name, {})
+                known[place] = max(count, known.get(place, 0))
+        return cls({name: (copies[name], sum(references.get(name, {}).values())) for name in weak})
+
+
+def _references(table: SymbolTable, number: int) -> Counter[tuple[str, object]]:
+    """Return how often each place refers to each visible symbol.
+
+    A place is the name of a visible function; or of others, and of data, the section, the symbol and the object's
+    `number`.
+    """
+    names, visible = table.names(table.symbols), table.visible
+    functions = np.flatnonzero(table.functions)
+    functions = functions[np.argsort(table.symbols["value"][functions], kind="stable")]
+    found = Counter[tuple[str, object]]()
+    for section, offsets, symbols in read_references(table):
+        inside = functions[table.sections[functions] == section]
+        starts = table.symbols["value"][inside]
+        positions = np.searchsorted(starts, offsets, side="right") - 1
+        for position, symbol in zip(positions.tolist(), symbols.tolist(), strict=True):
+            if not visible[symbol]:
+                continue
+            holder = int(inside[position]) if position >= 0 else -1
+            named = holder >= 0 and visible[holder]
+            found[names[symbol], names[holder] if named else (number, section, holder)] += 1
+    return found
 
 
 def objects_in(path: Path) -> Iterator[bytes]:

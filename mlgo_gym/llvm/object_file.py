@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -10,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_clang.object_size import SHF_EXECINSTR, WASM_MAGIC, section_table
+from mlgo_clang.object_size import SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS, WASM_MAGIC, object_size, section_table
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.wasm_file import read_wasm
 
-SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 4, 8, 18
-SHF_WRITE, SHF_ALLOC = 1, 2
+SHT_SYMTAB, SHT_RELA, SHT_REL, SHT_SYMTAB_SHNDX = 2, 4, 9, 18
+SHF_WRITE = 1
 
 _SECTION = (
     *(("name", 4), ("type", 4), ("flags", 8), ("address", 8), ("offset", 8)),
@@ -134,11 +135,14 @@ class ObjectSizes:
         llvm_size: the first column of `llvm-size` (llvm/tools/llvm-size/llvm-size.cpp, Berkeley format): for ELF the
             allocated sections that are not written to, which also counts read-only data and unwind tables; for
             WebAssembly the code section.
+        loaded: the contents of memory that a file or a flash holds: the columns `text` and `data` of `size`, for ELF
+            the allocated sections without `.bss`, for WebAssembly the sections of code and data.
         object: the whole file.
     """
 
     text: int
     llvm_size: int
+    loaded: int
     object: int
 
 
@@ -146,13 +150,15 @@ def object_sizes(data: bytes) -> ObjectSizes:
     """Measure an object file, ELF or WebAssembly; raise `MlgoError` if `data` is not a whole one."""
     if data[:4] == WASM_MAGIC:
         wasm = read_wasm(data)
-        return ObjectSizes(wasm.code, wasm.code, wasm.size)
+        return ObjectSizes(wasm.code, wasm.code, object_size(data, "loaded"), wasm.size)
     elf = read_elf(data)
     flags, sizes = elf.sections["flags"], elf.sections["size"]
     code = elf.executable
-    shown = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS) & (code | (flags & SHF_WRITE == 0))
+    loaded = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS)
+    shown = loaded & (code | (flags & SHF_WRITE == 0))
     # Not numpy's sum, which a damaged file can drive beyond 64 bits.
-    return ObjectSizes(sum(sizes[code].tolist()), sum(sizes[shown].tolist()), len(data))
+    text, llvm_size, memory = (sum(sizes[mask].tolist()) for mask in (code, shown, loaded))
+    return ObjectSizes(text, llvm_size, memory, len(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +273,29 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
         offsets, kinds = entries["offset"].tolist(), (entries["info"] & 0xFFFFFFFF).tolist()
         relocations[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
     return {section: sorted(entries, key=attrgetter("offset")) for section, entries in relocations.items()}
+
+
+def read_references(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    """Yield each section of an object that is loaded and has relocations, their offsets, and their symbols by index.
+
+    Raises `MlgoError` if the object is damaged.
+    """
+    elf = table.elf
+    word, shift = (f"{elf.order}u8", 32) if elf.wide else (f"{elf.order}u4", 8)
+    fields = [("offset", word), ("info", word)]
+    for index in np.flatnonzero(np.isin(elf.sections["type"], (SHT_REL, SHT_RELA))).tolist():
+        section = int(elf.sections["info"][index])
+        if section >= len(elf.sections) or not elf.sections["flags"][section] & SHF_ALLOC:
+            continue
+        added = [("addend", word)] if elf.sections["type"][index] == SHT_RELA else []
+        entries = elf.table(index, [*fields, *added])
+        symbols = (entries["info"] >> shift).astype(np.int64)
+        if len(symbols) and symbols.max() >= len(table.symbols):
+            raise MlgoError(
+                f"expected relocations with {len(table.symbols)} symbols, got one with symbol {symbols.max()}; the "
+                "object is damaged"
+            )
+        yield section, entries["offset"], symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Models of other libraries: `onnx:FILE`, `tflite:DIR`, and the weights of `sb3:FILE`, each in a process of its own."""
+"""Models of other libraries, `onnx:FILE` and `tflite:DIR`, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.policies.features import MASK, chooser, flat_part
+from mlgo_gym.policies.features import MASK, chooser, feature_vector, mask_size
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
 from mlgo_gym.policies.protocol import row
 from mlgo_gym.storage.json_text import parse_json
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
 Array = npt.NDArray[Any]
-
-Read = Callable[[Any], Array]
-"""Takes an observation and returns one tensor."""
 
 TRAINING_ONLY = ("discount", "reward", "step_type")
 """Inputs of TF-Agents policies without meaning at inference; they are 0 (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
@@ -37,7 +34,6 @@ OUTPUT_SPEC = "output_spec.json"
 _KINDS = {
     "tflite": ("a TensorFlow Lite model", "ai_edge_litert"),
     "onnx": ("an ONNX model", "onnxruntime"),
-    "sb3": ("a model of stable-baselines3", "torch"),
 }
 _NUMBERS = frozenset(f"{kind}{8 << power}" for kind in ("int", "uint") for power in range(4))
 _NUMBERS |= {"bool", "float16", "float32", "float64"}
@@ -67,22 +63,20 @@ class ForeignModel:
     """A model in a file, in a process that it may crash, stop or fill without harm to this one.
 
     Args:
-        kind: `"tflite"`, `"onnx"` or `"sb3"`, also the name of the extra that runs it. A model of stable-baselines3 has
-            its weights as outputs, and no inputs.
-        file: the file.
-        process: the process that runs it; None starts one. Several models may share a process, which holds the one that
-            ran last and loads another before it runs.
-        data: the model, if it is a part of the file.
+        kind: `"tflite"` or `"onnx"`, also the name of the extra that runs it.
+        file: The file.
+        process: The process that runs it; None starts one. Several models may share a process, which holds the one that
+            ran last.
 
     Attributes:
-        inputs, outputs: its tensors; outputs need not be numbers.
+        inputs, outputs: Its tensors; outputs need not be numbers.
 
     Raises:
-        MissingExtraError: the library that runs it is not installed.
-        PolicyError: the file is no such model, or one that cannot be used.
+        MissingExtraError: The library that runs it is not installed.
+        PolicyError: The file is no such model, or one that cannot be used.
     """
 
-    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None, data: bytes | None = None) -> None:
+    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None) -> None:
         self._kind, library = _KINDS[kind]
         if process is None and find_spec(library) is None:
             raise MissingExtraError(self._kind, kind)
@@ -90,14 +84,10 @@ class ForeignModel:
         self._process = process or ModelProcess(kind)
         self._token = object()
         try:
-            self._data = read_untrusted(file) if data is None else data
+            self._data = read_untrusted(file)
         except OSError as error:
             raise self._unusable(str(error)) from error
         self.inputs, self.outputs = self._load()
-
-    def number_output(self, index: int) -> ModelTensor:
-        """Return an output by its index, or raise a PolicyError if its elements are no numbers."""
-        return self._checked(self.outputs[index])
 
     def run(self, output: int, arrays: Iterable[Array], rows: int = 1) -> Array:
         """Return an output of the model by its index, flat; `rows` is the extent of free first dimensions.
@@ -120,10 +110,6 @@ class ForeignModel:
             raise PolicyError(f"expected {size:,} bytes of {tensor.name} from {self._file}, got {len(data):,}")
         return np.frombuffer(data, tensor.dtype)
 
-    def close(self) -> None:
-        """Stop its process. Idempotent; the next run starts a new one."""
-        self._process.close()
-
     def _load(self) -> tuple[list[ModelTensor], list[ModelTensor]]:
         try:
             letter, data = self._process.request(b"M", [self._data], _MAX_DESCRIPTION)
@@ -134,12 +120,13 @@ class ForeignModel:
         try:
             inputs, outputs = read_model_description(data)
         except PolicyError as error:
-            self.close()
+            self._process.close()
             raise self._unusable(f"its process sent no description: {error}") from error
         self._process.loaded = self._token
-        return [self._checked(tensor) for tensor in inputs], outputs
+        return [self.check_numbers(tensor) for tensor in inputs], outputs
 
-    def _checked(self, tensor: ModelTensor) -> ModelTensor:
+    def check_numbers(self, tensor: ModelTensor) -> ModelTensor:
+        """Return a tensor, or raise a PolicyError if its elements are no numbers."""
         if tensor.dtype == _NO_NUMBERS:
             raise self._unusable(f"expected tensors of numbers, got {tensor.name}; export another model")
         return tensor
@@ -191,8 +178,8 @@ class ForeignPolicy:
         unit: float = 1.0,
     ) -> None:
         self._model, self._output, self._unit = model, output, np.float32(unit)
-        self._inputs = _bind_inputs(kind, env, inputs)
-        tensor = model.number_output(output)
+        self._inputs = _inputs(kind, env, inputs)
+        tensor = model.check_numbers(model.outputs[output])
         self._is_action = tensor.dtype.kind in "iu" and tensor.size == 1
         self._is_action &= isinstance(env.action_space, gym.spaces.Discrete)
         self._choose = None if self._is_action else chooser(kind, env, tensor.size)
@@ -204,7 +191,7 @@ class ForeignPolicy:
         Raises:
             PolicyError: the model cannot be run, crashed or took too long; the next decision starts a new process.
         """
-        return self._action(self._model.run(self._output, (read(observation) for read in self._inputs)), info)
+        return self._action(self._model.run(self._output, self._inputs(observation)), info)
 
     def _action(self, output: Array, info: Mapping[str, Any]) -> Any:
         if self._unit != 1.0:
@@ -216,18 +203,9 @@ class ForeignPolicy:
             raise PolicyError(f"expected an action of {self._space}, got {action} from the policy {self._kind!r}")
         return action
 
-    def close(self) -> None:
-        """Stop the model's process, which also stops with the policy. Idempotent."""
-        self._model.close()
-
 
 class OnnxPolicy(ForeignPolicy):
-    """Runs an ONNX model, in a given process or in one of its own; the first output decides.
-
-    Raises:
-        MissingExtraError: onnxruntime is not installed.
-        PolicyError: the file is no such model, a feature is missing, or the output is no action.
-    """
+    """Runs an ONNX model; the first output decides. Errors are those of `ForeignModel` and `ForeignPolicy`."""
 
     def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
         model = ForeignModel("onnx", path, process)
@@ -241,7 +219,7 @@ class OnnxPolicy(ForeignPolicy):
         singles = [row(observations, number) for number in range(len(infos))]
         if not self._batched:
             return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
-        arrays = (np.concatenate([read(single) for single in singles]) for read in self._inputs)
+        arrays = map(np.concatenate, zip(*map(self._inputs, singles), strict=True))
         outputs = self._model.run(0, arrays, len(infos)).reshape(len(infos), -1)
         return [self._action(output, info) for output, info in zip(outputs, infos, strict=True)]
 
@@ -252,10 +230,6 @@ class TflitePolicy(ForeignPolicy):
     The rules are those of llvm/lib/Analysis/TFLiteUtils.cpp: `serving_default_`, `action_` and the port after the colon
     are no part of an input's name, and the file `output_spec.json` beside the model names the output that decides.
     Without that file the model has one output. The model gives advice; an action may have another unit.
-
-    Raises:
-        MissingExtraError: ai-edge-litert is not installed.
-        PolicyError: the file is no such model, a feature is missing, or the output is no action.
     """
 
     def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
@@ -288,35 +262,30 @@ def _decision(outputs: Sequence[ModelTensor], spec: Path) -> int:
     raise PolicyError(f"expected one of the outputs {', '.join(names)}, got {name}:{port} in {spec}; correct it")
 
 
-def _bind_inputs(policy: str, env: CompilerEnv, tensors: Sequence[ModelTensor]) -> list[Read]:
-    """Return for each input of a model the function that reads it from an observation."""
-    readers = [_reader(env, tensor) for tensor in tensors]
-    if len(tensors) == 1 and tensors[0].size == len(env.feature_names):
-        (tensor,) = tensors
-        return [readers[0] or (lambda observation: flat_part(observation).astype(tensor.dtype).reshape(tensor.shape))]
-    missing = [tensor for tensor, read in zip(tensors, readers, strict=True) if read is None]
-    if missing:
-        listed = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in missing)
-        raise PolicyError(
-            f"the policy {policy!r} needs {len(missing)} features that are missing: {listed}; got "
-            f"{', '.join(env.feature_names)}; use the compiler that it was trained with"
-        )
-    return [read for read in readers if read is not None]
+def _inputs(policy: str, env: CompilerEnv, tensors: Sequence[ModelTensor]) -> Callable[[Any], list[Array]]:
+    """Return the function from an observation to the inputs of a model."""
+    named = [_feature_names(env, tensor) for tensor in tensors]
+    if len(tensors) == 1 and tensors[0].size == len(env.feature_names) and tensors[0].name not in env.feature_names:
+        named = [list(env.feature_names)]
+    features = feature_vector(policy, env, [name for names in named for name in names])
+    ends = np.cumsum([0, *map(len, named)]).tolist()
+    parts = list(zip(tensors, map(slice, ends[:-1], ends[1:]), named, strict=True))
+
+    def read(observation: Any) -> list[Array]:
+        values = features(observation)
+        return [
+            values[part].astype(tensor.dtype).reshape(tensor.shape) if names else np.zeros(tensor.shape, tensor.dtype)
+            for tensor, part, names in parts
+        ]
+
+    return read
 
 
-def _reader(env: CompilerEnv, tensor: ModelTensor) -> Read | None:
-    size, dtype, shape, name = tensor.size, tensor.dtype, tensor.shape, tensor.name
-    if name in TRAINING_ONLY and size == 1:
-        zeros = np.zeros(shape, dtype)
-        return lambda observation: zeros  # noqa: ARG005 - one of several readers
-    space = env.observation_space
-    if isinstance(space, gym.spaces.Dict):
-        key = MASK if name == "mask" and MASK in space.spaces else name
-        if key in space.spaces and math.prod(space[key].shape or (1,)) == size:
-            return lambda observation: np.asarray(observation[key]).astype(dtype).reshape(shape)
-    first = name if name in env.feature_names else f"{name}[0]"
-    columns = [feature for feature in env.feature_names if feature == name or feature.startswith(f"{name}[")]
-    if first not in env.feature_names or len(columns) != size:
-        return None
-    start = env.feature_names.index(first)
-    return lambda observation: flat_part(observation)[start : start + size].astype(dtype).reshape(shape)
+def _feature_names(env: CompilerEnv, tensor: ModelTensor) -> list[str]:
+    """Return the names of the features in an input; none for one of training alone."""
+    if tensor.size == 1 and tensor.name in (*TRAINING_ONLY, *env.feature_names):
+        return [] if tensor.name in TRAINING_ONLY else [tensor.name]
+    name = MASK if tensor.name == "mask" else tensor.name
+    count = mask_size(env) if name == MASK else sum(feature.startswith(f"{name}[") for feature in env.feature_names)
+    # A tensor of another size is another feature.
+    return [f"{name}[{column}]" for column in range(count)] if count == tensor.size else [f"{name} {[*tensor.shape]}"]

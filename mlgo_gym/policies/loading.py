@@ -28,11 +28,11 @@ from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
 from mlgo_gym.policies.mlp import network_policy
 from mlgo_gym.policies.model_files import (
     MODEL_POLICIES,
-    bundled_file,
     bundled_policies,
     file_digest,
     is_model,
     model_file,
+    network_file,
     or_use_fast,
 )
 from mlgo_gym.policies.network import Network
@@ -47,7 +47,6 @@ from mlgo_gym.policies.rules import (
     rule_file,
     threshold_policy,
 )
-from mlgo_gym.policies.sb3 import load_sb3, saved_features
 
 _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
     "threshold": (threshold_policy, "20"),
@@ -60,7 +59,6 @@ _MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
     "rule": load_rule,
     "tflite": TflitePolicy,
     "onnx": OnnxPolicy,
-    "sb3": load_sb3,
 }
 """Makes a policy of an environment and a file, by prefix."""
 
@@ -81,7 +79,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast`, `inline-oz-rust` | a bundled policy |
     | `inline-oz-thumbv7em`, `inline-os-riscv32imc`, `inline-oz-wasm32-wasi` | bundled policies for a target |
     | `evict` | a bundled policy of evictions |
-    | `mlp:FILE`, `sb3:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
+    | `mlp:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
 
     The bundled policies of inlining use callee features, but for those with `-fast`. A user's class or function is
@@ -120,7 +118,9 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         raise PolicyError(f"{spec!r} is another compile without decisions; only an evaluation can use it")
     if is_model(spec):
         return _MODELS[name](inner, model_file(spec))
-    if not colon or _is_misspelt(name):
+    # A misspelt kind of policy cannot be a module.
+    is_module = not name.isidentifier() or find_spec(name) is not None
+    if not colon or (not is_module and get_close_matches(name, _KINDS, cutoff=0.75)):
         raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_rules(), *bundled_policies()))
     return _users_policy(spec, inner)
 
@@ -141,11 +141,9 @@ def needs_callee_features(spec: str) -> bool:
     """Return whether a policy uses callee features."""
     if is_rule(spec):
         return uses_callee_features(RuleText.load(rule_file(spec)).features)
-    if spec.startswith("sb3:"):
-        return uses_callee_features(saved_features(model_file(spec)))
-    if spec.startswith("mlp:"):
-        return uses_callee_features(Network.load(model_file(spec)).features)
-    return spec in bundled_policies() and uses_callee_features(Network.load(bundled_file(spec)).features)
+    if not spec.startswith("mlp:") and spec not in bundled_policies():
+        return False
+    return uses_callee_features(Network.load(network_file(spec)).features)
 
 
 def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
@@ -157,20 +155,18 @@ def policy_identity(spec: str) -> str:
     """Return the specification, and the digest of the policy's file if it has one.
 
     Raises:
-        PolicyError: the policy names a file or a module that does not exist.
+        PolicyError: The policy names a file or a module that does not exist.
     """
-    if spec in bundled_policies():
-        return f"{spec} {file_digest(bundled_file(spec))}"
-    if spec in bundled_rules():
-        return f"{spec} {file_digest(rule_file(spec))}"
+    if is_rule(spec) or spec in bundled_policies():
+        return f"{spec} {file_digest(rule_file(spec) if is_rule(spec) else network_file(spec))}"
     # Names without a colon are of this package, or of a task.
-    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in {*RULES, *_WITH_NUMBER}:
+    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in _WITH_NUMBER:
         return spec
     return f"{spec} {file_digest(model_file(spec)) if is_model(spec) else source_digest(spec)}"
 
 
 def _bundled_policy(env: CompilerEnv, name: str) -> Policy:
-    network = Network.load(bundled_file(name))
+    network = Network.load(network_file(name))
     if name.startswith("inline-"):
         check_advisor(name, env, INLINING)
         check_binary(name, env)
@@ -184,20 +180,19 @@ def _bundled_policy(env: CompilerEnv, name: str) -> Policy:
 
 
 def _users_policy(spec: str, env: CompilerEnv) -> Policy:
-    policy = find_object(spec)
+    module = _module_of(spec)
+    policy: Any = module
+    for part in spec.rpartition(":")[2].split("."):
+        if not hasattr(policy, part):
+            public = ", ".join(name for name in vars(module) if not name.startswith("_"))
+            raise PolicyError(f"expected a name of {public or 'an empty module'}, got {part!r} in {spec}")
+        policy = getattr(policy, part)
     if inspect.isclass(policy) or (callable(policy) and not hasattr(policy, "act")):
         policy = policy(env) if "env" in inspect.signature(policy).parameters else policy()
     if not callable(getattr(policy, "act", None)):
         raise PolicyError(f"expected a policy with a method act(observation, info), got {policy!r} from {spec}")
     typed: Policy = policy
     return typed
-
-
-def _is_misspelt(kind: str) -> bool:
-    """Return whether the part before a colon is close to a kind with an argument and cannot be a module."""
-    if not kind.isidentifier() or find_spec(kind) is not None:
-        return False
-    return bool(get_close_matches(kind, _KINDS, n=1, cutoff=0.75))
 
 
 def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
@@ -210,22 +205,6 @@ def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
     )
 
 
-def find_object(spec: str) -> Any:
-    """Return the object that a specification names; modules are also searched in the working folder.
-
-    Raises:
-        PolicyError: there is no such file, module or name. Exceptions of the code itself are passed on.
-    """
-    module = _module_of(spec)
-    value: Any = module
-    for part in spec.rpartition(":")[2].split("."):
-        if not hasattr(value, part):
-            public = ", ".join(name for name in vars(module) if not name.startswith("_"))
-            raise PolicyError(f"expected a name of {public or 'an empty module'}, got {part!r} in {spec}")
-        value = getattr(value, part)
-    return value
-
-
 def source_digest(spec: str) -> str | None:
     """Return the SHA-256 of the file of a specification, in hexadecimal; None if it has no file."""
     source = getattr(_module_of(spec), "__file__", None)
@@ -233,20 +212,19 @@ def source_digest(spec: str) -> str | None:
 
 
 def _module_of(spec: str) -> ModuleType:
+    """Return the module of a specification; modules are also searched in the working folder."""
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise PolicyError(f"expected package.module:Name or path/to/file.py:Name, got {spec!r}")
-    return _load_file(Path(place)) if place.endswith(".py") else _import(place, spec)
-
-
-def _import(name: str, spec: str) -> ModuleType:
+    if place.endswith(".py"):
+        return _load_file(Path(place))
     folder = os.getcwd()  # noqa: PTH109 - sys.path holds strings
     if folder not in sys.path:
         sys.path.append(folder)
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(place)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise
         raise PolicyError(
             f"there is no module {error.name!r} for the policy {spec!r}; install it, work in the folder that contains "

@@ -15,7 +15,7 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.scheduling import FileStore, StoredFiles
 from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
 
-KINDS = ("mlp", "rule", "tflite", "onnx", "sb3")
+KINDS = ("mlp", "rule", "tflite", "onnx")
 """Prefixes of models in files. Nothing in such a file can run."""
 
 MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in KINDS)
@@ -30,11 +30,13 @@ def bundled_policies() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in NETWORKS.glob("*.safetensors")))
 
 
-def bundled_file(name: str) -> Path:
-    """Return the network file of a bundled policy, or raise a PolicyError."""
-    if name not in bundled_policies():
-        raise PolicyError(f"expected a bundled policy, got {name!r}; use one of {', '.join(bundled_policies())}")
-    return NETWORKS / f"{name}.safetensors"
+def network_file(spec: str) -> Path:
+    """Return the file of `mlp:FILE` or of a bundled policy, or raise a PolicyError."""
+    if is_model(spec):
+        return model_file(spec)
+    if spec not in bundled_policies():
+        raise PolicyError(f"expected a bundled policy, got {spec!r}; use one of {', '.join(bundled_policies())}")
+    return NETWORKS / f"{spec}.safetensors"
 
 
 def or_use_fast(name: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from mlgo_gym.compiler.affinity import SharedAffinity
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import Limits, Starvation, is_out_of_memory, raise_if_descriptor_limit
-from mlgo_gym.compiler.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess, close_after_fork
+from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, FIRST_EXTRA_DESCRIPTOR, CompilerProcess
 from mlgo_gym.errors import CompilerError, PolicyError
 
 SECONDS = 60.0
@@ -51,7 +51,7 @@ class ModelProcess:
     the host. A forked copy of the host starts its own.
 
     Args:
-        kind: kind of its models, `"tflite"`, `"onnx"` or `"sb3"`.
+        kind: kind of its models, `"tflite"` or `"onnx"`.
         seconds: seconds for one request.
         worker: the program of the process; another one can show any fault in a test.
 
@@ -81,31 +81,27 @@ class ModelProcess:
         process = self._process or self._start()
         deadline = time.monotonic() + self._seconds
         rest = memoryview(b"".join((_HEADER.pack(letter, sum(map(len, parts))), *parts)))
-        data, expected, answered = bytearray(), _HEADER.size, b""
+        data, expected = bytearray(), _HEADER.size
         try:
-            while rest:
-                with contextlib.suppress(BlockingIOError):
-                    rest = rest[os.write(self._channel, rest) :]
-                    continue
-                deadline = self._wait(process, self._writable, deadline)
-            while len(data) < expected:
+            while rest or len(data) < expected:
                 try:
+                    if rest:
+                        rest = rest[os.write(self._channel, rest) :]
+                        continue
                     piece = os.read(self._channel, max(expected - len(data), _PIECE))
                 except BlockingIOError:
-                    deadline = self._wait(process, self._readable, deadline)
+                    deadline = self._wait(process, self._writable if rest else self._readable, deadline)
                     continue
+                except ConnectionError:
+                    piece = b""
                 if not piece:
                     raise self._failure(process)
                 data += piece
-                if not answered and len(data) >= _HEADER.size:
-                    answered, size = _HEADER.unpack_from(data)
+                if expected == _HEADER.size and len(data) >= expected:
+                    _, size = _HEADER.unpack_from(data)
                     if size > max_bytes:
                         raise ModelProcessError(f"expected an answer of at most {max_bytes:,} bytes, got {size:,}")
                     expected += size
-        except ConnectionError:
-            failure = self._failure(process)
-            self.close()
-            raise failure from None
         except BaseException:
             # Also after an interrupt: the next request must not receive this answer.
             self.close()
@@ -113,7 +109,7 @@ class ModelProcess:
         if self._core is None:
             # The first request is one long computation; decisions follow in quick succession.
             self._core = SharedAffinity(process.pid)
-        return answered, bytes(memoryview(data)[_HEADER.size :])
+        return bytes(data[:1]), bytes(memoryview(data)[_HEADER.size :])
 
     def close(self) -> None:
         """Stop the process; in a forked copy of the host, close its descriptors only. Idempotent."""
@@ -154,7 +150,7 @@ class ModelProcess:
             os.close(descriptor)
         self._process = process
         self._end = weakref.finalize(self, _stop, os.getpid(), process, (self._stderr, self._channel))
-        close_after_fork(self)
+        CLOSED_AFTER_FORK.add(self)
         for poll, event in ((self._readable, select.POLLIN), (self._writable, select.POLLOUT)):
             poll.register(self._channel, event)
             poll.register(process.pidfd, select.POLLIN)

@@ -27,15 +27,6 @@ LARGEST = 256 << 20
 LONGEST_ERROR = 4096
 """Maximum length of an error message in characters."""
 
-_ONNX_TYPES = {
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    "tensor(int64)": "int64",
-    "tensor(int32)": "int32",
-    "tensor(int8)": "int8",
-    "tensor(bool)": "bool",
-}
-
 Described = list[tuple[str, list[int | None], str]]
 Run = Callable[[int, int, memoryview], bytes]
 """Takes the index of an output, the number of rows and the inputs; returns the output."""
@@ -61,36 +52,32 @@ def input_arrays(inputs: Described, rows: int) -> tuple[bytearray, list[Any]]:
 def tflite(model: bytes) -> tuple[Described, Described, Run]:
     """Return the inputs, the outputs and the function of a TensorFlow Lite model."""
     import math
-    from functools import lru_cache
 
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=model, num_threads=1)
-    details = interpreter.get_tensor_details()
-    size = sum(math.prod(map(int, each["shape"])) * np.dtype(each["dtype"]).itemsize for each in details)
+
+    def described(tensors: list[dict[str, Any]]) -> Described:
+        return [(each["name"], [*map(int, each["shape"])], np.dtype(each["dtype"]).name) for each in tensors]
+
+    details = described(interpreter.get_tensor_details())
+    size = sum(math.prod(extent or 0 for extent in shape) * np.dtype(kind).itemsize for _, shape, kind in details)
     if size > LARGEST:
         raise ValueError(f"expected tensors of at most {LARGEST:,} bytes, got {size:,}; use a smaller model")
     interpreter.allocate_tensors()
-
-    def described(tensors: list[dict[str, Any]]) -> Described:
-        return [(each["name"], [int(n) for n in each["shape"]], np.dtype(each["dtype"]).name) for each in tensors]
-
-    inputs, outputs = described(interpreter.get_input_details()), described(interpreter.get_output_details())
-    input_indices = [each["index"] for each in interpreter.get_input_details()]
-    output_indices = [each["index"] for each in interpreter.get_output_details()]
+    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
     # There may be one input per feature, so their arrays are allocated once.
-    arrays_of = lru_cache(maxsize=1)(lambda: input_arrays(inputs, 1))
+    memory, arrays = input_arrays(described(inputs), 1)
 
     def run(output: int, rows: int, data: memoryview) -> bytes:  # noqa: ARG001 - there is one row
-        memory, arrays = arrays_of()
         memory[:] = data
-        for index, array in zip(input_indices, arrays, strict=True):
-            interpreter.set_tensor(index, array)
+        for tensor, array in zip(inputs, arrays, strict=True):
+            interpreter.set_tensor(tensor["index"], array)
         interpreter.invoke()
-        return bytes(interpreter.get_tensor(output_indices[output]).tobytes())
+        return bytes(interpreter.get_tensor(outputs[output]["index"]).tobytes())
 
-    return inputs, outputs, run
+    return described(inputs), described(outputs), run
 
 
 def onnx(model: bytes) -> tuple[Described, Described, Run]:
@@ -105,39 +92,22 @@ def onnx(model: bytes) -> tuple[Described, Described, Run]:
     # From memory, so that the model cannot name other files.
     session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
 
-    def described(tensors: Any) -> Described:
-        return [
-            (
-                each.name,
-                [extent if isinstance(extent, int) else None for extent in each.shape],
-                _ONNX_TYPES.get(each.type, each.type),
-            )
-            for each in tensors
-        ]
+    def described(tensor: Any) -> tuple[str, list[int | None], str]:
+        kind = tensor.type.removeprefix("tensor(").removesuffix(")")
+        shape = [extent if isinstance(extent, int) else None for extent in tensor.shape]
+        return tensor.name, shape, {"float": "float32", "double": "float64"}.get(kind, kind)
 
-    inputs, outputs = described(session.get_inputs()), described(session.get_outputs())
+    inputs, outputs = [*map(described, session.get_inputs())], [*map(described, session.get_outputs())]
     names = [name for name, *_ in inputs]
     arrays_of = lru_cache(maxsize=16)(lambda rows: input_arrays(inputs, rows))
 
     def run(output: int, rows: int, data: memoryview) -> bytes:
         memory, arrays = arrays_of(rows)
         memory[:] = data
-        found = session.run([outputs[output][0]], dict(zip(names, arrays, strict=True)))
-        return bytes(found[0].tobytes())
+        (result,) = session.run([outputs[output][0]], dict(zip(names, arrays, strict=True)))
+        return bytes(result.tobytes())
 
     return inputs, outputs, run
-
-
-def sb3(weights: bytes) -> tuple[Described, Described, Run]:
-    """Return the tensors in a file of PyTorch as outputs, and the function that reads them."""
-    import io
-
-    import torch
-
-    state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
-    arrays = {str(name): tensor.numpy() for name, tensor in state.items()}
-    outputs: Described = [(name, list(array.shape), array.dtype.name) for name, array in arrays.items()]
-    return [], outputs, lambda output, _rows, _data: bytes(arrays[outputs[output][0]].tobytes())
 
 
 def limit(memory: int) -> None:
@@ -164,11 +134,7 @@ def main(kind: str, channel: int, memory: int) -> None:
     for name in ("OPENBLAS", "OMP", "MKL"):
         os.environ[f"{name}_NUM_THREADS"] = "1"
     header, run_header = struct.Struct("<cI"), struct.Struct("<II")
-    load, library = {
-        "tflite": (tflite, "ai_edge_litert.interpreter"),
-        "onnx": (onnx, "onnxruntime"),
-        "sb3": (sb3, "torch"),
-    }[kind]
+    load, library = {"tflite": (tflite, "ai_edge_litert.interpreter"), "onnx": (onnx, "onnxruntime")}[kind]
     run: Run | None = None
 
     def answer(letter: bytes, data: bytes) -> None:

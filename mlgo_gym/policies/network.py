@@ -28,17 +28,12 @@ _NAME = re.compile(rf"{_PART}( \| {_PART}){{0,2}}")  # an element of `mlgo/Joint
 # A Python number would be converted at every call, which takes longer than the operation.
 _ZERO = np.float32(0)
 
-
-# Logarithms and exponentials are computed in float64 and rounded, so that they are the same on every machine.
+# Exponentials are computed in float64 and rounded, so that they are the same on every machine.
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "relu": lambda values: np.maximum(values, _ZERO, out=values),
     "tanh": lambda values: np.tanh(values, dtype=np.float64).astype(np.float32),
-    "elu": lambda values: np.where(
-        values > 0, values, np.expm1(np.minimum(values, _ZERO), dtype=np.float64).astype(np.float32)
-    ),
-    "leaky_relu": lambda values: np.maximum(values, np.float32(0.01) * values),
 }
-"""Activations between the layers: PyTorch's functions of these names, with their default arguments."""
+"""Activations between the layers: PyTorch's functions of these names."""
 
 
 def _multiply(values: Floats, weight: Floats) -> Floats:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.json_text import parse_json
-from mlgo_gym.storage.untrusted_file import read_untrusted
 
-METHODS = ("signed_log", "standard", "log_standard", "quantiles")
+METHODS = ("standard", "log_standard")
 """Methods of `Normalization`, whose documentation describes them."""
 
 CLIP = 5.0
@@ -35,129 +29,78 @@ Floats = npt.NDArray[np.float32]
 class Normalization:
     """Turns raw features into numbers of similar size, in environments and in policies.
 
-    | method | normalized feature |
-    |---|---|
-    | `signed_log` | `sign(x) · log(1 + abs(x))`; nothing is fitted |
-    | `standard` | `(x - mean) / deviation`, within ±5 |
-    | `log_standard` | the signed logarithm, standardised, within ±5 |
-    | `quantiles` | rank among the quantiles, from -1 to 1; equal values have the middle of their ranks |
-
-    Features that are constant in the fitted observations are only shifted, to 0.
+    The method `standard` gives `(x - mean) / deviation`, within ±5. The method `log_standard` does so with
+    `sign(x) · log(1 + abs(x))`. Features that are constant in the fitted observations are only shifted, to 0.
 
     Attributes:
-        method: one of `METHODS`.
-        names: names of the features, in order.
-        center: subtracted first, float32 of shape (features,).
-        scale: then divided by, float32 of shape (features,); never 0.
-        quantiles: for `quantiles`, ascending, float32 of shape (features, quantiles); else of shape (features, 0).
+        method: One of `METHODS`.
+        names: Names of the features, in order.
+        center: Subtracted first, float32 of shape (features,).
+        scale: Then divided by, float32 of shape (features,); never 0.
 
     Raises:
-        MlgoError: the method is unknown, or the tables have other shapes.
+        MlgoError: The method is unknown, or the tables have other shapes.
     """
 
     method: str
     names: tuple[str, ...]
     center: Floats
     scale: Floats
-    quantiles: Floats
-    _factor: Floats = field(init=False, repr=False)
+    factor: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_method(self.method)
+        if self.method not in METHODS:
+            raise MlgoError(f"expected a method of {', '.join(METHODS)}, got {self.method!r}; fit it again")
         count = len(self.names)
-        shapes = (self.center.shape, self.scale.shape, self.quantiles.shape[:1], self.quantiles.ndim)
-        if shapes != ((count,), (count,), (count,), 2) or not count:
+        shapes = self.center.shape, self.scale.shape
+        if shapes != ((count,), (count,)) or not count:
             raise MlgoError(f"expected tables of {count} features, got the shapes {shapes}; fit it again")
-        if not all(np.isfinite(table).all() for table in (self.center, self.scale, self.quantiles)):
-            raise MlgoError("expected finite numbers in the tables of a normalization, got others; fit it again")
-        if (self.method == "quantiles") != bool(self.quantiles.shape[1]) or not self.scale.all():
-            raise MlgoError("expected quantiles for the method `quantiles` alone, and no scale of 0; fit it again")
-        amount = self.quantiles.shape[1]
-        factor = np.full(amount, 1 / amount) if amount else 1 / self.scale
-        object.__setattr__(self, "_factor", factor.astype(np.float32))
+        if not (np.isfinite(self.center).all() and np.isfinite(self.scale).all() and self.scale.all()):
+            raise MlgoError("expected finite numbers in a normalization and no scale of 0, got others; fit it again")
+        object.__setattr__(self, "factor", (1 / self.scale).astype(np.float32))
 
     @classmethod
-    def fit(
-        cls,
-        observations: npt.ArrayLike,
-        names: Sequence[str],
-        method: str = "log_standard",
-        *,
-        quantiles: int = 64,
-    ) -> Normalization:
-        """Return the normalization of recorded observations.
-
-        Args:
-            observations: raw features of shape (decisions, features), at least one decision.
-            names: names of the features.
-            method: one of `METHODS`.
-            quantiles: number of quantiles for `quantiles` (≥ 2).
+    def fit(cls, observations: npt.ArrayLike, names: Sequence[str], method: str = "log_standard") -> Normalization:
+        """Return the normalization of raw features of shape (decisions, features), at least one decision.
 
         Raises:
-            MlgoError: there are no observations, they have another shape, or the method is unknown.
+            MlgoError: There are no observations, they have another shape, or the method is unknown.
         """
-        _check_method(method)
         values = np.asarray(observations, np.float64)
-        if values.ndim != 2 or values.shape[1] != len(names) or not len(values) or quantiles < 2:
+        if values.ndim != 2 or values.shape[1] != len(names) or not len(values):
             raise MlgoError(
-                f"expected observations of shape (decisions, {len(names)}) and quantiles ≥ 2, got the shape "
-                f"{values.shape} and {quantiles} quantiles"
+                f"expected observations of shape (decisions, {len(names)}), got the shape {values.shape}; name each "
+                "feature"
             )
-        count = len(names)
-        center, scale, table = np.zeros(count), np.ones(count), np.empty((count, 0))
-        if method == "quantiles":
-            table = np.quantile(values, (np.arange(quantiles) + 0.5) / quantiles, axis=0, method="lower").T
-        elif method != "signed_log":
-            if method == "log_standard":
-                values = np.sign(values) * np.log1p(np.abs(values))
-            center, deviation = values.mean(0), values.std(0)
-            # Rounding alone is no variation.
-            scale = np.where(deviation > 1e-6 * (1 + np.abs(center)), deviation, 1.0)
-        parts = (np.ascontiguousarray(part, np.float32) for part in (center, scale, table))
-        return cls(method, tuple(names), *parts)
+        if method == "log_standard":
+            values = np.sign(values) * np.log1p(np.abs(values))
+        center, deviation = values.mean(0), values.std(0)
+        # Rounding alone is no variation.
+        scale = np.where(deviation > 1e-6 * (1 + np.abs(center)), deviation, 1.0)
+        return cls(method, tuple(names), center.astype(np.float32), scale.astype(np.float32))
 
     def __call__(self, values: Floats) -> Floats:
         """Return normalized features, a new array, of raw features of shape (…, features) in the order of `names`."""
-        if self.method == "quantiles":
-            sides: Floats = np.sign(values[..., None] - self.quantiles)
-            # The mean of the signs; their sum is exact, and np.mean takes twice the time.
-            mean: Floats = np.add.reduce(sides, axis=-1) * self._factor[0]
-            return mean
         if self.method == "standard":
             result = values - self.center
         else:
             # A float32 logarithm differs between machines in its last bit; a float64 logarithm agrees in its first 24.
             result = np.log1p(np.abs(values), dtype=np.float64).astype(np.float32)
             np.copysign(result, values, out=result)
-            if self.method == "signed_log":
-                return result
             result -= self.center
-        result *= self._factor
+        result *= self.factor
         np.minimum(result, _MOST, out=result)
         np.maximum(result, _LEAST, out=result)
         return result
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Smallest and largest normalized value of raw features within ±2^53."""
-        if self.method == "quantiles":
-            return -1.0, 1.0
-        if self.method == "signed_log":
-            return -37.0, 37.0
-        return -CLIP, CLIP
 
     def columns(self, names: Sequence[str]) -> npt.NDArray[np.intp]:
         """Return the column of each feature among `names`: the normalization applies to `values[..., columns]`."""
         return feature_columns("the normalization", self.names, names)
 
     def select(self, names: Sequence[str]) -> Normalization:
-        """Return the normalization of some of the features, in the given order.
-
-        Raises:
-            MlgoError: a feature is missing.
-        """
+        """Return the normalization of some of the features, in the given order; a missing one is an MlgoError."""
         chosen = feature_columns("the selection", names, self.names)
-        return Normalization(self.method, tuple(names), self.center[chosen], self.scale[chosen], self.quantiles[chosen])
+        return Normalization(self.method, tuple(names), self.center[chosen], self.scale[chosen])
 
     def to_json(self) -> dict[str, Any]:
         """Return data for `from_json()` that JSON can hold exactly."""
@@ -167,44 +110,22 @@ class Normalization:
             "names": list(self.names),
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
-            "quantiles": self.quantiles.tolist(),
+            "quantiles": [[] for _ in self.names],  # of the first writers of the format; equal networks are equal files
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Normalization:
-        """Return the normalization of the data of `to_json()`.
-
-        Raises:
-            MlgoError: the data have another form.
-        """
+        """Return the normalization of the data of `to_json()`; other data are an MlgoError."""
         try:
             if value["format"] != FORMAT:
                 raise ValueError(f"format {value['format']!r}")
             names = tuple(str(name) for name in value["names"])
             center, scale = (np.asarray(value[key], np.float32) for key in ("center", "scale"))
-            table = np.asarray(value["quantiles"], np.float32).reshape(len(names), -1)
-            return cls(value["method"], names, center, scale, table)
+            return cls(value["method"], names, center, scale)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise MlgoError(
                 f"expected the data of a normalization of format {FORMAT}, got {error!r}; fit it again"
             ) from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the normalization as JSON."""
-        write_atomically(Path(path), (json.dumps(self.to_json()) + "\n").encode())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Normalization:
-        """Read a file of `save()`.
-
-        Raises:
-            MlgoError: there is no such file, or it is no normalization.
-        """
-        try:
-            value = parse_json(read_untrusted(path))
-        except (OSError, ValueError) as error:
-            raise MlgoError(f"expected a normalization, got {path}: {error}; fit one") from error
-        return cls.from_json(value)
 
 
 def feature_columns(what: str, wanted: Sequence[str], names: Sequence[str]) -> npt.NDArray[np.intp]:
@@ -217,8 +138,3 @@ def feature_columns(what: str, wanted: Sequence[str], names: Sequence[str]) -> n
             "the compiler and the environment that it was trained with"
         )
     return np.array([position[name] for name in wanted], np.intp)
-
-
-def _check_method(method: str) -> None:
-    if method not in METHODS:
-        raise MlgoError(f"expected a method of {', '.join(METHODS)}, got {method!r}")

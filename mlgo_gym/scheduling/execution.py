@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.ray_cluster import RayCluster
-from mlgo_gym.scheduling.work import InProcess, Item, RemoteWork, Result, Runner, Workers
+from mlgo_gym.scheduling.work import Item, RemoteWork, Result, Runner
+from mlgo_gym.scheduling.workers import InProcess, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,9 @@ class Execution:
         """Return the workers. Worker processes start with the first item, a cluster is connected at once.
 
         Args:
-            start: Makes a runner; receives the capacity. It must be picklable where there are several processes.
+            start: Makes a runner from the capacity; picklable for worker processes.
             capacity: Number of items that a worker works on at the same time (≥ 1).
-            remote: Returns the work as a cluster needs it; called only where `ray` is given.
+            remote: Returns the work as a cluster needs it.
 
         Raises:
             MissingExtraError: Ray is not installed.

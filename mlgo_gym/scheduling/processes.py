@@ -11,22 +11,21 @@ import threading
 from collections.abc import Callable, Sequence
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.work import Item, Result, Runner, WorkerLoop
-from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
+from mlgo_gym.scheduling.work import Item, Result, Runner, WorkerFailure
+from mlgo_gym.scheduling.workers import Worker, Workers
 
 _EXIT_SECONDS = 10.0  # in which a worker must exit after it has closed its connection, or was killed
 
 
-class _ProcessWorker(PoolWorker[Item, Result]):
+class _ProcessWorker(Worker[Item, Result]):
     def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int) -> None:
         super().__init__()
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process: SpawnProcess = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
+        self._process = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
         # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. Starting the
         # tracker unblocks the signal, so it must run before.
         resource_tracker.ensure_running()
@@ -45,17 +44,16 @@ class _ProcessWorker(PoolWorker[Item, Result]):
     def send(self, items: Sequence[Item]) -> None:
         self.connection.send(items)
 
-    def receive(self) -> tuple[Sequence[tuple[Item, Result]], float]:
+    def receive(self) -> Sequence[tuple[Item, Result]] | WorkerFailure:
         try:
-            message = self.connection.recv()
-        except (EOFError, OSError) as error:
+            message: Sequence[tuple[Item, Result]] | MlgoError = self.connection.recv()
+        except (EOFError, OSError):
             status = self._end(_EXIT_SECONDS)
             how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
-            raise WorkerExitedError(how, status) from error
+            return WorkerFailure(how, status)
         if isinstance(message, MlgoError):
             raise message
-        results, seconds = message
-        return results, seconds
+        return message
 
     def stop(self, timeout: float) -> None:
         if timeout:
@@ -85,18 +83,18 @@ class _ProcessWorker(PoolWorker[Item, Result]):
             os.close(pidfd)
 
 
-class Processes(WorkerPool[Item, Result]):
+class Processes(Workers[Item, Result]):
     """At most `jobs` worker processes of this machine; the arguments are those of `Execution.workers()`."""
 
     def __init__(self, start: Callable[[int], Runner[Item, Result]], jobs: int, capacity: int = 1) -> None:
         super().__init__(jobs, capacity)
         self._start = start
 
-    def start_worker(self) -> PoolWorker[Item, Result]:
+    def start_worker(self) -> Worker[Item, Result]:
         """Start a process."""
         return _ProcessWorker(self._start, self._capacity)
 
-    def wait(self, workers: Sequence[PoolWorker[Item, Result]]) -> list[PoolWorker[Item, Result]]:
+    def wait(self, workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:
         """Wait for a message or the end of a connection."""
         by_connection = {worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)}
         return [by_connection[readable] for readable in connection.wait(list(by_connection))]  # type: ignore[index]
@@ -111,10 +109,11 @@ def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], capacit
     except MlgoError as error:
         channel.send(error)
         return
-    loop = WorkerLoop(runner, capacity)
-    channel.send(([], 0.0))
+    channel.send([])
     while (items := channel.recv()) is not None:
-        channel.send(loop.work(items))
+        for item in items:
+            runner.submit(item)
+        channel.send(runner.collect())
     runner.close()
 
 

@@ -1,18 +1,14 @@
-"""Interfaces of scheduling: items, the runners that work on them, queues, workers, and work on other machines."""
+"""Items, the runners that work on them, queues, and work on other machines."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-import time
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
-
-from typing_extensions import Self
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.temporary_folders import make_process_folder
@@ -67,10 +63,7 @@ class SequentialRunner(Generic[Item, Result]):
 
     def collect(self) -> list[tuple[Item, Result]]:
         """Work on the oldest pending item, and return it with its result."""
-        if not self._pending:
-            return []
-        item = self._pending.popleft()
-        return [(item, self._work(item))]
+        return [(item, self._work(item)) for item in [self._pending.popleft()]] if self._pending else []
 
     def close(self) -> None:
         """Drop the pending items."""
@@ -78,7 +71,7 @@ class SequentialRunner(Generic[Item, Result]):
 
 
 class Queue(Protocol[Item]):
-    """Source of items."""
+    """Source of items; its length is the number of items in it."""
 
     def take(self) -> Item | None:
         """Remove and return the next item; None if the queue is empty."""
@@ -86,109 +79,19 @@ class Queue(Protocol[Item]):
     def put_back(self, items: Sequence[Item]) -> None:
         """Return unfinished items to the front of the queue."""
 
-    def __len__(self) -> int:
-        """Return the number of items in the queue."""
+    def __len__(self) -> int: ...
 
 
-class ItemQueue(Generic[Item]):
+class ItemQueue(deque[Item]):
     """A queue of a fixed set of items, each once; the first is taken first."""
-
-    def __init__(self, items: Iterable[Item]) -> None:
-        self._items = deque(items)
 
     def take(self) -> Item | None:
         """Remove and return the next item; None if the queue is empty."""
-        return self._items.popleft() if self._items else None
+        return self.popleft() if self else None
 
-    def put_back(self, items: Iterable[Item]) -> None:
+    def put_back(self, items: Sequence[Item]) -> None:
         """Return unfinished items to the front of the queue."""
-        self._items.extendleft(reversed(list(items)))
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-
-class Workers(ABC, Generic[Item, Result]):
-    """Runs the items of a queue: in this process, in worker processes, or on a cluster."""
-
-    @abstractmethod
-    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
-        """Yield each item of a queue with its result as soon as it is finished, in no particular order.
-
-        Closing the generator early ends the unfinished work. `run()` may be called again afterwards.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """End all work. Idempotent."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class InProcess(Workers[Item, Result]):
-    """One worker, which is this process; the arguments are those of `Execution.workers()`.
-
-    The first item starts the runner. An exception of the work leaves `run()`.
-    """
-
-    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int = 1) -> None:
-        self._start = start
-        self._capacity = capacity
-        self._runner: Runner[Item, Result] | None = None
-
-    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
-        """Yield each item of a queue with its result."""
-        busy = 0
-        try:
-            while True:
-                while busy < self._capacity and (item := queue.take()) is not None:
-                    self._runner = self._runner or self._start(self._capacity)
-                    self._runner.submit(item)
-                    busy += 1
-                if self._runner is None or not busy:
-                    return
-                results = self._runner.collect()
-                busy -= len(results)
-                yield from results
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Close the runner. Idempotent."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
-
-
-class WorkerLoop(Generic[Item, Result]):
-    """The work of a worker on the items of messages; its runner has at most `capacity` of them at a time."""
-
-    def __init__(self, runner: Runner[Item, Result], capacity: int) -> None:
-        self._runner = runner
-        self._capacity = capacity
-        self._waiting: deque[Item] = deque()
-        self._busy = 0
-
-    def work(self, items: Iterable[Item], interval: float = 0.0) -> tuple[list[tuple[Item, Result]], float]:
-        """Take items; return the results of at least one item after `interval` seconds, and the seconds spent."""
-        started = time.monotonic()
-        self._waiting.extend(items)
-        results: list[tuple[Item, Result]] = []
-        while not results or time.monotonic() - started < interval:
-            while self._waiting and self._busy < self._capacity:
-                self._runner.submit(self._waiting.popleft())
-                self._busy += 1
-            if not self._busy:
-                break
-            finished = self._runner.collect()
-            self._busy -= len(finished)
-            results += finished
-        return results, time.monotonic() - started
+        self.extendleft(reversed(items))
 
 
 class FileStore:

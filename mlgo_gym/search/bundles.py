@@ -51,7 +51,7 @@ class BundleSearch:
 
     Raises:
         MlgoError: The metric has no value for each function, the scope is a function, or the task is not inlining.
-        CompilerError: The first compile failed. Later failures are counted.
+        CompilerError: The compile with clang's own choices failed. Other failures are counted.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
@@ -73,7 +73,10 @@ class BundleSearch:
         self._alone: set[MoveKey] = set()
         self._restarts: list[tuple[Trial, Policy | None]] = []
         first = self._compile(None)
-        assert first is not None, "the failure of the first compile is raised"
+        if first is None:
+            self._policy = None
+            first = self._compile(None)
+        assert first is not None, "the failure of clang's own choices is raised"
         if space.setup.options.callee_features:
             # Callee features cost time in each compile, and change with every flip.
             self._policy = _repeat(first.compiled)
@@ -135,7 +138,7 @@ class BundleSearch:
             )
             cost, functions = self._costs.of(compiled)
         except CompilerError:
-            if is_first:
+            if is_first and self._policy is None:
                 raise
             space.record_failure()
             return None

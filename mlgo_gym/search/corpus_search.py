@@ -25,15 +25,13 @@ from mlgo_gym.search.bundles import bundles
 from mlgo_gym.search.functions import functions
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
 from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
-from mlgo_gym.search.tree_search import beam, greedy, hill_climb, mcts, random_search
+from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
     "greedy": greedy,
     "random": random_search,
     "hill_climb": hill_climb,
-    "beam": beam,
-    "mcts": mcts,
     "bundles": bundles,
     "functions": functions,
 }
@@ -114,13 +112,13 @@ class CorpusSearch:
     Attributes:
         environment: Id of the environment.
         arguments: Arguments of the environment, JSON-able.
-        algorithm: Name of the algorithm.
-        compiles: Maximum number of compiles per module; None is unlimited.
-        seconds: Maximum time per module in seconds; None is unlimited.
-        seed: Seed of the random generator.
-        names: Modules to search; empty for all.
-        start: The policy to start from.
-        recipes: Folder for a recipe of each module that got smaller; None writes none.
+        algorithm: Algorithm: greedy, random, hill_climb, bundles or functions.
+        compiles: Maximum number of compiles per module (≥ 1). Default: no limit.
+        seconds: Maximum time per module, in seconds. Default: no limit.
+        seed: Seed of the random generator, and of random policies.
+        names: Modules to search. Default: all.
+        start: Policy to start from; `bundles` and `functions` only.
+        recipes: Folder for a recipe of each module that gets smaller. Default: none is written.
 
     Raises:
         MlgoError: The algorithm is unknown, or cannot start from the policy.
@@ -128,7 +126,7 @@ class CorpusSearch:
 
     environment: str
     arguments: Mapping[str, Any]
-    algorithm: str
+    algorithm: str = "greedy"
     compiles: int | None = None
     seconds: float | None = None
     seed: int = 0

@@ -21,8 +21,6 @@ from mlgo_gym.storage.untrusted_file import MAX_BYTES, open_untrusted
 SYNCHRONIZE_SECONDS = 1.0
 """Minimum time between two waits for the disk, in seconds."""
 
-_BLOCK = 1 << 16
-
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the number and the value of each complete line; a partial last line is skipped, a missing file is empty.
@@ -49,20 +47,6 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 )
 
 
-def _complete_lines(path: Path) -> int:
-    """Return the size of the complete lines of a file, in bytes."""
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - _BLOCK)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-    return 0
-
-
 class JsonLines:
     """Appends lines to a file; a partial last line, left by a kill, is removed.
 
@@ -81,7 +65,8 @@ class JsonLines:
         except BlockingIOError:
             self._file.close()
             raise MlgoError(f"another process writes to {str(path)!r}; wait for it, or choose another output") from None
-        size = _complete_lines(path)
+        with path.open("rb") as file:
+            size = sum(len(line) for line in file if line.endswith(b"\n"))
         self._file.truncate(size)
         self.is_empty = not size
         self._synchronized = 0.0

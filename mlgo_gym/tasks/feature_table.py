@@ -38,15 +38,10 @@ def stage_names(version: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One tensor of an observation.
+    """One tensor of an observation: name, type and shape as in clang's header.
 
-    Attributes:
-        name: as clang's header has it.
-        meaning: what it says, with its unit.
-        type: the scalar type, as clang's header has it.
-        shape: the shape, as clang's header has it, with `COLUMNS` or `DIMENSIONS` where a number is not fixed.
-        since: the first clang that has it.
-        bounds: the smallest and the largest value; None where nothing bounds it.
+    The shape has `COLUMNS` or `DIMENSIONS` where a number is not fixed. `since` is the first clang with the feature,
+    and `bounds` are its smallest and largest value; None where nothing bounds it.
     """
 
     name: str
@@ -188,14 +183,9 @@ FEATURES = {"inlining": INLINING_FEATURES, "eviction": EVICTION_FEATURES, "prior
 
 @dataclass(frozen=True, slots=True)
 class FeatureTable:
-    """The features of one advisor, or some of them, with what is to be said of all.
+    """The features of one advisor, in the order of the header, with what holds for all, in Markdown.
 
-    Attributes:
-        title: the heading.
-        introduction: what holds for all rows, in Markdown.
-        features: a row each, in the order of the header.
-        note: what is to be said behind the table, in Markdown; empty if nothing.
-        source: the files of LLVM that fill the features in; empty where that is not known.
+    `note` follows the table; `source` has the files of LLVM that fill the features in.
     """
 
     title: str
@@ -216,13 +206,8 @@ def _stages() -> str:
 def _entities() -> str:
     kinds = {"opcode": OPCODES, "type": TYPES, "operand": ARGUMENTS}
     lines = [f"- `SIDE_{kind}_NAME`: {', '.join(f'`{entity}`' for entity in names)}" for kind, names in kinds.items()]
-    return "\n".join(
-        [
-            'With `vocabulary="one-hot"` the elements are, where `SIDE` is `callee` or `caller`, and `NAME` is of:',
-            "",
-            *lines,
-        ]
-    )
+    words = 'With `vocabulary="one-hot"` the elements are, where `SIDE` is `callee` or `caller`, and `NAME` is of:'
+    return "\n".join([words, "", *lines])
 
 
 INLINING_TABLE = FeatureTable(

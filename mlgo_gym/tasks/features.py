@@ -30,8 +30,7 @@ class FeatureLayout:
         caps: float features that may be infinite, and their largest value in an observation. Each has a further feature
             `NAME_infinite` at the end, of the same shape: 1 where it is infinite, else 0.
 
-    Attributes:
-        names: the name of each element of the flat vector: the feature's name, with `[column]` where it has several.
+    `names` has a name per element of the flat vector: the feature's, with `[column]` where it has several.
     """
 
     def __init__(
@@ -60,11 +59,11 @@ class FeatureLayout:
                     runs[-1] = (last[0], last[1], last[2], last[3] + spec.size)
                 else:
                     runs.append((spec.dtype, offset, start, spec.size))
-        self._capped: list[tuple[TensorSpec, int, int, int, float]] = []
+        self._capped: list[tuple[np.dtype[Any], int, int, int, int, float]] = []
         for spec in header.features:
             if spec.name in caps and spec.name not in excluded:
                 first, flags = names.index(_elements(spec.name, spec.size)[0]), len(names)
-                self._capped.append((spec, fields[spec.name][1], first, flags, caps[spec.name]))
+                self._capped.append((spec.dtype, spec.size, fields[spec.name][1], first, flags, caps[spec.name]))
                 names += _elements(f"{spec.name}_infinite", spec.size)
                 limits += [(0.0, 1.0)] * spec.size
         self.names: tuple[str, ...] = tuple(names)
@@ -111,10 +110,9 @@ class FeatureLayout:
             row[start : start + count] = np.clip(values, -BOUND, BOUND) if self._wide else values
         if not self._finite:
             finite(row)
-        for spec, offset, start, flags, cap in self._capped:
-            values = np.frombuffer(payload, spec.dtype, spec.size, offset)
-            np.isposinf(values, out=row[flags : flags + spec.size])
-            np.clip(row[start : start + spec.size], -cap, cap, out=row[start : start + spec.size])
+        for dtype, size, offset, start, flags, cap in self._capped:
+            row[flags : flags + size] = np.frombuffer(payload, dtype, size, offset) == np.inf
+            _limit(row[start : start + size], cap)
 
     def value(self, payload: bytes, name: str) -> npt.NDArray[Any]:
         """Return one feature as it came, in its own dtype and shape; read-only."""
@@ -128,5 +126,12 @@ def _elements(name: str, size: int) -> list[str]:
 
 def finite(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make floats finite in place: NaN becomes 0, and values beyond ±2^53 become the bound."""
-    np.nan_to_num(array, copy=False, nan=0.0, posinf=BOUND, neginf=-BOUND)
-    return np.clip(array, -BOUND, BOUND, out=array)
+    np.copyto(array, 0.0, where=np.isnan(array))
+    return _limit(array, BOUND)
+
+
+def _limit(array: npt.NDArray[Any], bound: float) -> npt.NDArray[Any]:
+    # `np.clip` takes several times as long for few elements.
+    np.minimum(array, bound, out=array)
+    np.maximum(array, -bound, out=array)
+    return array

@@ -1,19 +1,19 @@
 """The one table of the keys of `info`.
 
-`KEYS` declares each key once: name, time, type, meaning, and its reader at a pending decision. Everything else derives:
+`KEYS` declares each key once: name, time, type and meaning. `decision_info()` reads those of a pending decision.
+Everything else derives:
 
-- `decision_info()`: the info of a pending decision; `decision_columns()`: the values of many, for a batch.
 - `empty_last_info()`: the keys of the last info with empty values, for a compile that failed.
 - `NumericInfos`: the same keys at every step, as numbers.
 - `info_keys()`: the keys of one task, for the manual and its tests.
 
-A new key is one row here; a key of a finished compile is also an entry of `Task.report()` or of the outcome.
+A new key is one row here, and an entry of `decision_info()`, of `Task.report()` or of the outcome.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -39,24 +39,6 @@ FUNCTION, CREDIT, ECHO = 'with `scope="function"`', "with `credit=True`", "with 
 CALLEE_FEATURES = "with `callee_features=True`"
 
 
-class PendingDecision(NamedTuple):
-    """A decision that waits for its action.
-
-    Attributes:
-        task: The bound task.
-        decision: The decision.
-        module: Name of the module.
-        number: Number of earlier decisions of the episode.
-        has_site: Whether the session follows sites.
-    """
-
-    task: Task
-    decision: Decision
-    module: str
-    number: int
-    has_site: bool
-
-
 class InfoKey(NamedTuple):
     """One key of `info`.
 
@@ -67,7 +49,6 @@ class InfoKey(NamedTuple):
         meaning: Meaning of the value, with its unit.
         condition: Circumstance without which the key is absent; empty: none.
         tasks: Tasks with the key, a key of `_TASKS`.
-        read: Returns the value at a pending decision, None if the key is absent.
     """
 
     name: str
@@ -76,7 +57,6 @@ class InfoKey(NamedTuple):
     meaning: str
     condition: str = ""
     tasks: str = ""
-    read: Callable[[PendingDecision], Any] | None = None
 
 
 _EMPTY: dict[str, Callable[[], Any]] = {
@@ -114,14 +94,13 @@ def _cost(metric: str, type_name: str, meaning: str, condition: str, tasks: str 
 
 
 KEYS: tuple[InfoKey, ...] = (
-    InfoKey("module", f"{DECISION}, {END}", "str", "name of the module in its corpus", read=lambda at: at.module),
+    InfoKey("module", f"{DECISION}, {END}", "str", "name of the module in its corpus"),
     InfoKey(
         "context",
         DECISION,
         "str",
         "function of the decision; for inlining the functions that the inliner visits, and empty without "
         '`callee_features`, `credit` and `scope="function"`',
-        read=lambda at: at.decision.context,
     ),
     InfoKey("context", END, "str", "function of the episode", FUNCTION),
     InfoKey(
@@ -131,26 +110,14 @@ KEYS: tuple[InfoKey, ...] = (
         "site of the decision: `context`, `visit` (earlier visits of the inliner to it), `index` in the visit",
         "where there is a context",
         _INLINING,
-        lambda at: at.decision.site if at.has_site and at.decision.context else None,
     ),
-    InfoKey(
-        "callee",
-        DECISION,
-        "str",
-        "predicted callee, empty where unknown",
-        CALLEE_FEATURES,
-        _INLINING,
-        lambda at: at.decision.callee,
-    ),
-    InfoKey(
-        "decision_index", DECISION, "int", "number of earlier decisions of this episode", read=lambda at: at.number
-    ),
+    InfoKey("callee", DECISION, "str", "predicted callee, empty where unknown", CALLEE_FEATURES, _INLINING),
+    InfoKey("decision_index", DECISION, "int", "number of earlier decisions of this episode"),
     InfoKey(
         "default_action",
         DECISION,
         "as the action",
         "action that clang itself would take, as exactly as the features tell",
-        read=lambda at: at.task.default_action(at.decision),
     ),
     InfoKey(
         "action_mask",
@@ -159,7 +126,6 @@ KEYS: tuple[InfoKey, ...] = (
         "1 for each legal action, of shape (number of actions,)",
         "",
         _MASKED,
-        lambda at: at.task.action_mask(at.decision),
     ),
     InfoKey(
         "illegal_action",
@@ -179,6 +145,7 @@ KEYS: tuple[InfoKey, ...] = (
     InfoKey("handed_over", END, "int", "number of decisions that clang took after `max_decisions`"),
     *_cost("text", "int", "executable sections of the object file, in bytes", SIZES),
     *_cost("llvm_size", "int", "first column of llvm-size: code and constants, in bytes", SIZES),
+    *_cost("loaded", "int", "contents of memory: the columns text and data of size, in bytes", SIZES),
     *_cost("object", "int", "object file, in bytes", SIZES),
     *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
     *_cost("spill_count", "float", "number of spills, reloads and folded reloads", "", _ALLOCATION),
@@ -224,8 +191,6 @@ KEYS: tuple[InfoKey, ...] = (
 )
 """The keys of `info`, in the order of the manual."""
 
-_DECISION_KEYS = tuple((key.name, key.read) for key in KEYS if key.read is not None)
-
 
 def info_keys(task: Task) -> list[InfoKey]:
     """Return the keys of a task's infos; without the condition `SIZES` where every compile goes to its end."""
@@ -237,18 +202,18 @@ def info_keys(task: Task) -> list[InfoKey]:
 
 
 def decision_info(task: Task, decision: Decision, module: str, number: int, *, has_site: bool = True) -> dict[str, Any]:
-    """Return the info of a pending decision; `number` is that of earlier decisions."""
-    pending = PendingDecision(task, decision, module, number, has_site)
-    return {name: value for name, read in _DECISION_KEYS if (value := read(pending)) is not None}
-
-
-def decision_columns(pending: Sequence[PendingDecision]) -> dict[str, list[Any]]:
-    """Return the values of each key of some pending decisions; None where a decision lacks it."""
-    columns = {name: [read(at) for at in pending] for name, read in _DECISION_KEYS}
-    absent = [name for name, values in columns.items() if values[0] is None and not any(v is not None for v in values)]
-    for name in absent:
-        del columns[name]
-    return columns
+    """Return the info of a pending decision, after a number of earlier ones; `has_site`: the session follows sites."""
+    _, site, _, callee = decision
+    info: dict[str, Any] = {"module": module, "context": site[0]}
+    if has_site and site[0]:
+        info["site"] = site
+    if callee is not None:
+        info["callee"] = callee
+    info["decision_index"] = number
+    info["default_action"] = task.default_action(decision)
+    if task.masked and (mask := task.action_mask(decision)) is not None:
+        info["action_mask"] = mask
+    return info
 
 
 def absent_choices(task: Task) -> dict[str, Any]:
@@ -260,12 +225,7 @@ def absent_choices(task: Task) -> dict[str, Any]:
 
 
 def empty_last_info(task: Task, conditions: Collection[str]) -> dict[str, Any]:
-    """Return a last info with empty values: integers 0, floats NaN, empty collections.
-
-    Args:
-        task: The task.
-        conditions: Conditions that hold, among those of `KEYS`.
-    """
+    """Return a last info with empty values (integers 0, floats NaN) under conditions among those of `KEYS`."""
     return {
         key.name: _EMPTY[key.type.partition(" ")[0]]()
         for key in info_keys(task)
@@ -278,10 +238,6 @@ class NumericInfos:
 
     Missing values are 0. Strings, lists and dictionaries are dropped. `module` is the position of the module in the
     corpus, and `failed` marks a failed compile.
-
-    Args:
-        task: The task of the environment.
-        metric: The rewarded metric.
     """
 
     def __init__(self, task: Task, metric: str) -> None:

@@ -14,7 +14,7 @@ from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 
-SIZE_METRICS = ("text", "llvm_size", "object")
+SIZE_METRICS = ("text", "llvm_size", "loaded", "object")
 """Metrics of an object file, in bytes; the fields of `ObjectSizes`.
 
 A metric has one spelling everywhere: the argument `metric`, results, reports, and the last `info` of an episode. There
@@ -49,13 +49,10 @@ class Measurement:
     """The sizes and costs of one compile.
 
     Attributes:
-        sizes: the sizes of its object file; None where the compile was ended before there was one.
-        allocation: what register allocation cost, for each function that has any cost; empty where the optimisation
-            record was not asked for.
-        instructions: the estimate of executed instructions of each function; None for an object without block
-            frequencies (`FREQUENCY_FLAGS`).
-        project: the metrics of `PROJECT_METRICS` that the environment rewards. They are not part of `to_json()`,
-            because they depend on more than the compile.
+        sizes: those of the object file; None where the compile was ended before there was one.
+        allocation: cost of register allocation of each function with any; empty without the optimisation record.
+        instructions: estimate for each function; None for an object without block frequencies (`FREQUENCY_FLAGS`).
+        project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.
     """
 
     sizes: ObjectSizes | None
@@ -65,12 +62,7 @@ class Measurement:
 
     @classmethod
     def of(cls, compiled: CompileResult) -> Measurement:
-        """Measure a finished compile.
-
-        Raises:
-            CompilerError: of kind `object`: the object is no whole ELF file, the record not of LLVM's form, or the
-                object has block frequencies that cannot be read.
-        """
+        """Measure a finished compile; raise `CompilerError` of kind `object` if object or record cannot be read."""
         data = compiled.object_bytes
         try:
             instructions = estimated_instructions(data) if has_block_frequencies(data) else None
@@ -81,11 +73,7 @@ class Measurement:
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:
-        """Measure the allocation of one function by clang's remarks since its first decision (`REMARK_FLAGS`).
-
-        Raises:
-            MlgoError: the remarks lack its costs.
-        """
+        """Measure one function by clang's remarks since its first decision; `MlgoError` if they lack its costs."""
         return cls(None, {function: read_allocation_remarks(remarks)})
 
     def sizes_by_metric(self) -> dict[str, int]:
@@ -93,11 +81,7 @@ class Measurement:
         return {} if self.sizes is None else asdict(self.sizes)
 
     def estimated_instructions(self, function: str | None = None) -> float:
-        """Return the estimated instructions of the module, or those of one call of a function.
-
-        Raises:
-            MlgoError: the object has no block frequencies, or no such function.
-        """
+        """Return the estimated instructions of the module, or those of one call of a function."""
         if self.instructions is None:
             raise MlgoError(
                 "expected an object with block frequencies, got none; make the environment with "

@@ -52,13 +52,7 @@ _STEP = 1e-6
 def decision_rewards(
     saved: npt.NDArray[np.float64], reward: RewardFunction, outcome: float, baseline: float
 ) -> npt.NDArray[np.float64]:
-    """Return the reward of each decision, float64 of shape (decisions,): its credit in the unit of the reward.
-
-    Args:
-        saved: Cost that each decision saved; the sum is `baseline - outcome`.
-        reward: Function of the reward.
-        outcome, baseline: Costs of the episode and of the baseline.
-    """
+    """Return the reward of each decision, float64 of shape (decisions,): the cost `saved` in the unit of the reward."""
     if outcome == baseline:
         outcome -= _STEP * max(baseline, 1.0)
     return saved * (reward(outcome, baseline) / (baseline - outcome))

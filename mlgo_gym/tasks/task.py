@@ -75,24 +75,12 @@ class Task(ABC):
     feature_names: tuple[str, ...]
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """Return further `-cc1` arguments that this task needs from this compiler.
-
-        Raises:
-            ToolchainError: the compiler cannot do what the task needs.
-        """
+        """Return further `-cc1` arguments for this compiler; `ToolchainError` if it cannot do what the task needs."""
         del toolchain
         return ()
 
     def bind(self, headers: Sequence[LogHeader], observation: str) -> None:
-        """Take the header of each advisor, and make the spaces.
-
-        Args:
-            headers: in the order of `advisors`.
-            observation: one of `OBSERVATIONS`.
-
-        Raises:
-            ToolchainError: a header lacks what the task needs.
-        """
+        """Make the spaces for the header of each advisor; raise `ToolchainError` if one lacks what the task needs."""
         self.headers = tuple(headers)
         self._bind(observation)
 
@@ -162,26 +150,14 @@ class Task(ABC):
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
 
-    def estimate(self, decision: Decision, action: Any) -> float:
-        """Return what an action costs by LLVM's own estimate, for a person to see; 0 where there is none."""
-        del decision, action
-        return 0.0
-
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of what can be rewarded.
-
-        The estimate of executed instructions is comparable only among compiles with the same calls.
-        """
+        """The names of what can be rewarded."""
         estimate = (ESTIMATED_INSTRUCTIONS,) if self.after_optimization else ()
         return (*SIZE_METRICS, *estimate, *PROJECT_METRICS)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
-        """Return the cost of a compile, or of one function where the metric can; smaller is better.
-
-        Raises:
-            MlgoError: the compile was measured without what the metric needs.
-        """
+        """Return the cost of a compile, or of one function where the metric can; smaller is better."""
         del function
         if metric == ESTIMATED_INSTRUCTIONS:
             return measurement.estimated_instructions()
@@ -213,11 +189,7 @@ def _write(observation: Any, batch: Any, row: int) -> None:
 
 
 class AllocationTask(Task):
-    """A task whose outcome is what register allocation cost.
-
-    Args:
-        weights: what one unit of each cost counts in the metric `spill_cost`.
-    """
+    """A task whose outcome is what register allocation cost; `weights` of each cost in the metric `spill_cost`."""
 
     optimization_record: ClassVar[bool] = True
     after_optimization: ClassVar[bool] = True

@@ -221,11 +221,7 @@ def play(envs: VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[
 
 
 def assert_equal_results(ours: tuple[Any, ...], theirs: tuple[Any, ...], what: str = "the result") -> None:
-    """Compare the results of two vector environments, without the keys that only ours has.
-
-    Raises:
-        AssertionError: They differ.
-    """
+    """Raise `AssertionError` unless the results of two vector environments are equal, but for keys of ours alone."""
     *values, info = ours
     *expected, expected_info = theirs
     _expect_equal(tuple(values), tuple(expected), what)

@@ -15,7 +15,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import watchers
-from mlgo_gym.episode.episode import Answer, Episode
+from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -48,7 +48,8 @@ class RunningCompile:
 
     def answer(self, advice: bytes) -> dict[str, Any]:
         """Answer the pending decision with any bytes; return the info of the next decision or of the end."""
-        run_blocking(self._episode.step(Answer(0, advice)), self._episode.setup.timeout)
+        self._episode.answer((0, advice, False))
+        run_blocking(self._episode.proceed(), self._episode.setup.timeout)
         return self._episode.info() if self._episode.outcome is None else self._episode.outcome.info
 
 
@@ -57,13 +58,8 @@ def running_compile(
 ) -> RunningCompile:
     """Return the compile of an environment's current episode as it is now.
 
-    Args:
-        env: An environment or a vector environment of mlgo-gym, wrapped or not.
-        number: Index of the environment in a vector environment (≥ 0).
-
-    Raises:
-        ActionError: No episode is started.
-        MlgoError: It is an environment of another package.
+    `number` is the index in a vector environment; wrappers do not matter. Raises `ActionError` without an episode, and
+    `MlgoError` for an environment of another package.
     """
     inner: Any = env.unwrapped
     if isinstance(inner, CompilerVectorEnv):
@@ -78,13 +74,7 @@ def running_compile(
 
 
 class FinishedCompile(NamedTuple):
-    """A finished compile of an episode.
-
-    Attributes:
-        object_bytes: The object file.
-        optimization_record: The optimisation record; empty for tasks without one.
-        plain: Whether plain clang decided, for the baseline, instead of an agent.
-    """
+    """Object and optimisation record of a finished compile, and whether plain clang decided, for the baseline."""
 
     object_bytes: bytes
     optimization_record: bytes
@@ -93,13 +83,10 @@ class FinishedCompile(NamedTuple):
 
 @contextmanager
 def finished_compiles() -> Iterator[list[FinishedCompile]]:
-    """Collect the compiles of episodes that finish in this process, in order.
+    """Collect the compiles of episodes that finish in this process, in order, in a list that grows.
 
     Only whole compiles count: an episode with `scope="function"` and an allocation metric ends with its function. A
     baseline is compiled once and then read from the cache.
-
-    Returns:
-        A list that grows with each compile.
     """
     compiles: list[FinishedCompile] = []
 

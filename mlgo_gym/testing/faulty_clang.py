@@ -72,11 +72,7 @@ class FaultyClang:
         self.program = str(program)
 
     def set_fault(self, behaviour: str) -> None:
-        """Give later compiles of the module a behaviour of `fake_clang()`; the empty one is no fault.
-
-        Raises:
-            MlgoError: It is no such behaviour.
-        """
+        """Give later compiles of the module a behaviour of `fake_clang()`; the empty one is no fault."""
         if behaviour:
             fake_clang(behaviour)
         self._switch.write_text(f"{behaviour}\n")

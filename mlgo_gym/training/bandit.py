@@ -21,7 +21,7 @@ from mlgo_gym.corpus.splits import is_part
 from mlgo_gym.episode.argument_types import check_types
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.normalization import CLIP, Normalization
 from mlgo_gym.tasks.feature_table import BOUNDS
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels
@@ -116,7 +116,7 @@ def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tupl
         fitted = _rows(stored, "fit") if options.split == "valid" else rows
         normalization = Normalization.fit(observations[fitted], names)
         observations = normalization(observations)
-        low, high = (np.full(len(names), bound, np.float32) for bound in normalization.bounds)
+        low, high = (np.full(len(names), bound, np.float32) for bound in (-CLIP, CLIP))
     labels = stored.select(rows)
     savings = np.sign(labels.bytes) * labels.weights if options.reward == "weighted" else labels.bytes
     observations, space = np.ascontiguousarray(observations[rows]), gym.spaces.Box(low, high, dtype=np.float32)
@@ -181,7 +181,7 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
 
     A hash of the module's name without its first folder decides the part of the split. The bundled labels are of
     training modules, in the parts of `Corpus.split()`. Normalization is `log_standard`, fitted to the labels of the
-    split; for `"valid"` to those of `"fit"`. `normalization` is the table for `NormalizeFeatures` and `save_sb3`.
+    split; for `"valid"` to those of `"fit"`. `normalization` is the table for `NormalizeFeatures` and `read_sb3`.
 
     Attributes:
         feature_names: Names of the elements of an observation.

@@ -92,7 +92,7 @@ class BestCheckpoint:
         A checkpoint that fails on a module is not kept, and its change is infinite.
 
         Args:
-            policy: A model in a file, such as `mlp:FILE` or `sb3:FILE`; the file is copied.
+            policy: A model in a file, such as `mlp:FILE`; the file is copied.
 
         Raises:
             MlgoError: the file does not exist or does not fit the environment, or the modules have no decision.

@@ -124,7 +124,7 @@ def pooled_normalization(observations: Floats, names: Sequence[str], own: npt.ND
     pooled = observations[:, own].reshape(-1, own.shape[1])
     shared = Normalization.fit(pooled, [str(number) for number in range(own.shape[1])], "log_standard")
     center[own], scale[own] = shared.center, shared.scale
-    return Normalization(single.method, single.names, center, scale, single.quantiles)
+    return Normalization(single.method, single.names, center, scale)
 
 
 def _rows(inputs: Any) -> Scores:

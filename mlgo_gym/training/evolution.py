@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,12 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.options import LOWEST
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.extras import library
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure, Workers
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
-from mlgo_gym.training.distillation import torch_library
 from mlgo_gym.training.monitor import Monitor
 
 Weights = npt.NDArray[np.float64]
@@ -39,22 +37,22 @@ Weights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """An evolution strategy.
+    """An evolution strategy on the weights of a network.
+
+    Samples are antithetic (Salimans et al. 2017), and the best directions are kept (Mania, Guy and Recht 2018).
 
     Attributes:
         environment: Id of the environment.
         arguments: Its arguments with the corpus, JSON-able; rewards are logarithms of sizes, and a failed compile has
             the lowest.
         generations: Number of generations (≥ 1).
-        directions: Antithetic directions per generation; twice as many samples.
-        best: Number of best directions used for the update (≤ directions); with `adam`.
+        directions: Antithetic directions per generation (≥ 1).
+        best: Number of best directions used for the update (≥ 1), at most all.
         modules: Modules that each sample compiles (≥ 1).
-        deviation: Distance of the samples from the weights, in standard deviations of the weights.
-        step: Learning rate; with `adam`.
-        largest: Maximum size of a module, in bytes of bitcode. Default: 60,000; None: no limit.
+        deviation: Distance of the samples from the weights, in standard deviations of the weights (> 0).
+        step: Learning rate of Adam.
+        largest: Maximum size of a module, in bytes of bitcode. Default: 60,000.
         seed: Source of the directions and the modules.
-        optimiser: `adam`: antithetic samples (Salimans et al. 2017) of which the best directions are kept (Mania, Guy
-            and Recht 2018), with steps of Adam. `cma`: CMA-ES with a diagonal covariance (Ros and Hansen 2008).
     """
 
     environment: str
@@ -67,7 +65,6 @@ class Evolution:
     step: float = 0.003
     largest: int | None = 60_000
     seed: int = 0
-    optimiser: str = "adam"
 
     def __post_init__(self) -> None:
         if min(self.generations, self.modules, self.best) < 1 or self.best > self.directions or self.deviation <= 0:
@@ -75,8 +72,6 @@ class Evolution:
                 "expected generations, modules and best ≥ 1, best ≤ directions and deviation > 0, got "
                 f"{self.generations}, {self.modules}, {self.best} of {self.directions} and {self.deviation:g}"
             )
-        if self.optimiser not in OPTIMISERS:
-            raise MlgoError(f"expected an optimiser of {', '.join(OPTIMISERS)}, got {self.optimiser!r}")
 
     def run(
         self, start: Path, output: Path, execution: Execution = Execution(), monitor: Monitor | None = None
@@ -92,7 +87,7 @@ class Evolution:
                 relative reduction of the samples against clang, and `failures`, the number of failed compiles.
 
         Raises:
-            MissingExtraError: the library of the optimiser is not installed, or Ray.
+            MissingExtraError: Ray is not installed.
             MlgoError: the checkpoint belongs to another run, no module is small enough, or no cluster answers.
         """
         network, monitor = Network.load(start), monitor or Monitor()
@@ -107,7 +102,7 @@ class Evolution:
         identity = key_of(asdict(self), flatten(network).tobytes().hex(), env.toolchain.identity)
         checkpoint = output.with_name(f"{output.name}.checkpoint")
         scores, trained_on = _restored(checkpoint, identity), dict(sidecar_digests(start))
-        optimiser = OPTIMISERS[self.optimiser](flatten(network), self)
+        optimiser = AntitheticAdam(flatten(network), self)
         work = EnvironmentWork(self.environment, arguments, partial(_start, network), needs=attrgetter("module"))
         with work.workers(env, execution) as workers:
             for number in range(self.generations):
@@ -157,70 +152,31 @@ def _compile(
     return rewards.mean(axis=1), sum(score.failed for score in scores.values())
 
 
-class _AntitheticAdam:
+class AntitheticAdam:
+    """Antithetic samples of the weights, and steps of Adam (Kingma and Ba 2015) by the best directions."""
+
     def __init__(self, start: Weights, evolution: Evolution) -> None:
-        self._torch = torch_library()
-        self._weights = self._torch.tensor(start, dtype=self._torch.float64, requires_grad=True)
-        self._adam = self._torch.optim.Adam([self._weights], evolution.step)
-        self._evolution = evolution
+        self.weights, self._evolution = start, evolution
+        self._mean, self._square, self._steps = np.zeros_like(start), np.zeros_like(start), 0
         self._noise: Weights = np.empty(0)
 
-    @property
-    def weights(self) -> Weights:
-        current: Weights = self._weights.detach().numpy()
-        return current
-
     def ask(self, chance: np.random.Generator) -> list[Weights]:
-        current = self.weights
-        radius = self._evolution.deviation * float(current.std())
-        self._noise = chance.standard_normal((self._evolution.directions, len(current)))
-        return [current + sign * radius * direction for direction in self._noise for sign in (1, -1)]
+        """Return two samples of the weights per direction."""
+        radius = self._evolution.deviation * float(self.weights.std())
+        self._noise = chance.standard_normal((self._evolution.directions, len(self.weights)))
+        return [self.weights + sign * radius * direction for direction in self._noise for sign in (1, -1)]
 
     def tell(self, scores: Weights) -> None:
+        """Move the weights by the scores of the samples; larger is better."""
         pairs, best = scores.reshape(-1, 2), self._evolution.best
         rows = np.argsort(-pairs.max(axis=1), kind="stable")[:best]
         spread = float(pairs[rows].std()) or 1.0
         slope = (pairs[rows, 0] - pairs[rows, 1]) @ self._noise[rows] / (best * spread)
-        self._adam.zero_grad()
-        self._weights.grad = self._torch.from_numpy(-slope)
-        self._adam.step()
-
-
-class _DiagonalCma:
-    # The full covariance of ten thousand weights has a hundred million elements.
-    def __init__(self, start: Weights, evolution: Evolution) -> None:
-        cmaes = library("cmaes", "CMA-ES", "training")
-        sigma = evolution.deviation * float(start.std())
-        size = 2 * evolution.directions
-        self._cma: Any = cmaes.SepCMA(start.copy(), sigma, seed=evolution.seed, population_size=size)
-        self._samples: list[Weights] = []
-
-    @property
-    def weights(self) -> Weights:
-        mean: Weights = self._cma.mean
-        return mean
-
-    def ask(self, chance: np.random.Generator) -> list[Weights]:  # noqa: ARG002 - the library draws by its own seed
-        self._samples = [self._cma.ask() for _ in range(self._cma.population_size)]
-        return list(self._samples)
-
-    def tell(self, scores: Weights) -> None:
-        self._cma.tell([(weights, -float(score)) for weights, score in zip(self._samples, scores, strict=True)])
-
-
-class Optimiser(Protocol):
-    """Proposes samples of weights with `ask()`, and moves its own weights by their scores; larger is better."""
-
-    @property
-    def weights(self) -> Weights: ...  # noqa: D102
-
-    def ask(self, chance: np.random.Generator) -> list[Weights]: ...  # noqa: D102
-
-    def tell(self, scores: Weights) -> None: ...  # noqa: D102
-
-
-OPTIMISERS: dict[str, Callable[[Weights, Evolution], Optimiser]] = {"adam": _AntitheticAdam, "cma": _DiagonalCma}
-"""Makes an optimiser from the first weights and the settings, by its name; more may be added."""
+        self._steps += 1
+        self._mean = 0.9 * self._mean + 0.1 * slope
+        self._square = 0.999 * self._square + 0.001 * slope**2
+        mean, square = self._mean / (1 - 0.9**self._steps), self._square / (1 - 0.999**self._steps)
+        self.weights = self.weights + self._evolution.step * mean / (np.sqrt(square) + 1e-8)
 
 
 def _restored(checkpoint: Path, identity: str) -> list[Weights]:

@@ -11,22 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
+from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.advisors import EVICTION, INLINING
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-from mlgo_gym.training.action_labels import label_by_look_ahead, label_evictions
+from mlgo_gym.training.eviction_labels import label_evictions
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
 from mlgo_gym.training.monitor import Monitor
@@ -34,21 +32,20 @@ from mlgo_gym.training.monitor import Monitor
 
 @dataclass(frozen=True, slots=True)
 class Labelling:
-    """Labels of the decisions of a corpus: by flips for inlining, by look-ahead for other tasks.
+    """Labels of the decisions of a corpus, by flips.
 
     Attributes:
         corpus: The corpus, as `open_corpus` takes it.
-        policy: The policy that the labels are taken around, as `load_policy` takes it.
-        environment: Id of the environment, such as `mlgo/Inline-v0` or `mlgo/RegAllocEvict-v0`.
-        arguments: Other arguments of the environment, JSON-able. Tasks other than inlining default to
-            `scope="function"`.
+        policy: Policy that the labels are taken around, as `load_policy` takes it.
+        environment: Id of the environment, of inlining or of evictions.
+        arguments: Other arguments of the environment, JSON-able.
         compiles: Maximum number of compiles per module (≥ 1).
         seconds: Maximum CPU time per module, in seconds. Default: no limit.
         seed: Selects the labelled decisions and the order of the modules.
-        check: Number of labels per module to measure once more by a single flip; inlining only.
+        check: Number of labels per module to measure again by a single flip (≥ 0); inlining only.
         largest: Maximum size of a module, in bytes of bitcode. Default: no limit.
-        limit: Number of modules, drawn at random. Default: all.
-        max_per_project: Maximum number of modules per project. Default: no limit.
+        limit: Number of modules, drawn at random (≥ 1). Default: all.
+        max_per_project: Maximum number of modules per project (≥ 1). Default: no limit.
     """
 
     corpus: str
@@ -67,13 +64,12 @@ class Labelling:
         """Return the environment, or raise an MlgoError if its decisions cannot be labelled."""
         arguments = with_callee_features(self.arguments, [self.policy])
         env = make_environment(self.environment, {**arguments, "corpus": self.corpus})
-        if not isinstance(env.action_space, gym.spaces.Discrete):
+        if env.task.advisors != (INLINING,) and not (can_split(env.setup) and env.setup.options.scope == "module"):
             raise MlgoError(
-                f"expected an environment with discrete actions, got {self.environment} with {env.action_space}"
+                "expected inlining, or evictions of whole modules with a metric of functions, got "
+                f"{self.environment} with metric={env.metric!r}; use mlgo/RegAllocEvict-v0 and estimated-instructions"
             )
-        if "scope" in arguments or not env.task.has_contexts or _labeller(env) is not label_by_look_ahead:
-            return env
-        return make_environment(self.environment, {**arguments, "scope": "function", "corpus": env.corpus})
+        return env
 
     def modules(self, corpus: Corpus) -> list[str]:
         """Return the modules to label, in random order, so that the first ones are a sample of all."""
@@ -92,8 +88,7 @@ class Labelling:
         """
         env = self.make()
         load_policy(self.policy, env, seed=self.seed)
-        scope = {} if env.task.advisors == (INLINING,) else {"scope": env.setup.options.scope}
-        arguments = {**with_callee_features(self.arguments, [self.policy]), **scope}
+        arguments = with_callee_features(self.arguments, [self.policy])
         header = {
             "environment": self.environment,
             "arguments": arguments,
@@ -108,8 +103,7 @@ class Labelling:
             waiting = [name for name in names if name not in done]
             if not waiting:
                 return
-            arguments = {**arguments, "corpus": self.corpus}
-            work = EnvironmentWork(self.environment, arguments, self._start, [self.policy])
+            work = EnvironmentWork(self.environment, {**arguments, "corpus": self.corpus}, self._start, [self.policy])
             with work.workers(env, execution) as workers, closing(workers.run(ItemQueue(waiting))) as results:
                 for name, result in results:
                     digest = training_digest(env.corpus.module(name))
@@ -121,21 +115,13 @@ class Labelling:
 
     def _label(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
         """Return the labels of a module, or the reason why it has none."""
-        seconds, label = float("inf") if self.seconds is None else self.seconds, _labeller(env)
-        if label is label_by_flips:
-            label = partial(label_by_flips, check=self.check)
+        seconds = float("inf") if self.seconds is None else self.seconds
+        inlines = env.task.advisors == (INLINING,)
+        label = partial(label_by_flips, check=self.check) if inlines else label_evictions
         try:
             return label(env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed)
         except MlgoError as error:
             return str(error)
-
-
-def _labeller(env: CompilerEnv) -> Callable[..., ModuleLabels]:
-    """Return the function that labels the decisions of a module, by the task and the metric."""
-    if env.task.advisors == (INLINING,):
-        return label_by_flips
-    is_split = env.setup.options.scope == "module" and env.metric == ESTIMATED_INSTRUCTIONS
-    return label_evictions if is_split and env.task.advisors == (EVICTION,) else label_by_look_ahead
 
 
 @dataclass(frozen=True, slots=True)

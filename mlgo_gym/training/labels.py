@@ -10,7 +10,6 @@ import io
 import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
 
 SUFFIX = ".parquet"
 
-LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
+LABELS = FolderKind("labels", SUFFIX, "mlgo-gym label")
 
 FACTS = (
     *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),
@@ -135,41 +134,6 @@ class ModuleLabels(NamedTuple):
 
     columns: dict[str, Any]
     counts: dict[str, Any]
-
-
-class ActionLabel(NamedTuple):
-    """A decision with the costs of its actions, a row of `Labels.costs`, and its index in its context or episode."""
-
-    observation: npt.NDArray[Any]
-    context: str
-    position: int
-    answer: int
-    costs: npt.NDArray[np.float64]
-    default: int = -1
-
-
-def action_columns(
-    features: Sequence[str], labels: Sequence[ActionLabel], text: float, decisions: int
-) -> dict[str, Any]:
-    """Return the columns of some labels of a module, without defaults; empty without labels.
-
-    The features `NAME[0]`, `NAME[1]`, … become one column of lists.
-    """
-    if not labels:
-        return {}
-    rows = np.stack([label.observation for label in labels])
-    columns: dict[str, Any] = {}
-    for name, places in groupby(range(len(features)), lambda place: features[place].partition("[")[0]):
-        values = rows[:, list(places)]
-        columns[name] = values[:, 0] if values.shape[1] == 1 else list(values)
-    return columns | {
-        "answer": np.array([label.answer for label in labels]),
-        "costs": [label.costs for label in labels],
-        "text": np.full(len(labels), text),
-        "decisions": np.full(len(labels), decisions),
-        "context": [label.context for label in labels],
-        "position": np.array([label.position for label in labels]),
-    }
 
 
 class LabelStore(ModuleFolder):

@@ -6,7 +6,6 @@ Each training method is a `Pipeline` of parts. A new method is a new collector, 
 |---|---|---|---|
 | `train imitation`, inlining | stored labels | `TreeImitation` | `MarginChoice` |
 | `train imitation`, evictions by flips | stored labels | `EvictionImitation` | `MarginChoice` |
-| `train imitation`, other tasks | stored labels | `Classification` | |
 | `train policy` | `LabelRounds` | `TreeImitation` | `MarginChoice` |
 | `train clone`, `imitate()` | `expert_rollouts()` | `Classification` | |
 

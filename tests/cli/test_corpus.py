@@ -73,15 +73,6 @@ def test_make_splits_default_arguments_into_words_and_combine_describes_the_fold
     assert read_description(tmp_path / "all").modules == ("one/x",)
 
 
-def test_import_writes_a_corpus(tmp_path: Path, calls: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    rows = [{"content": calls.read_bytes(), "language": "c"}, {"content": b"", "language": "c"}]
-    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), tmp_path / "x.parquet")
-    result = run("corpus", "import", "--parquet", tmp_path / "x.parquet", "--output-dir", tmp_path / "corpus")
-    assert (result.exit_code, "1 modules, 1 skipped" in result.stdout) == (1, True)
-    assert len(open_corpus(tmp_path / "corpus")) == 1
-
-
 def test_info_shows_modules_flags_and_the_decisions_of_every_task(corpus: Path) -> None:
     words = run("corpus", "info", corpus, "--modules").stdout.split()
     assert {"modules", "more/calls", "Oz", "x86_64-unknown-linux-musl"} <= set(words)

@@ -65,11 +65,15 @@ def test_its_children_are_killed_and_not_waited_for(tmp_path: Path) -> None:
     assert ends_within(int(pid.read_text()), 10)
 
 
+LIMITED = 'until [ "$(ulimit -v)" != unlimited ]; do :; done'
+"""Commands that a program runs until its limits hold, which are set after its guard."""
+
+
 def test_it_is_killed_with_its_host(tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
-    words = ["sh", "-c", f"read go; sleep 1000 & echo $! > {started}; wait"]
-    run = f"run_bounded({words}, writable=None, first_line='go\\n')"
+    words = ["sh", "-c", f"{LIMITED}; sleep 1000 & echo $! > {started}; wait"]
+    run = f"run_bounded({words}, writable=None)"
     code = f"from mlgo_gym.compiler.bounded_run import run_bounded; {run}"
     with subprocess.Popen([sys.executable, "-c", code]) as host:
         child = int(started.read_text())
@@ -77,23 +81,8 @@ def test_it_is_killed_with_its_host(tmp_path: Path) -> None:
     assert ends_within(child, 10)
 
 
-def test_limits_hold_before_its_first_line_and_are_named_before_its_last() -> None:
-    code = "import resource; input(); print(resource.getrlimit(resource.RLIMIT_AS)[0] >> 30)"
-    assert run_bounded(python(code), limits=Limits(memory=3), first_line="go\n").stdout == "3\n"
+def test_an_exceeded_limit_is_named_before_its_output() -> None:
     linked = run_bounded(["sh", "-c", "echo 'ld: memory exhausted' >&2; exit 1"], limits=Limits(memory=2), name="ld")
     first, second = linked.stderr.splitlines()
     assert first == "expected ld to need at most 2 GiB of memory, got more; raise memory_limit"
     assert second == "ld: memory exhausted"
-
-
-def test_an_attended_descriptor_is_read_meanwhile() -> None:
-    mine, theirs = os.pipe()
-    received = []
-
-    def receive() -> None:
-        received.append(os.read(mine, 100))
-
-    run_bounded(["sh", "-c", f"echo one > /proc/{os.getpid()}/fd/{theirs}"], writable=None, attended={mine: receive})
-    os.close(mine)
-    os.close(theirs)
-    assert received == [b"one\n"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, strip_context_output
+from mlgo_gym.compiler.inline_contexts import callee_name, strip_context_output
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
@@ -121,26 +121,6 @@ def test_the_error_of_a_failing_clang_has_no_code(command: list[str]) -> None:
     with session, pytest.raises(CompilerError, match="no-such-option") as error:
         session.finish(LONG)
     assert "IR Dump" not in str(error.value)
-
-
-def test_visits_and_indices_are_counted() -> None:
-    contexts = InlineContexts()
-    contexts.feed(b"; *** IR Dump Before InlinerPass on (f) ***\ndefine void @f() {\n  ret void\n}\n")
-    contexts.feed(b"; *** IR Dump Before InlinerPass on (g, f) ***\ndefine ")
-    contexts.feed(b"void @g() {\n}\n")
-    assert contexts.next_site() == DecisionSite("f, g", 0, 0)
-    contexts.feed(b"remark: <unknown>:0:0: h0123true [-Rpass=inline-ml]\n")
-    assert contexts.next_site() == DecisionSite("f, g", 0, 1)
-    contexts.feed(b"remark: a.c:10:2: k0123false [-Rpass-missed=inline-ml]\n")
-    contexts.feed(b"*** IR Dump Before InlinerPass on (f) ***\n*** IR Dump Before InlinerPass on (f, g) ***\n")
-    assert contexts.next_site() == DecisionSite("f, g", 1, 0)
-    contexts.end()
-    assert contexts.remarks == [b"h0123", b"k0123", b""]
-
-
-def test_a_callee_precedes_the_features() -> None:
-    names = {b"_Z1f101-2": "_Z1f", b"always\n_Z1f101-27": "_Z1f", b"": None, b"always": None}
-    assert {remark: callee_name(remark, [1, 0, 1, -2, 7]) for remark in names} == names
 
 
 def test_code_that_begins_in_the_middle_is_removed_too() -> None:

@@ -7,9 +7,7 @@ import random
 import resource
 import signal
 import struct
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +18,6 @@ from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.ptrace import Tracee
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.compiler.syscall_abi import syscall_abi
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import SnapshotError
@@ -28,7 +25,7 @@ from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advis
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import fake_clang
 from tests.conftest import MakeBitcode
-from tests.fakes.no_ptrace import NO_PTRACE, without_ptrace
+from tests.fakes.no_ptrace import without_ptrace
 from tests.traces import alive, children, ends_within
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left", "can_fork")
@@ -220,17 +217,6 @@ def test_a_session_without_a_waiting_clang_is_not_forked(compile_calls: Compilat
         session.fork()
 
 
-def test_a_process_that_exited_and_is_not_reaped_is_reported_as_exited() -> None:
-    # The kernel's error is the same as where tracing is not permitted.
-    child = subprocess.Popen(["true"])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    abi = syscall_abi()
-    assert abi is not None
-    with pytest.raises(SnapshotError, match=f"process {child.pid} exited during the copy"):
-        Tracee(child.pid, abi, time.monotonic() + LONG)
-    child.wait()
-
-
 def is_traced(pid: int) -> bool:
     return "\nTracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
 
@@ -364,11 +350,3 @@ def test_a_denied_fork_leaves_the_session_as_it_was() -> None:
         with pytest.raises(SnapshotError, match="Operation not permitted"):
             without_ptrace(session.fork)
         assert object_after(session, INLINE) == INLINE
-
-
-def test_the_support_message_names_a_filter_that_denies_ptrace() -> None:
-    program = "from mlgo_gym.compiler.snapshot_support import snapshot_support; print(*snapshot_support())"
-    output = subprocess.check_output([sys.executable, "-c", NO_PTRACE + program], text=True)
-    assert output.startswith("False ")
-    assert "Operation not permitted" in output
-    assert "SYS_PTRACE" in output

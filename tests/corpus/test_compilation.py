@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, ToolchainError
+from mlgo_gym.errors import CorpusError, MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from tests.conftest import MakeBitcode
 from tests.corpus.untrusted import BENIGN
@@ -31,12 +30,6 @@ def following(words: tuple[str, ...], word: str) -> str:
 def compiled(compilation: Compilation) -> bytes:
     with compilation.session() as session:
         return session.finish(30).object_bytes
-
-
-def test_a_session_keeps_the_limits_of_its_compilation(calls: Path, toolchain: Toolchain) -> None:
-    compilation = replace(plan(Module("calls", calls), toolchain), limits=Limits(memory=1e-8))
-    with compilation.session() as session, pytest.raises(CompilerError):
-        session.finish(30)
 
 
 def test_a_module_without_flags_is_compiled_as_its_attributes_show_and_position_independent(
@@ -67,11 +60,6 @@ def test_special_characters_in_flags_survive_the_driver_and_flags_that_embed_bit
     assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd)), toolchain).flags
     flags = (*BENIGN, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt", "-fembed-bitcode=all")
     assert plan(Module("m", calls, flags), toolchain).flags == (*BENIGN, "-w")
-
-
-def test_recorded_flags_are_kept_word_by_word(calls: Path, toolchain: Toolchain) -> None:
-    recorded = ("-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Os", "-mframe-pointer=all")
-    assert plan(Module("calls", calls, recorded), toolchain).flags[: len(recorded)] == recorded
 
 
 def test_additions_before_the_input_win_as_behind_it_in_ml_compiler_opt(calls: Path, toolchain: Toolchain) -> None:

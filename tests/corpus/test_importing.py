@@ -15,7 +15,7 @@ from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import corpus_command, description, files_below, write_files
+from tests.corpus.conftest import write_files
 
 
 def test_other_files_are_skipped_and_named_and_the_output_may_lie_in_the_input_or_be_it(
@@ -29,16 +29,6 @@ def test_other_files_are_skipped_and_named_and_the_output_may_lie_in_the_input_o
     for output in (source / "corpus", source / "corpus", source):
         assert "top" in make_corpus(source, output).modules
     assert make_corpus(source, source / "other").modules.count("corpus/top") == 1
-
-
-@pytest.mark.parametrize("name", ["nowhere", "empty"])
-def test_nothing_to_copy_or_to_combine_is_an_error_and_writes_nothing(tmp_path: Path, name: str) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match="check --input_dir"):
-        make_corpus(tmp_path / name, tmp_path / "corpus")
-    with pytest.raises(CorpusError, match="check --root_dir"):
-        combine_corpora(tmp_path / name)
-    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 
 
 def test_every_other_key_is_kept_and_one_that_differs_is_an_error(tmp_path: Path) -> None:
@@ -111,11 +101,6 @@ def test_a_row_whose_text_is_no_utf_8_is_skipped_with_the_reason(rows: Rows, tmp
     assert "its values cannot be read: 'utf-8' codec" in report.skipped[0][1]
 
 
-def test_a_row_that_is_there_twice_is_taken_once(rows: Rows, tmp_path: Path) -> None:
-    report = import_parquet([write(tmp_path / "x.parquet", rows * 2)], tmp_path / "corpus")
-    assert (len(report.modules), report.duplicates) == (2, 2)
-
-
 def test_rows_without_bitcode_are_skipped_and_named(rows: Rows, tmp_path: Path) -> None:
     broken = [{**rows[0], "content": b"no bitcode"}, {**rows[0], "content": None}]
     report = import_parquet([write(tmp_path / "x.parquet", [broken[0], rows[0], broken[1]])], tmp_path / "corpus")
@@ -142,48 +127,3 @@ def test_another_file_is_an_error_that_names_it(rows: Rows, tmp_path: Path) -> N
             import_parquet([path], tmp_path / "corpus")
     with pytest.raises(CorpusError, match="a column 'content'"):
         import_parquet([write(tmp_path / "x.parquet", [{"code": b"x"}])], tmp_path / "corpus")
-
-
-def test_a_value_that_is_in_every_row_is_in_memory_once(tmp_path: Path) -> None:
-    pyarrow: Any = pytest.importorskip("pyarrow")
-    parquet: Any = pytest.importorskip("pyarrow.parquet")
-    value = pyarrow.array([bytes(8 << 20)], pyarrow.large_binary())
-    everywhere = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 32, pyarrow.int32()), value)
-    path = tmp_path / "bomb.parquet"
-    parquet.write_table(pyarrow.table({"content": everywhere}), path, compression="zstd", store_schema=False)
-    assert path.stat().st_size < 10_000
-    before = pyarrow.default_memory_pool()
-    watched = pyarrow.proxy_memory_pool(before)
-    pyarrow.set_memory_pool(watched)
-    try:
-        with pytest.raises(CorpusError, match="expected modules in"):
-            import_parquet([path], tmp_path / "corpus")
-    finally:
-        pyarrow.set_memory_pool(before)
-    assert watched.max_memory() < 96 << 20
-
-
-def test_13_14_15_and_21_bitcode_is_copied_nested_as_it_is_and_described(tmp_path: Path, calls: Path) -> None:
-    modules = ["nested/test1", "nested/test2"]
-    (tmp_path / "from/nested").mkdir(parents=True)
-    for name in modules:
-        shutil.copy(calls, tmp_path / f"from/{name}.bc")
-    corpus_command(
-        "make", f"--input_dir={tmp_path / 'from'}", f"--output_dir={tmp_path / 'to'}", "--default_args=-O3 -c"
-    )
-    assert description(tmp_path / "to") == {
-        "global_command_override": ["-O3", "-c"],
-        "has_thinlto": False,
-        "modules": modules,
-    }
-    assert files_below(tmp_path / "to") == [f"{name}.bc" for name in modules]
-
-
-def test_16_17_18_19_and_22_combined_modules_are_called_after_their_folders(tmp_path: Path) -> None:
-    write_description(tmp_path / "one", ["test1.o", "test2.o"])
-    write_description(tmp_path / "two", ["test3.o"])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty.log").touch()
-    corpus_command("combine", f"--root_dir={tmp_path}")
-    modules = ["one/test1.o", "one/test2.o", "two/test3.o"]
-    assert description(tmp_path) == {"has_thinlto": False, "modules": modules}

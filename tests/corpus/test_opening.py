@@ -17,16 +17,7 @@ from mlgo_gym.corpus.splits import PARTS, is_test
 from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import SIZES, many_modules
-
-
-def test_a_path_wins_over_a_name(
-    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder.rename(tmp_path / "builtin")
-    monkeypatch.chdir(tmp_path)
-    assert list(open_corpus("./builtin", toolchain=toolchain).names) == list(SIZES)
-    assert "lib/a.o" not in open_corpus("builtin", toolchain=toolchain)
+from tests.corpus.conftest import many_modules
 
 
 def test_an_unknown_name_is_an_error_with_a_close_one(toolchain: Toolchain) -> None:
@@ -115,11 +106,6 @@ def test_only_the_projects_of_the_part_are_fetched(
     assert corpus.name == "catalogue@Os:test-projects"
     assert [*corpus.names[:2]] == ["lightgbm@Os/lib/a.o", "lightgbm@Os/lib/b.o"]
     assert corpus.project("zstd@Os/main.o") == "zstd"
-
-
-def test_a_folder_whose_name_looks_like_a_part_is_a_folder(folder: Path, toolchain: Toolchain) -> None:
-    folder.rename(folder.parent / "mine:test")
-    assert len(open_corpus(f"{folder.parent}/mine:test", toolchain=toolchain)) == 3
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
-from mlgo_gym.corpus.inspection import describe, histogram, read_error, verify
+from mlgo_gym.corpus.inspection import describe, read_error, verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -135,8 +135,3 @@ def test_bitcode_that_this_clang_cannot_read_is_named_with_its_producer(
     for name in ("small", "fast"):
         overwrite_types(tmp_path / f"{name}.bc")
     assert list(describe(mixed, toolchain).unreadable) == [f"LLVM{toolchain.version_text}"]
-
-
-def test_a_histogram_has_a_bin_for_each_power_of_ten() -> None:
-    bins = histogram([0, 0, 1, 9, 10, 99, 100, 5_000, 10_000, 123_456])
-    assert bins == [("0", 2), ("1-9", 2), ("10-99", 2), ("100-999", 1), ("1000-9999", 1), ("10000+", 2)]

@@ -12,7 +12,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count
-from mlgo_gym.deploy.c_code import DecisionCode, decision_code, eviction_header, network_decision_code, release_header
+from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
 from mlgo_gym.deploy.exports import default_rule, exported_network
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
@@ -43,6 +43,23 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
     env.close()
     assert compared > 10
     assert deviations > 0
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("policy", ["inline-oz-fast", "evict"])
+def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(policy: str, tmp_path: Path) -> None:
+    """`benchmarks/tosa.py` compares the decisions, with programs that are too large for a test."""
+    pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
+    model, network = tmp_path / "model.mlir", exported_network(policy, evictions=True)
+    assert run("export", "tosa", "--policy", policy, "--output", model).stdout.startswith(f"{model}: {policy}, ")
+    data = model.read_bytes()
+    assert data.startswith(b"ML\xefR")
+    names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if policy == "evict" else list(network.features)
+    for name in (*names, "tf_saved_model.index_path"):
+        assert (name.encode() in data) == (name != "inlining_default"), name
+    # Operations without a counterpart in EmitC.
+    assert b"\0select\0" in data
+    assert not any(b"\0%b\0" % word in data for word in (b"cumsum", b"log", b"minimum", b"maximum", b"clamp"))
 
 
 def header_decides(header: str, model: str, folder: Path) -> Callable[[list[bytes]], int]:
@@ -109,14 +126,6 @@ def test_a_policy_of_clangs_own_decision_that_is_not_bundled_needs_a_level() -> 
     assert "inlining_default" not in release_header(decision_code("threshold:20"))
 
 
-def test_the_name_of_a_file_stays_a_comment() -> None:
-    policy = decision_code("never")
-    named = DecisionCode('mlp:a"\n#include <evil>\n??/', policy.features, policy.code)
-    first, second, *_ = release_header(named).splitlines()
-    assert first.startswith("// A policy of inlining for LLVM's release mode: the policy mlp:a___include _evil____/,")
-    assert "evil" not in second
-
-
 def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> None:
     nothing = "mlgo-clang has compiled nothing\n"
     assert run("cc-stats").stdout == nothing
@@ -137,6 +146,7 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path) -> None:
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
         (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
         (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
+        (f"tosa --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
     ):
         with pytest.raises(error, match=message):
             run("export", *words.split(), "--output", tmp_path / "output")

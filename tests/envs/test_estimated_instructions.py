@@ -118,22 +118,3 @@ def test_weights_add_the_relative_rewards() -> None:
     assert (info["weighted"], info["baseline_weighted"]) == (pytest.approx(1 - float(reward)), 1.0)
     assert info["reduction"] == float(reward)
     env.close()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"metric": {}}, "expected positive weights by metrics of"),
-        ({"metric": {"text": -1}}, r"got \{'text': -1\}"),
-        ({"metric": {"size": 1}}, r"got \{'size': 1\}"),
-        ({"metric": WEIGHTS, "reward": "log"}, "expected reward='relative' with weights in metric, got 'log'"),
-    ],
-)
-def test_impossible_weights_are_one_clear_line(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message):
-        gym.make(EVICT, **arguments)
-
-
-def test_an_evaluation_takes_one_metric() -> None:
-    with pytest.raises(MlgoError, match="expected one metric for an evaluation, got"):
-        mlgo_gym.evaluate(EVICT, policies=["default"], limit=1, env_kwargs={"metric": WEIGHTS})

@@ -24,7 +24,7 @@ from tests.fakes.drive import play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-METRICS = ("text", "llvm_size", "object")
+METRICS = ("text", "llvm_size", "loaded", "object")
 
 
 def text(data: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
 from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
-from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.ir2vec import OPCODES, one_hot_vocabulary
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode, clang_argument
@@ -60,16 +60,6 @@ def test_the_embeddings_are_histograms_of_both_functions(able: Toolchain, make_b
     assert seen["caller_operand_Function"] == 2
 
 
-def test_the_caller_grows_by_what_is_inlined(able: Toolchain, make_bitcode: MakeBitcode) -> None:
-    env = InlineIR2VecEnv(corpus=str(make_bitcode("histogram.ll", compiler=able)), clang=clang_argument(able))
-    calls, loads = (env.feature_names.index(f"caller_opcode_{name}") for name in ("Call", "Load"))
-    before, _ = env.reset()
-    after, *_ = env.step(1)
-    env.close()
-    assert (before[calls], before[loads]) == (2, 1)
-    assert (after[calls], after[loads]) == (1, 3)
-
-
 def test_all_else_is_as_in_the_environment_without_embeddings(able: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = str(make_bitcode("calls.c", compiler=able))
     more, plain = (kind(corpus=bitcode, clang=clang_argument(able)) for kind in (InlineIR2VecEnv, InlineEnv))
@@ -112,10 +102,3 @@ def test_a_vocabulary_of_ones_own_decides_length_and_unit(tmp_path: Path, calls:
 def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: Any, complaint: str) -> None:
     with pytest.raises(MlgoError, match=complaint):
         InlineIR2VecEnv(vocabulary=vocabulary(tmp_path, content))
-
-
-def test_a_vocabulary_that_clang_cannot_use_is_refused_in_its_words(tmp_path: Path, calls: Path) -> None:
-    with pytest.raises(ToolchainError, match="inlining advisor"):
-        InlineIR2VecEnv(
-            corpus=str(calls), vocabulary=vocabulary(tmp_path, {"Opcodes": {}, "Types": {}, "Arguments": {}})
-        )

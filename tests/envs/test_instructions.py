@@ -66,20 +66,6 @@ def test_a_wrong_output_is_a_failed_episode(tmp_path: Path) -> None:
 
 
 @needs_valgrind
-def test_weights_add_the_change_of_the_count(right: Path) -> None:
-    weights = {METRIC: 1.0, "text": 0.1}
-    env = gym.make("mlgo/Inline-v0", corpus=str(right), metric=weights, info="numeric", compile_options=TRUST)
-    env.unwrapped.reset(options={"module": MODULE})
-    reward, info = play(env, 1)
-    assert info["reduction"] == reward == 1 - info["weighted"]
-    env.close()
-    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as other:
-        fewer = play(other, 1)[0]
-    assert reward == pytest.approx(fewer + 0.1 * (1 - info["text"] / info["baseline_text"]))
-    assert reward < fewer
-
-
-@needs_valgrind
 def test_credit_adds_up_to_the_saved_instructions(right: Path) -> None:
     with InlineEnv(corpus=str(right), metric=METRIC, credit=True, compile_options=TRUST) as env:
         _, info = play(env, 0)

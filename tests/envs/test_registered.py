@@ -6,9 +6,8 @@ import copy
 import importlib.util
 import json
 import pickle
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -16,17 +15,11 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import data_equivalence
 
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.envs.inline import InlineVectorEnv
-from mlgo_gym.episode.argument_types import declared_types
-from mlgo_gym.episode.options import CompileOptions
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.testing import check_environment
-from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes import drive
 from tests.fakes.drive import Step, failed_end, play
 
@@ -118,14 +111,6 @@ def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, var
 
 
 @every
-def test_gymnasium_refuses_to_rescale_unbounded_features(name: str, varied: str) -> None:
-    env = make(name, varied, observation="vector")
-    with pytest.raises((AssertionError, ValueError)):  # by version of Gymnasium
-        gym.wrappers.RescaleObservation(env, np.float32(-1), np.float32(1))
-    env.close()
-
-
-@every
 def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
     env = make(name, varied, observation="vector")
     assert isinstance(env.observation_space, gym.spaces.Box)
@@ -177,34 +162,6 @@ def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytes
     assert all(not np.array_equal(one, other) for one, other in pairwise(pictures))
     for env in environments.values():
         env.close()
-
-
-@every
-def test_type_checkers_see_the_declared_arguments(name: str) -> None:
-    entry, vector_entry = (
-        gym.envs.registration.load_env_creator(str(getattr(gym.spec(name), attribute)))
-        for attribute in ("entry_point", "vector_entry_point")
-    )
-    declared = {**declared_types(vars(entry)["options_type"])}
-    base = get_type_hints(CompilerVectorEnv.__init__)
-    further = {argument: base[argument] for argument in ("autoreset_mode", "batch_size", "prefetch")}
-    for kind, expected in ((entry, declared), (vector_entry, declared | further)):
-        (typed,) = get_args(get_type_hints(vars(kind)["__init__"])["arguments"])
-        assert not typed.__required_keys__
-        expected["compile_options"] = CompileOptions | Mapping[str, Any]
-        assert get_type_hints(typed) == expected
-
-
-def test_type_checkers_and_constructors_refuse_wrong_arguments() -> None:
-    """`mypy --strict` reports an ignored error that does not exist."""
-    with pytest.raises(UnknownArgumentError, match="did you mean corpus"):
-        InlineEnv(corpsu="builtin")  # type: ignore[call-arg]
-    with pytest.raises(UnknownArgumentError, match="'prefetsh'"):
-        InlineVectorEnv(2, prefetsh=1)  # type: ignore[call-arg]
-    with pytest.raises(UnknownArgumentError, match="'credit'"):
-        RegAllocEvictEnv(credit=True)  # type: ignore[call-arg]
-    with pytest.raises(MlgoError, match="expected max_decisions as a whole number"):
-        InlineEnv(max_decisions="5")  # type: ignore[arg-type]
 
 
 @every

@@ -57,7 +57,7 @@ def test_a_baseline_without_the_record_is_none_with_it(
 @pytest.mark.parametrize("estimated", [False, True])
 def test_a_measurement_comes_back_as_it_was_kept(counted: tuple[Compilation, Path], estimated: bool) -> None:
     estimate = {"f": FunctionInstructions(0.1, 2e300)} if estimated else None
-    measurement = Measurement(ObjectSizes(1, 2, 3), instructions=estimate)
+    measurement = Measurement(ObjectSizes(1, 2, 3, 4), instructions=estimate)
     keep_baseline(counted[0], measurement)
     assert known_baseline(counted[0]) == measurement
 

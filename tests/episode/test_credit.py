@@ -18,7 +18,7 @@ from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, run_inline_compile
 from mlgo_gym.errors import MlgoError, ToolchainError
-from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
+from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import run
@@ -151,13 +151,6 @@ def test_the_share_of_a_decision_halves_with_each_step_to_the_function_that_chan
     reference = InlineCompile(tuple(before), sizes({"f": 10, "g": 10}))
     episode = InlineCompile(tuple(after), sizes({"f": 10, "g": 40}))
     assert credit(reference, episode).saved.tolist() == pytest.approx([-10, 0, -20])
-
-
-def test_a_function_keeps_its_identity_under_an_alias() -> None:
-    before = sizes({"a": 10, "f": 1}, {"b": "a"})
-    after = sizes({"b": 12, "g": 3})
-    assert size_changes(before, after) == {"a": 2, "f": -1, "g": 3}
-    assert size_changes(after, before) == {"b": -2, "f": 1, "g": -3}
 
 
 # Functions that cannot be told apart: an error with the reason, or the documented fallback

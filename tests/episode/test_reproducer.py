@@ -1,4 +1,4 @@
-"""Reproducers of crashes and wrong objects: kept, repeated by one command, and reduced by llvm-reduce."""
+"""Reproducers of crashes and wrong objects: kept, and repeated by one command."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from mlgo_gym.episode.reproducer import (
     FOLDER_VARIABLE,
     MODULE,
     SCRIPT,
-    WRONG,
     compile_reproducer,
     keep_reproducer,
     read_reproducer,
+    reproduce,
 )
-from mlgo_gym.episode.reproduction import reduce_module, reproduce
-from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.testing import running_compile
@@ -129,77 +128,27 @@ def test_a_clang_that_somebody_killed_has_not_crashed(calls: Path, kept: Path) -
     env.close()
 
 
-def test_the_script_runs_clang_alone_with_the_same_result(calls: Path, tmp_path: Path) -> None:
-    folder, made = keep(calls, tmp_path, ("true",))
+def keep(module: Path, folder: Path) -> tuple[Path, bytes]:
+    env = InlineEnv(corpus=str(module))
+    compilation = env.compilation(env.corpus[0])
+    count = sum(env.decisions(env.corpus[0]).values())
+    env.close()
+    reproducer = keep_reproducer(folder, compilation, [INLINING], [bytes(8)] * count, exit_status=0, message="as said")
+    return reproducer, compile_reproducer(read_reproducer(reproducer), compilation, 30)
+
+
+def test_the_script_runs_clang_alone_with_the_same_result(calls: Path, tmp_path: Path, toolchain: Toolchain) -> None:
+    folder, made = keep(calls, tmp_path)
     done = subprocess.run(["sh", folder / SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (folder / "object.o").read_bytes() == made
+    assert reproduce(folder, toolchain).reproduced
+    assert "object of" in reproduce(folder, toolchain, bitcode=calls).description
 
 
-def keep(module: Path, folder: Path, test: tuple[str, ...]) -> tuple[Path, bytes]:
-    env = InlineEnv(corpus=str(module))
-    env.reset()
-    over, answers = False, []
-    while not over:
-        *_, over, _, _ = env.step(0)
-        answers.append(bytes(8))
-    only = env.corpus.module(env.corpus.names[0])
-    compilation = env.compilation(only)
-    env.close()
-    reproducer = keep_reproducer(folder, compilation, [INLINING], answers, kind=WRONG, message="as said", test=test)
-    made, others = compile_reproducer(read_reproducer(reproducer), compilation, 30)
-    assert others == 0
-    return reproducer, made
-
-
-LARGE = ("sh", "-c", 'test "$(stat -c %s "$0")" -le 1400', "{object}")
-"""A test that calls an object of `calls.c` wrong if it takes more bytes than clang alone makes of it, 1,208."""
-
-
-def test_a_wrong_result_is_one_by_its_test_and_not_by_clang_alone(
-    calls: Path, tmp_path: Path, toolchain: Toolchain
-) -> None:
-    folder, _ = keep(calls, tmp_path, LARGE)
-    with pytest.raises(UntrustedError, match="read it, and pass --trust-flags"):
-        reproduce(folder, toolchain)
-    found = reproduce(folder, toolchain, trust_flags=True)
-    assert found.reproduced, found.description
-    blamed, _ = keep(calls, tmp_path / "blamed", ("false", "{object}"))
-    assert not reproduce(blamed, toolchain, trust_flags=True).reproduced
-
-
-REDUCER = """#!/bin/sh
-test=${1#--test=}
-cp "$5" same.bc
-echo "$5" > "$3.begin"
-head -c 100 "$5" > cut.bc
-"$test" same.bc && ! "$test" cut.bc && ! "$test" missing.bc && "$test" "$PWD/same.bc" && cp same.bc "$3"
-"""
-
-
-def test_a_reducer_is_told_which_modules_still_go_wrong(
-    calls: Path, tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, _ = keep(calls, tmp_path, LARGE)
-    reducer = tmp_path / "bin" / "llvm-reduce-22"
-    reducer.parent.mkdir()
-    reducer.write_text(REDUCER)
-    reducer.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{reducer.parent}:{os.environ['PATH']}")
-    reduced = reduce_module(folder, toolchain, trust_flags=True)
-    assert reduced.read_bytes() == calls.read_bytes()
-    begin = folder / f"{reduced.name}.begin"
-    assert begin.read_text() == f"{folder / MODULE}\n"
-    reduce_module(folder, toolchain, bitcode=reduced, trust_flags=True)
-    assert begin.read_text() == f"{reduced}\n"
-    reducer.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(MlgoError, match="llvm-reduce-22 failed with exit status 3"):
-        reduce_module(folder, toolchain, trust_flags=True)
-
-
-@pytest.mark.parametrize("change", [{"format": 2}, {"answers": ["zz"]}, {"advisors": ["nobody"]}, {"flags": "x"}])
+@pytest.mark.parametrize("change", [{"format": 1}, {"answers": ["zz"]}, {"advisors": ["nobody"]}, {"flags": "x"}])
 def test_what_is_no_reproducer_is_refused(change: dict[str, object], calls: Path, tmp_path: Path) -> None:
-    folder, _ = keep(calls, tmp_path, ("true",))
+    folder, _ = keep(calls, tmp_path)
     (folder / FILE).write_text(json.dumps(json.loads((folder / FILE).read_bytes()) | change))
     with pytest.raises(MlgoError, match="expected a reproducer in"):
         read_reproducer(folder)

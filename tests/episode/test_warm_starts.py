@@ -37,15 +37,6 @@ def play(env: CompilerEnv) -> tuple[list[Any], float]:
     return [observation["observations"].tolist() for observation in observations], steps[-1].reward
 
 
-def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        tmp_path.joinpath(f"{name}.bc").symlink_to(pressure)
-    env = RegAllocEvictEnv(corpus=str(tmp_path), compile_options={"fork_resets": True})
-    names = [env.reset(options={"module": name})[1]["module"] for name in ("one", "two", "one")]
-    env.close()
-    assert names == ["one", "two", "one"]
-
-
 def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     others = children()
     env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})

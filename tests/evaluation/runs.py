@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -80,14 +79,6 @@ def search_file(path: Path) -> Path:
     ]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in [header, *(each.to_json() for each in found)]))
     return path
-
-
-def event(step: int, tag: str, value: float) -> bytes:
-    """Return a record of an event file as TensorBoard writes it; nothing reads its checksums."""
-    summary = b"\x0a" + bytes([len(tag)]) + tag.encode() + b"\x15" + struct.pack("<f", value)
-    summary = b"\x0a" + bytes([len(summary)]) + summary
-    data = b"\x09" + struct.pack("<d", 1.5e9) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
-    return struct.pack("<Q", len(data)) + b"sum!" + data + b"sum!"
 
 
 class Page(HTMLParser):

@@ -17,7 +17,7 @@ from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
-from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkedSize, linked_table
+from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CALLS = """
@@ -48,7 +48,7 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
     link = "".join(f"$CC main.o {flags} libcalls.a -o {name};" for name, flags in (("all", keep), ("needed", drop)))
     corpus, output = record(tmp_path, link, toolchain), tmp_path / "output"
     with Evaluation("mlgo/Inline-v0", policies=POLICIES, corpus=corpus, output=output) as evaluation:
-        rows = list(evaluation.link())
+        rows = evaluation.link()
     assert [(row.policy, row.output) for row in rows] == [
         (policy, output) for policy in (PLAIN, *POLICIES) for output in ("all", "needed")
     ]
@@ -87,7 +87,7 @@ def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path
         Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation,
         pytest.raises(MlgoError, match="expected link modes of recorded, gc, icf, thin, full, got 'lto'"),
     ):
-        list(evaluation.link(modes=["lto"]))
+        evaluation.link(modes=["lto"])
     plugins, missing = build_link_plugins(["always"], toolchain, tmp_path)
     assert plugins == {}
     assert "loads no plugin, so policies decide in compiles alone; for links use --clang clang-22" in missing
@@ -104,7 +104,7 @@ def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
     assert missing == ""
     arguments: dict[str, Any] = {"corpus": corpus, "env_kwargs": {"clang": CLANG}}
     with Evaluation("mlgo/Inline-v0", policies=["never"], **arguments) as evaluation:
-        rows = list(evaluation.link(modes=["icf", "thin", "full"], plugins=plugins))
+        rows = evaluation.link(modes=["icf", "thin", "full"], plugins=plugins)
     assert [row.error for row in rows] == [None] * len(rows)
     linked = {(row.policy, row.mode, row.place): row.linked for row in rows}
     assert {place for policy, _, place in linked if policy == "never"} == {COMPILE, LINK, BOTH}
@@ -115,10 +115,10 @@ def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
 
 def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:
     rows = [
-        LinkedSize(PLAIN, "a", None, 1, 100, 1000),
-        LinkedSize(PLAIN, "b", None, 2, 200, 2000),
-        LinkedSize("never", "a", None, 1, 90, 995),
-        LinkedSize("never", "b", None, 2, 180, 0, "the linker said no"),
+        LinkResult(PLAIN, "a", None, 1, 100, 1000),
+        LinkResult(PLAIN, "b", None, 2, 200, 2000),
+        LinkResult("never", "a", None, 1, 90, 995),
+        LinkResult("never", "b", None, 2, 180, 0, "the linker said no"),
     ]
     last = linked_table(rows).rows[-2:]
     assert last[0] == ("never", "a", "1", "90", "-10.00%", "995", "-0.50%", "50%")
@@ -127,4 +127,4 @@ def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refus
         Evaluation("mlgo/Inline-v0", policies=["default"], corpus="builtin", limit=1) as evaluation,
         pytest.raises(MlgoError, match="expected a corpus with link steps"),
     ):
-        next(evaluation.link())
+        evaluation.link()

@@ -109,7 +109,7 @@ FAULTS = [
     _protocol("reset", "an observation precedes any context", "no-context",
               "expected a context, got an observation", ""),
     _protocol("step", "an outcome replaces an observation", "outcome",
-              "expected no outcome, because the header has no score, got one", NOT_OBSERVATION),
+              "expected a context with a name or an observation with a number, got …", NOT_OBSERVATION),
     _reset("a context has no decision", "no-question", "NoDecisionError",
            "expected a decision on inlining in module 'faulty' of corpus …, got none", ""),
     _reset("the compiler closes the log and continues", "close-log", "CompilerError", TIMEOUT, SILENT, "timeout"),

@@ -6,7 +6,6 @@ lazy parts of the result, so that no damage is found later.
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import tempfile
@@ -28,20 +27,17 @@ from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.evaluation.curves import curves_in
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.llvm.training_log import read_events, read_log
+from mlgo_gym.llvm.training_log import LogDecoder
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
-from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.sb3 import load_sb3
-from mlgo_gym.storage.tensors import parse_tensors
+from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
 
@@ -116,22 +112,24 @@ def _env() -> CompilerEnv:
 
 
 def _training_log(data: bytes) -> None:
-    # The events and the error do not depend on the chunk size.
-    at_once, in_pieces = (_events(data, chunk) for chunk in (1 << 20, 1 + len(data) % 61))
-    assert at_once == in_pieces
-    header, records = read_log(io.BytesIO(data))
-    assert header.dtype.itemsize == header.observation_bytes
-    for record in records:
-        assert record.features.shape == ()
+    # The events and the error do not depend on the size of the pieces.
+    assert _events(data, 1 << 20) == _events(data, 1 + len(data) % 61)
+    decoder = LogDecoder()
+    decoder.feed(data)
+    while decoder.next_event() is not None:
+        pass
 
 
-def _events(data: bytes, chunk: int) -> list[object]:
-    found: list[object] = []
+def _events(data: bytes, size: int) -> list[object]:
+    decoder, events = LogDecoder(), list[object]()
     try:
-        found.extend(read_events(io.BytesIO(data), chunk=chunk))
+        for start in range(0, len(data), size):
+            decoder.feed(data[start : start + size])
+            while (event := decoder.next_event()) is not None:
+                events.append(event)
     except TrainingLogError as error:
-        found.append(str(error))
-    return found
+        events.append(str(error))
+    return events
 
 
 def _bitcode(data: bytes) -> None:
@@ -202,20 +200,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _normalization(data: bytes) -> None:
-    normalization = Normalization.load(_file("normalization.json", data))
-    values = normalization(np.zeros(len(normalization.names), np.float32))
-    assert values.shape == (len(normalization.names),)
-
-
-def _sb3(data: bytes) -> None:
-    _sb3_archive(seeds.archive(data))
-
-
-def _sb3_archive(data: bytes) -> None:
-    _acts(load_sb3(_env(), _file("model.zip", data), _process("sb3")))
-
-
 def _tflite(data: bytes) -> None:
     spec, model = split(data, 2)
     _file("tflite/output_spec.json", spec)
@@ -235,13 +219,6 @@ def _parquet(data: bytes) -> None:
     path = _file("fuzz.parquet", data)
     result = import_parquet([path], path.with_name("imported"))
     assert len(result.modules) + result.duplicates + len(result.skipped) <= 1 << 16
-
-
-def _curves(data: bytes) -> None:
-    events, table = split(data, 2)
-    _file("curves/events.out.tfevents.1", events)
-    for curve in curves_in(_file("curves/progress.csv", table).parent):
-        assert len(curve.points) > 1
 
 
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
@@ -271,21 +248,16 @@ FORMATS = {
         Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
                seeds.bazel, JSON_TOKENS),
         Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
-        Format("tensors", parse_tensors, seeds.tensors, JSON_TOKENS, longest=2048),
+        Format("tensors", lambda data: read_tensors(_file("x", data)), seeds.tensors, JSON_TOKENS, longest=2048),
         Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
-        Format("normalization", _normalization, seeds.normalizations, JSON_TOKENS),
         Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
         Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
                native=True),
         Format("model-description", read_model_description, seeds.model_descriptions, JSON_TOKENS, longest=2048),
-        Format("sb3", _sb3, seeds.sb3_parts, JSON_TOKENS, needs=("torch",)),
-        Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
-               needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
         Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),
-        Format("curves", _curves, seeds.curves, (b"\xff" * 8, b"nan", b",", b'"', b"\n", b"1e999")),
     )
 }  # fmt: skip
 """All formats by name."""

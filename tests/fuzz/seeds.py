@@ -6,8 +6,6 @@ import contextlib
 import io
 import json
 import tempfile
-import warnings
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -26,7 +24,6 @@ from mlgo_gym.llvm.training_log import LogHeader, LogWriter
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.tensors import format_tensors
-from tests.evaluation.runs import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")
@@ -66,20 +63,15 @@ def _compiled(source: str, *flags: str) -> bytes:
 
 
 def training_logs() -> list[bytes]:
-    """Return logs with and without scores, of one and of several contexts, and a header alone."""
+    """Return a log of two contexts, and headers alone."""
     specs = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2, 3)))
-    found = []
-    for score in (None, TensorSpec("reward", "float", (1,))):
-        stream = io.BytesIO()
-        log = LogWriter(stream, LogHeader(specs, score=score))
-        for context in ("", "f"):
-            log.context(context)
-            for number in range(2):
-                log.observation(np.arange(4 + 12 * number, 36 + 12 * number, dtype=np.uint8).tobytes())
-                if score is not None:
-                    log.outcome(0.5)
-        found.append(stream.getvalue())
-    return [*found, *headers()]
+    stream = io.BytesIO()
+    log = LogWriter(stream, LogHeader(specs))
+    for context in ("", "f"):
+        log.context(context)
+        for number in range(2):
+            log.observation(np.arange(4 + 12 * number, 36 + 12 * number, dtype=np.uint8).tobytes())
+    return [stream.getvalue(), *headers()]
 
 
 def headers() -> list[bytes]:
@@ -130,12 +122,6 @@ def parquet() -> list[bytes]:
         parquet.write_table(arrow.table(columns), stream, compression=compression, **options)
         found.append(stream.getvalue())
     return found
-
-
-def curves() -> list[bytes]:
-    """Return an event file and a CSV file of a training, joined."""
-    table = b'rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,"b,c"\n0.75,300,\n'
-    return [join(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "rate", 1.0), table)]
 
 
 def records() -> list[bytes]:
@@ -208,33 +194,26 @@ def commands() -> list[bytes]:
     return [b"".join(word.encode() + b"\0" for word in chosen) for chosen in (words, words[:2])]
 
 
-def _network(normalization: Normalization | None = None) -> bytes:
+def _networks() -> list[Network]:
     random = np.random.default_rng(0)
     weights = tuple(random.normal(size=shape).astype(np.float32) for shape in ((2, 3), (3, 2)))
     biases = tuple(np.zeros(weight.shape[1], np.float32) for weight in weights)
-    with _scratch() as folder:
-        Network(FEATURES, weights, biases, "tanh", normalization).save(folder / "net")
-        return (folder / "net").read_bytes()
-
-
-def _normalizations() -> list[Normalization]:
-    values = np.random.default_rng(0).normal(size=(9, 2))
-    return [Normalization.fit(values, FEATURES, method, quantiles=3) for method in METHODS]
+    rows = random.normal(size=(9, 2))
+    normalizations = [None, *(Normalization.fit(rows, FEATURES, method) for method in METHODS)]
+    return [Network(FEATURES, weights, biases, "tanh", normalization) for normalization in normalizations]
 
 
 def networks() -> list[bytes]:
     """Return networks with and without a normalization."""
-    return [_network(), *(_network(each) for each in _normalizations())]
+    with _scratch() as folder:
+        for number, network in enumerate(_networks()):
+            network.save(folder / str(number))
+        return [path.read_bytes() for path in sorted(folder.iterdir())]
 
 
 def tensors() -> list[bytes]:
     """Return safetensors files that are no networks."""
     return [format_tensors({"x": np.zeros((2, 3), np.float16), "y": np.zeros(0, np.int64)}, {"a": "b"})]
-
-
-def normalizations() -> list[bytes]:
-    """Return a normalization by each method."""
-    return [json.dumps(each.to_json()).encode() for each in _normalizations()]
 
 
 def onnx() -> list[bytes]:
@@ -244,76 +223,24 @@ def onnx() -> list[bytes]:
 
     with _scratch() as folder:
         write_onnx(folder / "a", dict.fromkeys(FEATURES, 0.5), 0.1)
-        write_onnx(folder / "b", {FEATURES[0]: 0.5}, 0.1, batch="n")
-        written = [(folder / name).read_bytes() for name in ("a", "b")]
-    return [*written, *(onnx_model("network", network) for network in _loaded_networks())]
+        written = (folder / "a").read_bytes()
+    return [written, *(onnx_model("network", network) for network in _networks())]
 
 
 def tflite() -> list[bytes]:
-    """Return a linear model of two outputs, and exported networks, each behind the name of the output that decides."""
+    """Return exported networks behind the name of the output that decides."""
     from mlgo_gym.deploy.tflite_export import output_spec, tflite_model
-    from tests.policies.linear_models import write_tflite
+    from tests.policies.linear_models import linear
 
-    with _scratch() as folder:
-        write_tflite(folder / "a", {FEATURES[0]: 0.5}, 0.1)
-        linear = (folder / "a").read_bytes()
-    spec = [{"logging_name": "decision", "tensor_spec": {"name": "decision", "port": 0, "type": "int64_t"}}]
-    exported = [tflite_model("network", network) for network in _loaded_networks()]
+    exported = [tflite_model("network", network) for network in (linear({FEATURES[0]: 0.5}, 0.1), *_networks())]
     # Logarithms are a table of 128 kB.
-    small = [model for model in exported if len(model) < 4096]
-    return [join(json.dumps(spec).encode(), linear), *(join(output_spec().encode(), model) for model in small)]
-
-
-def _loaded_networks() -> list[Network]:
-    with _scratch() as folder:
-        found = []
-        for data in networks():
-            (folder / "net").write_bytes(data)
-            found.append(Network.load(folder / "net"))
-        return found
+    return [join(output_spec().encode(), model) for model in exported if len(model) < 4096]
 
 
 def model_descriptions() -> list[bytes]:
     """Return descriptions of models from their process."""
     inputs = [("action_cost_estimate:0", [1], "int64"), ("more", [None, 3], "float32")]
     return [json.dumps([inputs, [("decision:0", [1], "int64"), ("text", [], "object")]]).encode()]
-
-
-def sb3_parts() -> list[bytes]:
-    """Return the files of an archive of stable-baselines3 that matter, as one input."""
-    import torch
-
-    random = np.random.default_rng(0)
-    shapes = {"mlp_extractor.policy_net.0": (4, 2), "action_net": (2, 4)}
-    state = {}
-    for layer, shape in shapes.items():
-        state[f"{layer}.weight"] = torch.from_numpy(random.normal(size=shape).astype(np.float32))
-        state[f"{layer}.bias"] = torch.zeros(shape[0])
-    stream = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.save(state, stream)
-    data = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
-    ours = {"features": list(FEATURES), "normalization": _normalizations()[1].to_json()}
-    return [
-        join(json.dumps(data).encode(), json.dumps(each).encode(), stream.getvalue())
-        for each in (ours, {"features": list(FEATURES), "normalization": None})
-    ]
-
-
-def archive(data: bytes) -> bytes:
-    """Return the archive of the files of `sb3_parts()`."""
-    policy, ours, weights = split(data, 3)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as file:
-        for name, content in (("data", policy), ("mlgo_gym.json", ours), ("policy.pth", weights)):
-            file.writestr(name, content)
-    return stream.getvalue()
-
-
-def sb3_archives() -> list[bytes]:
-    """Return archives."""
-    return [archive(each) for each in sb3_parts()]
 
 
 def recipes() -> list[bytes]:

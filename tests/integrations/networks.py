@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +11,7 @@ import numpy as np
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization
 from mlgo_gym.policies.observation_samples import record_observations
+from tests.policies import episodes
 
 
 def random_network(
@@ -21,18 +22,11 @@ def random_network(
     chance = np.random.default_rng(3)
     recorded = record_observations(env, observations=30)[:, :-1]
     rows = np.concatenate([recorded, chance.normal(0, 50, (300, len(names))).astype(np.float32)])
-    widths = [len(names), *hidden, outputs]
-    network = Network(
-        names,
-        tuple((chance.normal(size=shape) / 2).astype(np.float32) for shape in pairwise(widths)),
-        tuple((chance.normal(size=width) / 2).astype(np.float32) for width in widths[1:]),
-        activation,
-        Normalization.fit(rows, names),
-    )
+    network = episodes.random_network(names, *hidden, outputs, activation=activation)
+    network = replace(network, normalization=Normalization.fit(rows, names))
     # Shift the outputs so that each is the largest for some rows, or a single one changes its sign.
     bias = network.biases[-1] - np.median(network(rows), axis=0).astype(np.float32)
-    shifted = Network(names, network.weights, (*network.biases[:-1], bias), activation, network.normalization)
-    return shifted, rows
+    return replace(network, biases=(*network.biases[:-1], bias)), rows
 
 
 def decisions(network: Network, rows: Floats) -> list[int]:

@@ -45,11 +45,8 @@ def test_observations_have_the_normalized_features_that_the_normalization_knows(
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
-def test_it_is_made_from_a_file_and_from_a_specification(
-    env: gym.Env[Any, Any], normalization: Normalization, tmp_path: Path
-) -> None:
-    normalization.save(tmp_path / "n.json")
-    wrapped = NormalizeFeatures(env, tmp_path / "n.json")
+def test_it_is_made_from_a_specification(env: gym.Env[Any, Any], normalization: Normalization) -> None:
+    wrapped = NormalizeFeatures(env, normalization)
     first, _ = wrapped.reset(seed=4)
     assert wrapped.spec is not None
     with gym.make(wrapped.spec) as again:

@@ -1,4 +1,4 @@
-"""Networks become PyTorch modules and come back; TorchRL acts with them."""
+"""Networks become PyTorch modules and come back."""
 
 from __future__ import annotations
 
@@ -45,32 +45,3 @@ def test_layers_of_another_shape_are_refused(varied: str) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 2))
     with pytest.raises(PolicyError, match=r"got \[\(3, 2\)\]; give the model the network's shape"):
         copy_layers(network, list(module))
-
-
-def test_torchrl_acts_as_the_network_does(varied: str) -> None:
-    pytest.importorskip("torchrl", reason="TorchRL is not installed")
-    from tensordict.nn import TensorDictModule
-    from torchrl.envs import GymWrapper
-    from torchrl.envs.utils import ExplorationType, set_exploration_type
-    from torchrl.modules import OneHotCategorical, ProbabilisticActor
-
-    from mlgo_gym.integrations import NormalizeFeatures
-
-    inner = gym.make(INLINE, corpus=varied)
-    network, _ = random_network(inner, 2)
-    normal = network.normalization
-    assert normal is not None
-    env = GymWrapper(NormalizeFeatures(inner, normal))
-    actor = ProbabilisticActor(
-        TensorDictModule(sequential(network), in_keys=["observation"], out_keys=["logits"]),
-        in_keys=["logits"],
-        spec=env.action_spec,
-        distribution_class=OneHotCategorical,
-    )
-    with set_exploration_type(ExplorationType.DETERMINISTIC):
-        batch = env.rollout(12, actor, break_when_any_done=False)
-    env.close()
-    taken = batch["action"].argmax(-1).tolist()
-    # The observations are normalized already.
-    bare = type(network)(network.features, network.weights, network.biases, network.activation)
-    assert taken == decisions(bare, batch["observation"].numpy())

@@ -13,7 +13,8 @@ import pytest
 
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.integrations import NormalizeFeatures, fit_normalization, vector
-from mlgo_gym.policies.sb3 import read_sb3, save_sb3
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.vector_env import as_vector
 from tests.fakes.stepping import EVICT, INLINE, end_clang, make, make_sync
 from tests.integrations.networks import decisions, random_network
@@ -28,7 +29,7 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from mlgo_gym.integrations.sb3 import CreditAdvantages, ReductionLogger, VecEnvAdapter, start_sb3
+from mlgo_gym.integrations.sb3 import CreditAdvantages, ReductionLogger, VecEnvAdapter, read_sb3, start_sb3
 
 pytestmark = [
     pytest.mark.libraries,
@@ -62,45 +63,11 @@ def test_agents_learn_and_never_take_an_illegal_action(name: str, varied: str) -
     assert len(model.ep_info_buffer) > 10
 
 
-class Watch(CreditAdvantages):
-    """Keeps the advantages, the returns and the values of a rollout, and the rewards of finished episodes."""
+class Follow(CreditAdvantages):
+    """Keeps, for each finished episode, its module, the credit of its cells and its rewards; checks each rollout."""
 
     def __init__(self) -> None:
         super().__init__(clip=1e9)
-        self.totals: list[float] = []
-
-    def _on_step(self) -> bool:
-        self.totals += self.locals["rewards"][self.locals["dones"]].tolist()
-        return super()._on_step()
-
-    def _on_rollout_end(self) -> None:
-        super()._on_rollout_end()
-        buffer = self.locals["rollout_buffer"]
-        self.advantages, self.returns, self.values = (
-            getattr(buffer, name).copy() for name in ("advantages", "returns", "values")
-        )
-
-
-def test_the_credit_of_decisions_becomes_the_advantages_of_finished_episodes(varied: str) -> None:
-    env, watch = adapted(INLINE, varied, credit=True), Watch()
-    ppo(env).learn(64, callback=watch)
-    env.close()
-    assert np.array_equal(watch.advantages, watch.returns - watch.values)
-    known = watch.advantages != 0
-    ends = [np.flatnonzero(known[:, row])[-1] for row in range(2)]
-    assert all(known[: end + 1, row].all() for row, end in enumerate(ends))
-    assert len(watch.totals) > 2
-    # In standard deviations of the credits, which add up to the rewards of the episodes.
-    shares = watch.returns[known]
-    assert shares.std() == pytest.approx(1, abs=1e-3)
-    assert np.sign(shares.sum()) == np.sign(sum(watch.totals))
-
-
-class Follow(CreditAdvantages):
-    """Keeps, for each finished episode, its observations by order of decisions, and the credit of their cells."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.episodes: list[tuple[str, list[float], list[float]]] = []
         self._positions: dict[int, list[tuple[int, int]]] = {}
 
@@ -114,6 +81,13 @@ class Follow(CreditAdvantages):
                 kept = [float(self._credits[cell]) for cell in cells]
                 self.episodes.append((info["module"], kept, list(info["rewards"])))
         return True
+
+    def _on_rollout_end(self) -> None:
+        super()._on_rollout_end()
+        buffer, known = self.locals["rollout_buffer"], ~np.isnan(self._credits)
+        assert np.array_equal(buffer.advantages, buffer.returns - buffer.values)
+        assert np.array_equal(buffer.advantages != 0, known), "unfinished episodes have no advantage"
+        assert buffer.returns[known] == pytest.approx(self._credits[known] / self._credits[known].std(), rel=1e-4)
 
 
 def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied: str) -> None:
@@ -153,7 +127,8 @@ def test_the_decisions_of_a_failed_episode_share_its_reward(varied: str) -> None
 
 def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
     envs = make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True)
-    env = VecEnvAdapter(envs, rows_change=True)
+    env = VecEnvAdapter(envs)
+    env.rows_change = True
     assert is_masking_supported(env)
     env.seed(3)
     observations = env.reset()
@@ -365,7 +340,7 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
 
 
 @pytest.mark.parametrize(("outputs", "activation"), [(1, "relu"), (2, "tanh")])
-def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str, tmp_path: Path) -> None:
+def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as inner:
         network, rows = random_network(inner, outputs, activation)
         normal = network.normalization
@@ -375,9 +350,7 @@ def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, var
         actions, _ = model.predict(normal(rows), deterministic=True)
         assert set(actions.tolist()) == {0, 1}
         assert (actions == decisions(network, rows)).mean() > 0.99  # ties may differ
-        save_sb3(model, tmp_path / "m.zip", network.features, normal)
-        read = read_sb3(tmp_path / "m.zip", inner.unwrapped)  # type: ignore[arg-type, unused-ignore] # it is of mlgo-gym
-        assert decisions(read, rows) == decisions(network, rows)
+        assert decisions(read_sb3(model, network), rows) == decisions(network, rows)
         before = model.policy.action_net.weight.clone()
         model.learn(32)
         assert not (model.policy.action_net.weight == before).all()
@@ -407,3 +380,49 @@ def test_other_features_and_models_without_an_actor_are_refused(varied: str) -> 
         wrapped = NormalizeFeatures(inner, network.normalization)
         with pytest.raises(PolicyError, match="expected a model with an actor and a critic, got DQN"):
             start_sb3(DQN, wrapped, network, policy_kwargs={"net_arch": [8]}, device="cpu", buffer_size=10)
+
+
+# Networks of trained models
+
+
+@pytest.mark.parametrize(("algorithm", "activation"), [(PPO, "ReLU"), (DQN, "Tanh")])
+def test_a_saved_network_decides_as_its_model(algorithm: Any, activation: str, varied: str, tmp_path: Path) -> None:
+    kwargs = {"activation_fn": getattr(importlib.import_module("torch.nn"), activation)}
+    with gym.make(INLINE, corpus=varied) as inner:
+        recorded = record_observations(inner, observations=30)
+        rows = np.concatenate([recorded, np.random.default_rng(0).normal(0, 50, (500, recorded.shape[1]))])
+        rows = rows.astype(np.float32)
+        for normal in (fit_normalization(inner, observations=30), None):
+            env = inner if normal is None else NormalizeFeatures(inner, normal)
+            model = algorithm("MlpPolicy", env, policy_kwargs=kwargs, seed=1, device="cpu")
+            read_sb3(model, normal or env.get_wrapper_attr("feature_names")).save(tmp_path / "n.safetensors")
+            policy = load_policy(f"mlp:{tmp_path}/n.safetensors", inner)
+            expected, _ = model.predict(rows if normal is None else normal(rows), deterministic=True)
+            assert [policy.act(row, {}) for row in rows] == expected.tolist()
+            assert set(expected.tolist()) == {0, 1}
+
+
+def test_a_masked_network_decides_as_its_model(varied: str, tmp_path: Path) -> None:
+    with gym.make(EVICT, corpus=varied) as inner:
+        normal = fit_normalization(inner, observations=20)
+        env = NormalizeFeatures(inner, normal)
+        model = MaskablePPO("MultiInputPolicy", env, seed=1, device="cpu")
+        read_sb3(model, normal).save(tmp_path / "n.safetensors")
+        policy = load_policy(f"mlp:{tmp_path}/n.safetensors", inner)
+        observation, info = inner.reset(options={"module": "mixed"})
+        actions, over = set(), False
+        while not over:
+            mask = info["action_mask"]
+            expected, _ = model.predict(env.observation(observation), deterministic=True, action_masks=mask)
+            action = policy.act(observation, info)
+            assert action == int(expected)
+            actions.add(action)
+            observation, _, over, _, info = inner.step(action)
+        assert len(actions) > 1
+
+
+def test_a_policy_with_other_layers_has_no_network(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as inner:
+        model = PPO("MlpPolicy", inner, policy_kwargs={"activation_fn": importlib.import_module("torch.nn").ELU})
+        with pytest.raises(PolicyError, match="expected a policy with an activation of relu, tanh"):
+            read_sb3(model, inner.get_wrapper_attr("feature_names"))

@@ -5,12 +5,7 @@ Runners in processes of their own are in `examples/rllib_ppo.py`, which is tried
 
 from __future__ import annotations
 
-import gc
-import shutil
-import tempfile
-import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +14,11 @@ import pytest
 pytest.importorskip("ray", reason="the extra rllib is not installed")
 pytest.importorskip("torch", reason="the extra rllib is not installed")
 
-import ray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
-from mlgo_gym.scheduling.ray_cluster import STARTS, kill_started_processes
+from mlgo_gym.scheduling.ray_cluster import local_cluster
 
 pytestmark = [
     pytest.mark.libraries,
@@ -36,27 +30,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """One small cluster for all tests of this file; Ray fails on a busy machine, so it is tried again."""
-    for attempt in range(1, STARTS + 1):
-        # Not in $TMPDIR, whose path may be too long for a socket.
-        folder = Path(tempfile.mkdtemp(prefix="mlgo-gym-test-ray-", dir="/tmp"))
-        quiet = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
-        try:
-            ray.init("local", num_cpus=2, _temp_dir=str(folder), **quiet)
-        except Exception:  # the class that Ray raises after a timeout
-            kill_started_processes(folder)
-            if attempt == STARTS:
-                raise
-            ray.shutdown()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()  # the processes of the failed start
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            break
-    yield
-    ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    """One small cluster for all tests of this file."""
+    with local_cluster(2):
+        yield
 
 
 def small(name: str, arguments: dict[str, Any]) -> PPOConfig:

@@ -11,7 +11,7 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from mlgo_clang.object_size import text_size
+from mlgo_clang.object_size import object_size
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
@@ -49,15 +49,15 @@ def objects(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> O
 
 
 def sections(data: bytes) -> ObjectSizes:
-    text = read_only = 0
+    text = read_only = loaded = 0
     for section in ELFFile(io.BytesIO(data)).iter_sections():
         flags, size = section["sh_flags"], section["sh_size"]
         executable = bool(flags & SH_FLAGS.SHF_EXECINSTR)
         text += size if executable else 0
-        constant = executable or not flags & SH_FLAGS.SHF_WRITE
-        if flags & SH_FLAGS.SHF_ALLOC and constant and section["sh_type"] != "SHT_NOBITS":
-            read_only += size
-    return ObjectSizes(text, read_only, len(data))
+        if flags & SH_FLAGS.SHF_ALLOC and section["sh_type"] != "SHT_NOBITS":
+            loaded += size
+            read_only += size if executable or not flags & SH_FLAGS.SHF_WRITE else 0
+    return ObjectSizes(text, read_only, loaded, len(data))
 
 
 def functions(data: bytes) -> dict[frozenset[str], int]:
@@ -87,8 +87,10 @@ def by_names(sizes: FunctionSizes) -> dict[frozenset[str], int]:
 def test_sizes_agree_with_pyelftools(objects: Objects, triple: str) -> None:
     for level in LEVELS:
         data = objects["sections", triple, level]
-        assert object_sizes(data) == sections(data)
-        assert 0 < text_size(data) == object_sizes(data).text < object_sizes(data).llvm_size < object_sizes(data).object
+        measured = object_sizes(data)
+        assert measured == sections(data)
+        assert 0 < object_size(data) == measured.text < measured.llvm_size
+        assert measured.llvm_size <= object_size(data, "loaded") == measured.loaded < measured.object
         data = objects["functions", triple, level]
         sizes = function_sizes(data)
         assert by_names(sizes) == functions(data)
@@ -125,7 +127,7 @@ def test_split_off_parts_have_entries_and_overlapping_bytes_belong_to_the_first(
 
 def test_another_or_incomplete_file_is_refused(objects: Objects) -> None:
     for other in (b"", b"\x7fELF", b"BC\xc0\xde" + bytes(100), b"\xfe\xed\xfa\xcf" + bytes(100)):
-        for measure in (object_sizes, text_size):
+        for measure in (object_sizes, object_size):
             with pytest.raises(MlgoError, match="expected an ELF object, got"):
                 measure(other)
     for triple in TRIPLES:
@@ -157,10 +159,10 @@ def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(toolchai
     assert sum(sizes.functions.values()) + sizes.unnamed == sizes.text == object_sizes(data).text
     assert sizes.unnamed <= 5  # the number of functions
     assert object_sizes(data).object == len(data)
-    assert text_size(data) == object_sizes(data).text
+    assert object_size(data) == object_sizes(data).text
     for damaged in (data[: len(data) // 2], data[:9], data[:-1], data + b"\x0a\xff"):
         with pytest.raises(MlgoError, match="is cut off"):
-            text_size(damaged)
+            object_size(damaged)
     assert not has_block_frequencies(data)
     with pytest.raises(MlgoError, match=r"expected a WebAssembly file, got 8 bytes that begin with b'.*ELF'"):
         read_wasm(b"\x7fELF\2\1\1\0")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.driver_commands import cc1_commands, read_commands, shown_commands
+from mlgo_clang.driver_commands import cc1_commands, shown_commands
 from mlgo_clang.other_machines import library_target, target_of
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.deploy.recipes import cc1_flags
@@ -77,12 +77,6 @@ def test_each_word_is_read_as_it_was_given_by_every_caller(
         assert line[-1] == str(source)
         assert {f"X={word}", f"-pass-remarks={word}"} <= set(cc1_line(toolchain, words))
         assert f"-pass-remarks={word}" in cc1_flags([*clang["gcc"], *words])
-
-
-def test_messages_are_no_commands() -> None:
-    text = 'clang version 22\nInstalledDir: "/bin"\n "clang" "-cc1" "a.c"\nwarning: "-cc1" unused\n "ld" "-o"\n'
-    assert read_commands(text) == [["clang", "-cc1", "a.c"], ["ld", "-o"]]
-    assert cc1_commands(text) == [["-cc1", "a.c"]]
 
 
 def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:

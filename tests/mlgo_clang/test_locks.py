@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_clang.counters import count, counters_path, read_counters, remove_counters
+from mlgo_clang.counters import read_counters
 from mlgo_clang.files import holder, is_stopped, lock
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.temporary_folders import locked
@@ -72,20 +72,6 @@ def test_a_folder_that_a_stopped_process_makes_is_an_error_with_its_number(tmp_p
         locked(tmp_path / "folder", 3600),
     ):
         pass
-
-
-def test_counts_of_one_name_are_summed_and_a_large_file_is_replaced_by_its_sums(own_cache: Path) -> None:
-    count("a")
-    count("a", "b")
-    assert read_counters() == {"a": 2, "b": 1}
-    path = Path(counters_path())
-    with path.open("ab") as file:
-        file.write(b"2 because of rain\n" * (1 << 16))
-    count("b")
-    assert read_counters() == {"a": 2, "b": 2, "because of rain": 1 << 17}
-    assert path.stat().st_size < 100
-    remove_counters()
-    assert read_counters() == {}
 
 
 def counting_clang(folder: Path) -> Path:

@@ -13,6 +13,7 @@ import pytest
 
 from mlgo_clang.counters import parse, read_counters
 from mlgo_gym.envs import RegAllocEvictEnv
+from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors
@@ -44,6 +45,92 @@ def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_
         assert (size, data) in candidates
     candidates = [compiled(policy) for policy in ("default", "never", "threshold:0", "inline-oz-fast")]
     assert compiled("smallest")[0] == min(candidates)[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "failing"),
+    [
+        (
+            (
+                '__attribute__((error("x"))) void bad(void); extern unsigned s;\n'
+                "static unsigned p(unsigned n) { if (n & 3) bad(); s += n; s ^= n << 3; return s / n; }\n"
+                "unsigned a(void) { return p(4); } unsigned b(void) { return p(8); }\n"
+            ),
+            "never",
+        ),
+        (
+            (
+                'static unsigned f(unsigned n) { __asm__ volatile("my_label: nop"); return n * 3; }\n'
+                "unsigned a(unsigned n) { return f(n) + f(n + 1); }\n"
+            ),
+            "always",
+        ),
+        (
+            (
+                'static int f(int n) { __asm__ volatile(".macro twice\\n nop\\n.endm\\n twice"); return n; }\n'
+                "int a(int n) { return f(n) + f(n + 1); }\n"
+            ),
+            "always",
+        ),
+    ],
+    ids=["error-attribute", "label", "macro"],
+)
+def test_a_policy_of_a_list_whose_compile_fails_is_dropped(
+    source: str, failing: str, run: Run, project: Path, own_cache: Path
+) -> None:
+    """Inlining decides whether these sources compile."""
+    (project / "calls.c").write_text(source)
+    assert run(f"--mlgo-policy={failing}", "--mlgo-strict", *COMPILE).returncode == 1
+    for policies in (f"{failing},never,always", f"never,always,{failing}", "smallest"):
+        result = run(f"--mlgo-policy={policies}", "--mlgo-strict", *COMPILE)
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert text(project / "calls.o") > 0
+    assert counted("dropped a policy of a list") >= 3
+    (project / "calls.c").write_text("int f(int n) { return m; }\n")
+    assert run("--mlgo-policy=smallest", *COMPILE).returncode == 1
+
+
+def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> None:
+    """In a chain of functions that each call the next twice, inlining saves unwind tables, and costs instructions."""
+    chain = [
+        f"static unsigned f{n}(unsigned n) {{ return f{n - 1}(n + {n}) ^ f{n - 1}(n * {n + 2}); }}"
+        for n in range(1, 12)
+    ]
+    first = "unsigned g; static unsigned f0(unsigned n) { g += n; return n * 7 + g; }"
+    (project / "calls.c").write_text("\n".join((first, *chain, "unsigned top(unsigned n) { return f11(n); }")))
+
+    def sizes(*words: str) -> ObjectSizes:
+        assert run(*words, "--mlgo-strict", "-Os", "-c", "calls.c").returncode == 0
+        return object_sizes((project / "calls.o").read_bytes())
+
+    plain, by_text = sizes("--mlgo-policy=default"), sizes("--mlgo-policy=smallest")
+    by_loaded = sizes("--mlgo-policy=smallest", "--mlgo-metric=loaded")
+    assert by_text.text < by_loaded.text
+    assert by_loaded.loaded <= plain.loaded < by_text.loaded
+    recipe = sizes("--mlgo-policy=default", "--mlgo-metric=loaded", "--mlgo-recipes=recipes", "--mlgo-search=6")
+    assert recipe.loaded <= plain.loaded
+
+
+def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_cache: Path) -> None:
+    """Clang keeps these calls; `always` gives the caller the frames of both callees."""
+    (project / "calls.c").write_text(
+        "int format(char *, int); void again(int);\n"
+        "static void show(int v) { char text[3000]; for (int i = 0; i < v; ++i) text[i] = v * i; format(text, v); }\n"
+        "void walk(int v) { again(v); if (v > 3) { show(v); show(v + 1); } again(v + 1); }\n"
+    )
+
+    def compiled(*words: str) -> bytes:
+        result = run(*words, "--mlgo-strict", *COMPILE)
+        assert (result.returncode, result.stderr) == (0, b"")
+        return (project / "calls.o").read_bytes()
+
+    plain, always = compiled("--mlgo-policy=default"), compiled("--mlgo-policy=always")
+    assert plain != always == compiled("--mlgo-policy=always", "--mlgo-max-frame=4000")
+    assert compiled("--mlgo-policy=always", "--mlgo-max-frame=3005") == plain
+    assert counted("left to clang") == 1
+    assert compiled("--mlgo-policy=always,never", "--mlgo-max-frame=3005") == compiled("--mlgo-policy=never")
+    # The frame of clang alone exceeds this limit as well.
+    assert compiled("--mlgo-policy=never", "--mlgo-max-frame=100") == compiled("--mlgo-policy=never")
 
 
 def test_settings_come_from_options_or_else_from_variables(run: Run, project: Path, plain: bytes) -> None:
@@ -140,6 +227,8 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         "--mlgo-search=many": b"--mlgo-search",
         "--mlgo-clang=nowhere": b"nowhere",
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
+        "--mlgo-max-frame=big": b"expected bytes for --mlgo-max-frame, got 'big'",
+        "--mlgo-metric=size": b"expected --mlgo-metric=text or loaded, got 'size'",
     }
     for seconds in ("soon", "0", "nan", "1e9"):
         options[f"--mlgo-timeout={seconds}"] = b"expected seconds above 0 for --mlgo-timeout"
@@ -185,13 +274,6 @@ def test_all_files_and_messages_are_those_of_one_step(
         outcomes.append((result.stderr, made))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][1]["calls.o"][18] == (183 if "aarch64" in more[0] else 62)  # the machine in the header of ELF
-
-
-@pytest.mark.parametrize("policies", ["default,always", "always,default"])
-def test_the_smallest_of_several_objects_has_its_warnings_once(policies: str, run: Run, project: Path) -> None:
-    (project / "calls.c").write_text("void f(void) { int unused; }\n" + (project / "calls.c").read_text())
-    result = run(f"--mlgo-policy={policies}", "--mlgo-strict", "-Wall", *COMPILE)
-    assert (result.returncode, result.stderr.count(b"warning: ")) == (0, 1)
 
 
 def test_the_decisions_of_a_network_are_compiled(run: Run, project: Path, tmp_path: Path, always: str) -> None:

@@ -103,6 +103,23 @@ class TestRust:
         compiled(source, "-Copt-level=2", MLGO_POLICY="never")
         assert counted("compiled with a policy") == before
 
+    def test_options_may_stand_before_rustc_and_compiles_of_build_scripts_are_probes(self, source: Path) -> None:
+        script = {"OPT_LEVEL": "z", "NUM_JOBS": "2", "MLGO_POLICY": "never", "MLGO_STRICT": "1"}
+        assert compiled(source, *ONE_UNIT, **script) == compiled(source, *ONE_UNIT, program="rustc")
+        command = [
+            str(WRAPPER),
+            "--mlgo-policy=never",
+            "rustc",
+            "--crate-name=probe",
+            "--crate-type=lib",
+            *ONE_UNIT,
+            "-",
+        ]
+        probe = subprocess.run(command, cwd=source, input=b"pub fn f() {}", capture_output=True, check=False)
+        assert (probe.returncode, probe.stderr, counted("compiled with a policy")) == (0, b"", 0)
+        inlining = compile_library(source, *ONE_UNIT, "-Cllvm-args=--inline-threshold=500", MLGO_POLICY="never")
+        assert "shapes: --inline-threshold=500 changes the decisions of policies" in inlining.stderr
+
     def test_a_build_of_cargo_follows_the_policy(self, workspace: Path) -> None:
         """Build scripts and procedural macros are compiled by rustc alone, and the program runs."""
         units = {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}

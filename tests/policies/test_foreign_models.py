@@ -166,7 +166,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ends_within(int(host.stdout), 10)
 
 
-DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "decision", "port": 0}}]
+DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "inlining_decision", "port": 0}}]
 LIBRARIES = {"tflite": "ai_edge_litert", "onnx": "onnxruntime"}
 Make = Callable[[dict[str, float], float], str]
 
@@ -183,7 +183,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def make(kind: str, tmp_path: Path) -> Make:
     """Return a function that writes a linear model and returns the policy's specification."""
 
-    def write(weights: dict[str, float], bias: float, **batch: str) -> str:
+    def write(weights: dict[str, float], bias: float, **batch: bool) -> str:
         path = tmp_path / f"model.{kind}"
         if kind == "onnx":
             write_onnx(path, weights, bias, **batch)
@@ -208,7 +208,7 @@ def test_a_model_drives_an_episode(
     assert actions == expected
     assert set(actions) == {0, 1}
     observations, infos = decisions(inline, "calls")
-    for batch in ({}, {"batch": "batch"}):
+    for batch in ({}, {"batch": True} if kind == "onnx" else {}):
         policy = load_policy(make(weights, middle, **batch), inline)
         assert isinstance(policy, BatchedPolicy) is (kind == "onnx")
         alone = [policy.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
@@ -222,7 +222,7 @@ def test_a_model_drives_an_episode(
 @pytest.mark.libraries
 def test_unusable_models_are_refused(make: Make, inline: CompilerEnv) -> None:
     spec = make({"magic": 1.0, "cost_estimate": 1.0, "more": 1.0}, 0)
-    with pytest.raises(PolicyError, match=r"needs 2 features that are missing: magic \[1\], more \[1\]; got"):
+    with pytest.raises(PolicyError, match=r"needs 2 features that are missing: magic \[[1, ]+\], more \[[1, ]+\]; got"):
         load_policy(spec, inline)
     Path(spec.partition(":")[2]).write_bytes(b"no model at all")
     with pytest.raises(PolicyError, match="expected a"):
@@ -234,14 +234,17 @@ def test_the_output_that_its_specification_names_decides(inline: CompilerEnv, tm
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     write_tflite(tmp_path / "model.tflite", {"cost_estimate": 0.0}, 2, prefix="serving_default_action_")
     policy, spec = f"tflite:{tmp_path}", tmp_path / "output_spec.json"
-    with pytest.raises(PolicyError, match="names one of logit:0, decision:0, got no such file"):
+    with pytest.raises(PolicyError, match="names one of inlining_decision:0, logits:0, got no such file"):
         load_policy(policy, inline)
-    for output in ("decision", "logit"):
+    for output in ("inlining_decision", "logits"):
         spec.write_text(json.dumps([{"tensor_spec": {"name": output, "port": 0}}]))
         assert set(play(inline, load_policy(policy, inline), "calls")[0]) == {1}
     for text, message in (
         ("{}", "list of outputs"),
-        ('[{"tensor_spec": {"name": "other"}}]', "expected one of the outputs logit:0, decision:0, got other:0"),
+        (
+            '[{"tensor_spec": {"name": "other"}}]',
+            "expected one of the outputs .* logits:0, got other:0",
+        ),
     ):
         spec.write_text(text)
         with pytest.raises(PolicyError, match=message):

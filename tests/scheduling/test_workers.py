@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, SequentialRunner, StoredFiles, WorkerFailure, Workers
 from mlgo_gym.scheduling.processes import Processes
-from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
+from mlgo_gym.scheduling.workers import Worker
 
 DEADLY = 3
 Squares = Workers[int, tuple[int, int]]
@@ -98,11 +97,8 @@ def test_a_runner_that_cannot_start_is_an_error() -> None:
         list(workers.run(ItemQueue(range(20))))
 
 
-Answer = Callable[["Scripted", Sequence[int]], tuple[Sequence[tuple[int, str]], float]]
-
-
-class Scripted(PoolWorker[int, str]):
-    """A worker whose messages a function computes from its number and its items."""
+class Scripted(Worker[int, str]):
+    """A worker that exits as often as the script says for one of its items, or for 0 without one."""
 
     def __init__(self, number: int, pool: Scripts) -> None:
         super().__init__()
@@ -115,21 +111,25 @@ class Scripted(PoolWorker[int, str]):
         self.inbox = list(items)
         self.pool.sent.append(tuple(items))
 
-    def receive(self) -> tuple[Sequence[tuple[int, str]], float]:
+    def receive(self) -> list[tuple[int, str]] | WorkerFailure:
         items, self.inbox = self.inbox, None
         assert items is not None
-        return self.pool.answer(self, items)
+        for item in items or [0]:
+            if self.pool.exits.get(item, 0):
+                self.pool.exits[item] -= 1
+                return WorkerFailure("exit status 3", 3)
+        return [(item, f"{item} by {self.number}") for item in items]
 
     def stop(self, timeout: float) -> None:
         self.stopped = True
 
 
-class Scripts(WorkerPool[int, str]):
-    """A pool of scripted workers."""
+class Scripts(Workers[int, str]):
+    """Two scripted workers."""
 
-    def __init__(self, answer: Answer, jobs: int, **more: Any) -> None:
-        super().__init__(jobs, 1, **more)
-        self.answer = answer
+    def __init__(self, exits: dict[int, int], capacity: int = 1, retries: int = 1) -> None:
+        super().__init__(2, capacity, retries)
+        self.exits = exits
         self.started: list[Scripted] = []
         self.sent: list[tuple[int, ...]] = []
 
@@ -137,57 +137,28 @@ class Scripts(WorkerPool[int, str]):
         self.started.append(Scripted(len(self.started), self))
         return self.started[-1]
 
-    def wait(self, workers: Sequence[PoolWorker[int, str]]) -> Iterable[PoolWorker[int, str]]:
+    def wait(self, workers: Sequence[Worker[int, str]]) -> Iterable[Worker[int, str]]:
         sending = [worker for worker in workers if isinstance(worker, Scripted) and worker.inbox is not None]
         assert sending, "no worker would ever send a message"
         return sending
 
 
-def exiting(exits: dict[int, int], pace: float = 0.0) -> Answer:
-    """Return answers of workers that exit as often as a number says when they have an item."""
-
-    def answer(worker: Scripted, items: Sequence[int]) -> tuple[Sequence[tuple[int, str]], float]:
-        for item in items:
-            if exits.get(item, 0):
-                exits[item] -= 1
-                raise WorkerExitedError("signal 9 (SIGKILL)", -9)
-        return [(item, f"{item} by {worker.number}") for item in items], pace * len(items)
-
-    return answer
-
-
 @pytest.mark.parametrize(("retries", "lost"), [(0, {2, 5}), (1, {5}), (2, set())])
 def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries: int, lost: set[int]) -> None:
-    with Scripts(exiting({2: 1, 5: 2}), 2, retries=retries) as pool:
-        found = dict(pool.run(ItemQueue(range(8))))
+    with Scripts({2: 1, 5: 2}, retries=retries) as pool:
+        found = dict(pool.run(ItemQueue(range(1, 9))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == lost
-    assert set(found) == set(range(8))
+    assert set(found) == set(range(1, 9))
     assert all(worker.stopped for worker in pool.started)
 
 
-def test_costly_messages_carry_several_results_except_at_the_end_and_only_the_deadly_item_is_lost() -> None:
-    with Scripts(exiting({}, 0.1), 2, message_seconds=0.25) as pool:
-        assert set(dict(pool.run(ItemQueue(range(100))))) == set(range(100))
-    assigned = [len(items) for items in pool.sent]
-    assert max(assigned) == 6  # one for the capacity, and five of 0.1 s in the interval of 0.5 s
-    assert assigned[-1] == 1
-    assert len(assigned) < 40
-    with Scripts(exiting({50: 9}, 0.1), 2, message_seconds=0.25, retries=1) as pool:
-        found = dict(pool.run(ItemQueue(range(100))))
+def test_a_deadly_item_among_several_runs_alone_and_is_lost_alone() -> None:
+    with Scripts({50: 9}, capacity=5) as pool:
+        found = dict(pool.run(ItemQueue(range(1, 100))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == {50}
-    assert set(found) == set(range(100))
+    assert set(found) == set(range(1, 100))
     assert [items for items in pool.sent if 50 in items][1:] == [(50,)] * 2
-
-
-def test_workers_that_never_start_are_an_error() -> None:
-    def answer(worker: Scripted, items: Sequence[int]) -> tuple[Sequence[tuple[int, str]], float]:
-        raise WorkerExitedError("exit status 3", 3)
-
-    with (
-        Scripts(answer, 2, retries=1) as pool,
-        pytest.raises(MlgoError, match="exit status 3 before its first item"),
-    ):
-        list(pool.run(ItemQueue(range(3))))
+    assert max(map(len, pool.sent)) == 5
 
 
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:
@@ -233,8 +204,7 @@ def start_stopped(capacity: int) -> StoppedRunner:
 def test_a_worker_that_closes_its_connection_and_stays_is_killed() -> None:
     with closing(Processes(start_stopped, 1)) as pool:
         worker = pool.start_worker()
-        assert worker.receive()[0] == []
+        assert worker.receive() == []
         worker.send([1])
-        with pytest.raises(WorkerExitedError, match="signal 9"):
-            worker.receive()
+        assert worker.receive() == WorkerFailure("signal 9 (SIGKILL)", -9)
         worker.stop(0)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mlgo_gym.compiler.decision import DecisionSite
@@ -23,7 +22,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
-from mlgo_gym.search.moves import Move, MoveRanking, make_move
+from mlgo_gym.search.moves import Move, make_move
 from mlgo_gym.search.search_space import PORTFOLIO
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
@@ -59,7 +58,7 @@ def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: Com
 
 def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
     with InlineEnv(corpus=str(make_bitcode("calls.c"))) as env:
-        for algorithm in ("mcts", "bundles"):
+        for algorithm in ("hill_climb", "bundles"):
             search(env, algorithm, compiles=3)
 
 
@@ -70,7 +69,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
         (inline, "magic", {}, "greedy, random"),
         (InlineEnv(corpus=str(leaf)), "greedy", {}, "expected a decision on inlining"),
         (inline, "greedy", {"start": "never"}, "starts from a policy, got 'greedy'"),
-        (InlineEnv(corpus=str(calls), metric="object"), "bundles", {}, "expected metrics that functions share, text"),
         (sizes, "bundles", {}, "use mlgo/Inline-v0"),
         (sizes, "functions", {}, "expected evictions of whole modules"),
     ]
@@ -159,7 +157,7 @@ def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
     kept = [SearchResult.from_json(json.loads(line)) for line in output.read_bytes().splitlines()[1:]]
     assert sorted((result.module, result.cost) for result in kept) == sorted((each.module, each.cost) for each in full)
     with pytest.raises(MlgoError, match="choose another output"):
-        list(CorpusSearch(INLINE, arguments, "beam", compiles=3).run(output))
+        list(CorpusSearch(INLINE, arguments, "random", compiles=3).run(output))
     with pytest.raises(CorpusError, match="has no module 'no_such'"):
         CorpusSearch(INLINE, arguments, "greedy", names=("no_such",)).modules()
 
@@ -190,24 +188,3 @@ def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: Ma
 def flip(callee: str, answer: int, estimate: float) -> Move:
     decision = InlineDecision(DecisionSite("f", 0, 0), callee, answer, answer, b"", estimate)
     return make_move("keep" if answer else "inline", [(decision.site, decision)])
-
-
-def mean_scores(moves: list[Move], ranking: MoveRanking) -> list[float]:
-    """Return the mean of many noisy scores."""
-    generator = np.random.default_rng(0)
-    scores = np.mean([ranking.scores(moves, {}, {}, generator) for _ in range(500)], axis=0)
-    return [float(value) for value in scores]
-
-
-def test_scores_follow_estimates_and_results_of_this_search() -> None:
-    ranking = MoveRanking()
-    scores = mean_scores([flip("a", 1, cost) for cost in (-30.0, 10.0, 50.0, 200.0)], ranking)
-    assert scores == sorted(scores)
-    keep, inline = flip("a", 1, -30.0), flip("b", 0, 50.0)
-    before = mean_scores([keep, inline], ranking)
-    for _ in range(40):
-        ranking.record(keep, 12.0, {}, {})
-        ranking.record(inline, -9.0, {}, {})
-    after = mean_scores([keep, inline], ranking)
-    assert after[0] < before[0] / 2
-    assert after[1] > before[1]

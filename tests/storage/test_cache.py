@@ -22,7 +22,7 @@ from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 
 KEY = key_of("a key")
-KIND = FolderKind("plums", "plums.json", ".plum", 1, "mlgo-gym pick")
+KIND = FolderKind("plums", ".plum", "mlgo-gym pick")
 KILLER = """
 import os, select, signal, sys
 from mlgo_gym.storage.cache import JsonCache
@@ -148,29 +148,14 @@ def test_results_by_module_stay_and_another_or_a_damaged_header_is_refused(tmp_p
     # The refusal has released the folder; headers are compared as JSON has them.
     again = ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
     assert again.done == {"a/b": {"module": "a/b", "plums": 3}, "\udcff": {"module": "\udcff", "plums": 0}}
-    assert again.part("a/b").read_bytes() == b"three"
-    assert not again.part("\udcff").exists()
+    assert KIND.part(tmp_path, "a/b").read_bytes() == b"three"
+    assert not KIND.part(tmp_path, "\udcff").exists()
     again.close()
     path = tmp_path / "plums.json"
-    for header, message in (
-        (b"{", "expected a folder of plums, got"),
-        (b"[]", "expected plums of format 1 in .*, got None; reproduce them with `mlgo-gym pick`"),
-        (b'{"format": 2}', "expected plums of format 1 in .*, got 2"),
-        (None, "expected a folder of plums, got .*No such file.*; make one with `mlgo-gym pick`"),
-    ):
+    for header in (b"{", b"[]", b'{"format": 2}', None):
         path.unlink() if header is None else path.write_bytes(header)
-        with pytest.raises(MlgoError, match=message):
+        with pytest.raises(MlgoError, match=r"expected a folder of plums, got .*; make one with `mlgo-gym pick`"):
             ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
-
-
-def test_a_folder_appears_when_it_is_filled(tmp_path: Path) -> None:
-    output = tmp_path / "new" / "folder"
-    with complete_folder(output) as staging:
-        (staging / "file").write_text("complete")
-        assert not (output / "file").exists()
-    assert (output / "file").read_text() == "complete"
-    assert output.stat().st_mode & 0o777 == 0o755
-    assert list(output.parent.iterdir()) == [output]
 
 
 def test_a_failure_leaves_nothing_and_replaces_no_file(tmp_path: Path) -> None:

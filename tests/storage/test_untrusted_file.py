@@ -21,13 +21,12 @@ from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.curves import curves_in, is_search
+from mlgo_gym.evaluation.inputs import is_search
 from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.json_lines import read_json_lines
-from mlgo_gym.storage.tensors import parse_tensors, read_tensors
+from mlgo_gym.storage.tensors import read_tensors
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -40,9 +39,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "meta.json": lambda path: load_result(path.parent),
     "digests.txt": read_digests,
     "vocabulary.json": lambda path: vocabulary_file(str(path)),
-    "normalization.json": Normalization.load,
-    "progress.csv": lambda path: curves_in(path.parent),
-    "events.out.tfevents.1": lambda path: curves_in(path.parent),
     "episodes.jsonl": lambda path: list(read_json_lines(path)),
     "m.recipe": read_recipe,
     "policy.safetensors": read_tensors,
@@ -103,14 +99,16 @@ def entry(start: int, stop: int, **changes: Any) -> dict[str, Any]:
     return {"dtype": "F32", "shape": [(stop - start) // 4], "data_offsets": [start, stop], **changes}
 
 
-def test_it_reads_what_the_library_writes() -> None:
+def test_it_reads_what_the_library_writes(tmp_path: Path) -> None:
     written = {
         "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
         "integers": np.array([-1, 1 << 40]),
         "empty": np.zeros((0, 4), np.float64),
         "number": np.array(1.5, np.float16),
     }
-    tensors, metadata = parse_tensors(save(written, {"a": "b"}))
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(save(written, {"a": "b"}))
+    tensors, metadata = read_tensors(path)
     assert metadata == {"a": "b"}
     assert {name: (array.dtype, array.shape) for name, array in tensors.items()} == {
         name: (array.dtype, array.shape) for name, array in written.items()
@@ -119,28 +117,25 @@ def test_it_reads_what_the_library_writes() -> None:
 
 
 DAMAGED = [
-    (b"\x01", "expected 8 bytes or more, got 1"),
-    (b"\xff" * 20, "expected a header of"),
-    (container(b"\xff{}"), "expected a JSON header"),
-    (container(b"[" * 100_000), "expected a JSON header"),
-    (container(b'{"a": 1, "a": 2}'), "a duplicate name"),
-    (container({"__metadata__": {"a": 1}}), "metadata"),
-    (container({"a": {"dtype": "F32"}}), "expected dtype, shape and two data_offsets"),
-    (container({"a": entry(0, 4, dtype="O")}, bytes(4)), "got 'O'"),
-    (container({"a": entry(0, 4, shape=[True])}, bytes(4)), "expected a shape and offsets"),
-    (container({"a": entry(0, 4, shape=[2])}, bytes(4)), "expected 8 bytes"),
-    (container({"a": entry(0, 8)}, bytes(4)), "got bytes 0 to 8 of 4"),
-    (container({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)), "gap or an overlap"),
-    (container({"a": entry(0, 4)}, bytes(5)), "expected 4 bytes of tensors, got 5"),
+    b"\x01",
+    b"\xff" * 20,
+    container(b"\xff{}"),
+    container(b"[" * 100_000),
+    container([1]),
+    container({"__metadata__": 1}),
+    container({"a": {"dtype": "F32"}}),
+    container({"a": entry(0, 4, dtype="O")}, bytes(4)),
+    container({"a": entry(0, 4, shape=[2])}, bytes(4)),
+    container({"a": entry(0, 4, shape=[1 << 80])}, bytes(4)),
+    container({"a": entry(0, 8)}, bytes(4)),
 ]
 
 
-def test_a_damaged_container_is_refused_with_a_reason_and_the_name_of_the_file(tmp_path: Path) -> None:
-    for data, message in DAMAGED:
-        with pytest.raises(PolicyError, match=message):
-            parse_tensors(data)
-    with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*missing\.safetensors': No such file"):
+def test_a_damaged_container_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    for data in DAMAGED:
+        path.write_bytes(data)
+        with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*/x\.safetensors'"):
+            read_tensors(path)
+    with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*/missing.*No such file"):
         read_tensors(tmp_path / "missing.safetensors")
-    tmp_path.joinpath("x").write_bytes(b"x")
-    with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*/x'"):
-        read_tensors(tmp_path / "x")

@@ -18,7 +18,7 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labels, Monitor, NetworkSettings, imitate
-from mlgo_gym.training.action_labels import label_by_look_ahead, label_evictions
+from mlgo_gym.training.eviction_labels import label_evictions
 from mlgo_gym.training.evolution import flatten
 from mlgo_gym.training.expert_rollouts import expert_rollouts
 from mlgo_gym.training.flip_labels import label_by_flips
@@ -43,35 +43,6 @@ def test_labels_by_flips_equal_single_flips(varied: str) -> None:
     assert (one["position"].tolist(), one["bytes"].tolist()) == (two["position"].tolist(), two["bytes"].tolist())
     assert set(one["answer"]) == {0}
     assert label_by_flips(env, load_policy("never", env), "leaf").columns == {}
-
-
-def reward(env: CompilerEnv, function: str, position: int, action: int | None) -> float:
-    """Return the reward of an episode of clang's own choices; at one decision another action is taken."""
-    _, info = env.reset(options={"module": "mixed", "function": function})
-    index, over, total = 0, False, 0.0
-    while not over:
-        chosen = action if index == position and action is not None else info["default_action"]
-        _, total, over, _, info = env.step(chosen)
-        index += 1
-    return float(total)
-
-
-def test_a_cost_by_look_ahead_is_the_reward_that_the_action_loses(varied: str) -> None:
-    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "scope": "function"})
-    policy = load_policy("default", env)
-    columns, counts = label_by_look_ahead(env, policy, "mixed", compiles=6, actions=2)
-    assert counts["decisions"] == sum(env.decisions(env.corpus.module("mixed")).values())
-    assert 0 < len(columns["answer"]) <= 3
-    tried = 0
-    for context, position, answer, costs in rows_of(columns):
-        assert costs[answer] == 0
-        before = reward(env, context, position, None)
-        for action in np.flatnonzero(np.isfinite(costs)):
-            assert costs[action] == pytest.approx(before - reward(env, context, position, int(action)))
-            tried += action != answer
-    assert tried == counts["compiles"] > 0
-    columns, counts = label_by_look_ahead(env, policy, "leaf")
-    assert (columns, counts["decisions"], counts["compiles"]) == ({}, 0, 0)
 
 
 def cost_with(env: CompilerEnv, function: str, position: int, column: int | None) -> float:

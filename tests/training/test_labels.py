@@ -17,7 +17,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling
 from mlgo_gym.training.label_collector import drawn_modules
-from mlgo_gym.training.labels import LABELS, ActionLabel, LabelStore, ModuleLabels, action_columns, joined, read_labels
+from mlgo_gym.training.labels import LABELS, LabelStore, ModuleLabels, read_labels
 from tests.training.label_samples import inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -56,18 +56,17 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.groups.tolist() == [0, 0, 1, 1]
     assert (labels.modules.tolist(), labels.trained_on) == (["m", "m", "n", "n"], {"d" * 64: "m"})
     costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
-    rows = np.arange(6).reshape(2, 3)
-    tried = [ActionLabel(row, "f", 0, 1, cost) for row, cost in zip(rows, costs, strict=True)]
-    own = action_columns(("weight[0]", "weight[1]", "progress"), tried, 1000, 2)
+    several = columns(costs=costs, weight=[[0, 1], [3, 4]])
+    del several["bytes"]
     with closing(LabelStore(tmp_path / "several", HEADER)) as store:
-        store.add_labels("m", "p", "", ModuleLabels(own, {"decisions": 2}))
+        store.add_labels("m", "p", "", ModuleLabels(several, {"decisions": 2}))
     labels = read_labels([tmp_path / "several"])
-    assert labels.features == ("weight[0]", "weight[1]", "progress")
-    assert labels.observations.tolist() == rows.tolist()
+    assert labels.features[-2:] == ("weight[0]", "weight[1]")
+    assert labels.observations[:, -2:].tolist() == [[0, 1], [3, 4]]
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
     assert labels.trained_on is None
     old = read_labels([write(tmp_path / "old", callee_last=np.array([0, 1]))])
-    assert old.features[-3:] == ("callee_last", "callee_copies", "callee_referrers"), "labels without link facts"
+    assert old.features[-3:] == ("callee_last", "callee_copies", "callee_references"), "labels without link facts"
     assert old.observations[:, -2:].tolist() == [[-1, -1], [-1, -1]]
 
 
@@ -105,15 +104,6 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     third = write(tmp_path / "third", users=np.array([0, 0]))
     with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
         read_labels([first, third])
-
-
-def test_joined_rounds_keep_their_modules_apart() -> None:
-    labels = inlining_labels(60)
-    both = joined([labels, inlining_labels(60, first=30)])
-    assert (len(both), len(np.unique(both.groups)), len(np.unique(joined([labels, labels]).groups))) == (120, 60, 60)
-    assert np.array_equal(both.select(both.groups < 30).observations, labels.observations)
-    with pytest.raises(MlgoError, match=r"got a later round with missing cost_estimate"):
-        joined([labels, replace(labels, features=labels.features[1:], observations=labels.observations[:, 1:])])
 
 
 def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size() -> None:
@@ -159,20 +149,20 @@ def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelli
     assert LABELS.read_header(folder)["policy"] == "default"
 
 
-def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_path: Path) -> None:
+def test_evictions_are_labelled_by_flips_in_any_process(varied: str, tmp_path: Path) -> None:
     labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=2)
     one, two = (
         {line["module"]: without_times(line) for line in labelling.run(tmp_path / name, execution)}
         for name, execution in (("one", Execution()), ("two", Execution(2)))
     )
     assert one == two
-    assert LABELS.read_header(tmp_path / "one")["arguments"] == {"scope": "function"}
     labels, other = (read_labels([tmp_path / name]) for name in ("one", "two"))
     assert labels.costs.shape == (len(labels), 33)
     assert np.array_equal(labels.costs, other.costs, equal_nan=True)
     assert len(labels.features) == labels.observations.shape[1] == 628
-    with pytest.raises(MlgoError, match="expected an environment with discrete actions, got mlgo/RegAllocPriority-v0"):
-        list(Labelling(varied, environment="mlgo/RegAllocPriority-v0").run(tmp_path))
+    for environment in ("mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"):
+        with pytest.raises(MlgoError, match=f"expected inlining, or evictions of whole modules .* got {environment}"):
+            list(Labelling(varied, environment=environment).run(tmp_path))
 
 
 def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:

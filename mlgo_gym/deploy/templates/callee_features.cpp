@@ -42,7 +42,7 @@ struct Named {
   // Decisions so far to keep [0] and to inline [1]: calls of the function, and calls within it.
   int Called[2] = {}, Within[2] = {};
   // Link facts.
-  int Copies = -1, Referrers = -1;
+  int Copies = -1, References = -1;
 };
 
 // The decisions of a module so far. Features have the order of mlgo_gym.compiler.callee_features.
@@ -90,7 +90,7 @@ public:
         double(Position),        double(Kept),               double(Callee->Called[1]), Users - Kept,
         double(Uses <= 1),       double(Context->Within[1]), double(Context->Within[0]), double(Pair[1]),
         double(Pair[0]),         double(Callee->Within[1]),  double(Callee->Within[0]), double(Made),
-        Made / std::max(1.0, Functions), double(Callee->Copies), double(Callee->Referrers)};
+        Made / std::max(1.0, Functions), double(Callee->Copies), double(Callee->References)};
     static_assert(std::size(Seen) == @COUNT@);
     std::copy(std::begin(Seen), std::end(Seen), Values);
   }
@@ -108,14 +108,14 @@ private:
     SmallVector<StringRef, 5> Words;
     Header.split(Words, ' ');
     size_t Bytes;
-    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size())
+    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[1] != "2" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size())
       return false;
     while (!Lines.empty()) {
       auto [Line, Rest] = Lines.split('\n');
       auto [Copies, Tail] = Line.split(' ');
-      auto [Referrers, Name] = Tail.split(' ');
+      auto [References, Name] = Tail.split(' ');
       Named &Function = Known[Name];
-      if (Copies.getAsInteger(10, Function.Copies) || Referrers.getAsInteger(10, Function.Referrers))
+      if (Copies.getAsInteger(10, Function.Copies) || References.getAsInteger(10, Function.References))
         return false;
       Lines = Rest;
     }

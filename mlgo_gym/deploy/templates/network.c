@@ -3,16 +3,10 @@
 #else
 double log1p(double);
 double tanh(double);
-double expm1(double);
 float copysignf(float, float);
 #endif
 enum { MLGO_OUTPUTS = @OUTPUTS@, MLGO_FEATURES = @FEATURES@ };
 @TABLES@
-static inline float mlgo_rank(float x, const float *quantiles, int count) {
-  int rank = 0;
-  for (int q = 0; q < count; ++q) rank += (x > quantiles[q]) - (x < quantiles[q]);
-  return (float)rank;
-}
 static inline void mlgo_product(const float *in, const float *w, int n, int m, float *out) {
   for (int j = 0; j < m; ++j) out[j] = in[0] * w[j];
   for (int i = 1; i < n; ++i)

@@ -57,13 +57,7 @@ class Reach:
 
 
 class AffectedFunctions:
-    """Predicts which functions change when decisions are flipped.
-
-    Args:
-        decisions: All decisions of a compile.
-        sizes: Bytes of each function of the compile.
-        counts_calls: Whether a function also changes when it is called more or less often.
-    """
+    """Predicts which functions change when decisions are flipped, from all decisions and sizes of a compile."""
 
     def __init__(
         self, decisions: Sequence[InlineDecision], sizes: Mapping[str, int], *, counts_calls: bool = False
@@ -319,7 +313,7 @@ def flip_effects(
         changes: Growth of each function in bytes; unchanged functions are absent.
         flips: The flipped decisions, as in `before`.
         sizes: Bytes of each function of the compile without the flips.
-        counts_calls: Whether a function also changes when it is called more or less often.
+        counts_calls: As for `causes_of_changes()`.
     """
     causes = causes_of_changes(before, after, changes, [[flip] for flip in flips], sizes, counts_calls=counts_calls)
     groups = group_causes(len(flips), causes)

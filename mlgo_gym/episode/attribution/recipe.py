@@ -60,11 +60,7 @@ class Recipe:
         return cost / baseline - 1 if baseline else 0.0
 
     def check(self, digest: str, clang: str) -> None:
-        """Check that the recipe belongs to a bitcode, by its SHA-256, and to a version of the compiler.
-
-        Raises:
-            MlgoError: The recipe belongs to another bitcode or compiler.
-        """
+        """Raise `MlgoError` unless the recipe belongs to a bitcode, by SHA-256, and to a version of the compiler."""
         if digest != self.digest:
             raise MlgoError(
                 f"expected bitcode with SHA-256 {self.digest} for this recipe, got module {self.module!r} with "
@@ -98,15 +94,10 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
 
 
 def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
-    """Write a recipe and its bitcode to a folder, unless the folder has one that is as good.
+    """Write a recipe and its bitcode to a folder, unless the folder has one that is as good; return its path.
 
-    Searches and builds may use the folder at the same time; all writes are atomic.
-
-    Returns:
-        The path of the recipe.
-
-    Raises:
-        MlgoError: The folder has a recipe of the other advisor for this module.
+    Searches and builds may use the folder at the same time; all writes are atomic. Raises `MlgoError` if the folder has
+    a recipe of the other advisor for this module.
     """
     path = Path(folder, f"{recipe.digest}{SUFFIX}")
     write_atomically(path.with_suffix(".bc"), bitcode)
@@ -125,11 +116,7 @@ def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read a recipe.
-
-    Raises:
-        MlgoError: The file cannot be read, or is not a recipe.
-    """
+    """Read a recipe; raise `MlgoError` if the file cannot be read, or is not a recipe."""
     try:
         fields, visits = parse_recipe(read_untrusted(path).decode(errors="surrogateescape"))
         text_size, baseline = map(read_count, fields["text"].split(" "))
@@ -169,8 +156,7 @@ def read_recipe(path: str | Path) -> Recipe:
 def stored_recipes(folder: Path) -> Iterator[tuple[Path, Recipe | None]]:
     """Yield the path and the contents of each recipe; None for a damaged one, or one with another module's name.
 
-    Raises:
-        CorpusError: there is no such folder.
+    Raises `CorpusError` if there is no such folder.
     """
     if not folder.is_dir():
         raise CorpusError(f"expected a folder of recipes, got {folder}; mlgo-clang --mlgo-recipes=DIR makes one")
@@ -185,12 +171,7 @@ def stored_recipes(folder: Path) -> Iterator[tuple[Path, Recipe | None]]:
 def prune_recipes(folder: Path, days: float) -> int:
     """Remove damaged recipes, recipes unused for a number of days (≥ 0), and modules without a recipe.
 
-    Returns:
-        Number of removed recipes.
-
-    Raises:
-        CorpusError: there is no such folder.
-        MlgoError: the number of days is negative.
+    Returns the number of removed recipes; raises `CorpusError` if there is no such folder.
     """
     if days < 0:
         raise MlgoError(f"expected a number of days ≥ 0, got {days:g}")

@@ -28,14 +28,7 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     """A vector environment whose environments run in this process, without an object of their own.
 
     `call()`, `get_attr()`, `set_attr()`, `np_random` and `np_random_seed` are those of Gymnasium's `SyncVectorEnv`:
-    each environment has its own episode, actions and random generator.
-
-    Args:
-        num_envs: Number of environments (≥ 1).
-        autoreset_mode: Behaviour after the end of an episode; an `AutoresetMode` or its value.
-
-    Raises:
-        MlgoError: an argument has another value.
+    each environment has its own episode, actions and random generator. The arguments are those of `CompilerVectorEnv`.
     """
 
     def __init__(self, num_envs: int, autoreset_mode: AutoresetMode | str) -> None:
@@ -71,9 +64,8 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return an attribute of each environment, or its result if it is callable.
 
-        Raises:
-            AttributeError: there is no such attribute.
-            MlgoError: the method would advance an environment without the others, such as `step`, or is private.
+        Raises `AttributeError` if there is none, and `MlgoError` if it is private or would advance one environment
+        without the others, such as `step`.
         """
         return tuple(self.call_some(range(self.num_envs), name, *args, **kwargs))
 
@@ -96,12 +88,8 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of each environment: `np_random`, or a new one that `get_attr()` returns.
 
-        Args:
-            name: Name of the attribute.
-            values: A list or tuple with one value per environment, or one value for all.
-
-        Raises:
-            MlgoError: all environments share the attribute, or the number of values differs.
+        `values` is a list or tuple with one value per environment, or one value for all. Raises `MlgoError` if all
+        environments share the attribute, or the number of values differs.
         """
         values = values if isinstance(values, (list, tuple)) else [values] * self.num_envs
         if len(values) != self.num_envs:

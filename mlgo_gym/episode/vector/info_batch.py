@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.tasks.infos import PendingDecision, absent_choices, decision_columns
+from mlgo_gym.tasks.infos import absent_choices
 from mlgo_gym.tasks.task import Task
 
 
@@ -23,48 +23,41 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
     keys: dict[str, list[int]] = {}
     for position, info in infos.items():
         for key in info:
-            if key in keys:
-                keys[key].append(position)
-            else:
-                keys[key] = [position]
+            keys.setdefault(key, []).append(position)
     batch: dict[str, Any] = {}
     for key, positions in keys.items():
-        first = infos[positions[0]][key]
-        if isinstance(first, dict) and key != "final_obs":
-            batch[key] = batch_infos({position: infos[position][key] for position in positions}, size)
-        else:
-            values = [infos[position][key] for position in positions]
-            array = _array(first, size) if key != "final_obs" else np.full(size, None, object)
-            try:
-                _fill(array, positions, values)
-            except (TypeError, ValueError):
-                array = np.full(size, None, object)
-                _fill(array, positions, values)
-            batch[key] = array
-        present = np.zeros(size, np.bool_)
+        batch[key] = _batch(key, positions, [infos[position][key] for position in positions], size)
+        batch[f"_{key}"] = present = np.zeros(size, np.bool_)
         present[positions] = True
-        batch[f"_{key}"] = present
     return batch
 
 
-def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Return what `batch_infos()` returns for the infos of `decision_info()` of episodes with a decision; faster."""
-    pending = [
-        PendingDecision(task, episode.decision, episode.module, episode.decisions, episode.contexts)
-        for episode in episodes
-        if episode.decision is not None
-    ]
-    info: dict[str, Any] = {}
-    present = _all_true(len(episodes))
-    for key, values in decision_columns(pending).items():
-        if [True for value in values if value is None]:
-            info |= batch_infos(
-                {row: {key: value} for row, value in enumerate(values) if value is not None}, len(values)
-            )
-        else:
-            info[key] = np.array(values) if isinstance(values[0], (int, np.ndarray)) else _objects(values)
-            info[f"_{key}"] = present
-    return info
+def plain_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Return what `batch_infos()` returns for the infos of episodes with `has_plain_info`; faster."""
+    decisions = [episode.pending() for episode in episodes]
+    columns: dict[str, Any] = {
+        "module": np.array([episode.compilation.module.name for episode in episodes], object),
+        "context": np.array([decision.site.context for decision in decisions], object),
+        "decision_index": np.array([episode.decisions for episode in episodes]),
+        "default_action": np.array([task.default_action(decision) for decision in decisions]),
+    }
+    if task.masked:
+        columns["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
+    present = dict.fromkeys([f"_{key}" for key in columns], _all_true(len(episodes)))
+    return columns | present
+
+
+def _batch(key: str, positions: list[int], values: list[Any], size: int) -> Any:
+    first = values[0]
+    if key != "final_obs":
+        if isinstance(first, dict):
+            return batch_infos(dict(zip(positions, values, strict=True)), size)
+        array = _array(first, size)
+        try:
+            return _filled(array, positions, values)
+        except (TypeError, ValueError):
+            pass
+    return _filled(np.full(size, None, object), positions, values)
 
 
 def add_absent(info: dict[str, Any], task: Task, size: int) -> None:
@@ -102,17 +95,11 @@ def unbatch_infos(batch: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
     return infos
 
 
-def _objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
-    array = np.empty(len(values), object)
-    # NumPy would take the fields of a tuple for elements if it were given the whole sequence.
-    for number, value in enumerate(values):
-        array[number] = value
-    return array
-
-
-def _fill(array: npt.NDArray[Any], positions: list[int], values: list[Any]) -> None:
+def _filled(array: npt.NDArray[Any], positions: list[int], values: list[Any]) -> npt.NDArray[Any]:
+    # NumPy would take the fields of a tuple for elements if it were given the whole list.
     for position, value in zip(positions, values, strict=True):
         array[position] = value
+    return array
 
 
 def _array(value: Any, size: int) -> npt.NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections import deque
 from typing import Any
 
@@ -13,7 +12,6 @@ from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.compiler.coroutine import CoroutineDriver
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.episode import Answer, Episode
@@ -54,31 +52,29 @@ class PendingEpisode(CoroutineDriver[Episode]):
 class SubEnvironment:
     """Runs the episodes of one environment, one after another.
 
-    `begin()` and `act()` start something, and `poll()` continues it until `ready`. Then there is a `step_result()`, or
-    an error for `take_error()`.
+    `begin()` and `act()` start something, and `poll()` continues it until `driver` is None. Then there is a
+    `step_result()`, or an error for `take_error()`.
 
     Args:
         maker: Starts the episodes of all sub-environments.
         number: Number of this one, for error messages.
-        prefetch: Number of episodes to start early, so that their compilers reach the first decision in the meantime.
-            They equal the episodes without prefetching: they restart where the random generator has advanced.
-        autoreset_mode: Reset after the end of an episode, as for `CompilerVectorEnv`.
-        cursor: Position in the order of the modules.
+        prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
+            random generator has advanced.
+        autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
 
     Attributes:
-        ready: Whether there is a result or an error.
-        episode: The running episode; None between episodes.
-        last_episode: The last started episode, for `render()`.
+        driver: Whatever runs; None when there is a result or an error.
+        episode, last_episode: The running episode, None between episodes; and the last started one.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
-        np_random: Random generator of modules and functions.
-        np_random_seed: Its seed; -1 if it was set.
+        np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
     """
 
     def __init__(
         self, maker: EpisodeMaker, number: int, prefetch: int, autoreset_mode: AutoresetMode, cursor: OrderCursor
     ) -> None:
         self.number, self.cursor = number, cursor
-        self.ready = False
+        self.driver: CoroutineDriver[Any] | None = None
+        self._steps: CoroutineDriver[None] | None = None
         self.episode: Episode | None = None
         self.last_episode: Episode | None = None
         self.outcome: EpisodeOutcome | None = None
@@ -86,18 +82,7 @@ class SubEnvironment:
         self._maker, self._mode, self._prefetch = maker, autoreset_mode, prefetch
         self._error: MlgoError | None = None
         self._sampled = True
-        self._driver: CoroutineDriver[Any] | None = None
         self._prefetched: deque[PendingEpisode] = deque()
-
-    @property
-    def session(self) -> Session | None:
-        """The running session; None while a decision is pending, and between episodes."""
-        return None if self._driver is None else self._driver.session
-
-    @property
-    def deadline(self) -> float:
-        """When the compiler has been silent for too long, on the monotonic clock."""
-        return math.inf if self._driver is None else self._driver.deadline
 
     @property
     def decision(self) -> Decision | None:
@@ -122,17 +107,17 @@ class SubEnvironment:
         self._begin(module, function)
 
     def _begin(self, module: Module | None = None, function: str | None = None) -> None:
-        self.ready, self._error = False, None
+        self._error = None
         # After a named module the next one is probably named too, so prefetching would be wasted.
         self._sampled = module is None
         if module is None:
             self._drop_outdated_prefetch()
         try:
             if module is None and self._prefetched:
-                self._driver = self._prefetched.popleft()
-                self._driver.restart_deadline()
+                self.driver = self._prefetched.popleft()
+                self.driver.restart_deadline()
             else:
-                self._driver = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
+                self.driver = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
         except MlgoError as error:
             self._fail(error)
         else:
@@ -140,12 +125,13 @@ class SubEnvironment:
 
     def encode(self, action: Any) -> Answer | None:
         """Return an action as the answer to the pending decision; None where any action begins the next episode."""
-        if self.episode is None or self.episode.decision is None:
+        episode = self.episode
+        if episode is None or episode.decision is None:
             if self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP:
                 return None
             raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
         try:
-            return self.episode.encode(action)
+            return episode.encode(action)
         except ActionError as error:
             raise ActionError(f"environment {self.number}: {error}") from None
 
@@ -153,45 +139,46 @@ class SubEnvironment:
         """Answer the pending decision, or, with None, begin the next episode."""
         if answer is None or self.episode is None:
             self.begin()
-            return
-        self.ready = False
-        self._driver = CoroutineDriver(self.episode.step(answer), self._maker.setup.timeout)
+        else:
+            self.episode.answer(answer)
+            if self._steps is None:
+                self._steps = CoroutineDriver(self.episode.proceed(to_end=True), self._maker.setup.timeout)
+            else:
+                self._steps.resume()
+            self.driver = self._steps
 
-    def poll(self) -> bool:
-        """Continue without waiting; return whether there is a result or an error."""
-        driver = self._driver
-        if driver is not None and not self.ready:
+    def poll(self) -> None:
+        """Continue without waiting."""
+        if (driver := self.driver) is not None:
             try:
                 if driver.poll():
                     self._settle(driver)
             except MlgoError as error:
                 self._fail(error)
-        return self.ready
 
     def time_out(self) -> None:
         """End a compile whose deadline has passed, unless it had no CPU to run on."""
         try:
-            if self._driver is not None:
-                self._driver.time_out()
+            if self.driver is not None:
+                self.driver.time_out()
         except MlgoError as error:
             self._fail(error)
         self.poll()
 
     def _settle(self, driver: CoroutineDriver[Any]) -> None:
         """Make the next decision the result, or the end of the episode; with SAME_STEP the next episode follows."""
-        self._driver = None
-        if isinstance(driver, PendingEpisode):
+        self.driver = None
+        if driver is self._steps:
+            if self.episode is not None and self.episode.outcome is not None:
+                self.outcome = self.episode.outcome
+                self._end()
+                if self._mode is AutoresetMode.SAME_STEP:
+                    self._begin()
+        elif isinstance(driver, PendingEpisode):
             self.episode = self.last_episode = driver.result
             self._follow(driver)
             if self._sampled:
                 self._start_prefetch()
-        elif self.episode is not None and self.episode.outcome is not None:
-            self.outcome = self.episode.outcome
-            self._end()
-            if self._mode is AutoresetMode.SAME_STEP:
-                self._begin()
-                return
-        self.ready = True
 
     def _follow(self, pending: PendingEpisode) -> None:
         """Continue from where an episode started, unless the order has changed since."""
@@ -215,17 +202,17 @@ class SubEnvironment:
                 self._prefetched.popleft().close()
 
     def _end(self) -> None:
-        for part in (self._driver, self.episode):
+        for part in (self.driver, self._steps, self.episode):
             if part is not None:
                 part.close()
-        self._driver = self.episode = None
+        self.driver = self._steps = self.episode = None
 
     def _fail(self, error: MlgoError) -> None:
         """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
-        if isinstance(self._driver, PendingEpisode):
-            self._follow(self._driver)
+        if isinstance(self.driver, PendingEpisode):
+            self._follow(self.driver)
         self._end()
-        self._error, self.outcome, self.ready = error, EpisodeOutcome(0.0, True, {}), True
+        self._error, self.outcome = error, EpisodeOutcome(0.0, True, {})
 
     def take_error(self) -> MlgoError | None:
         """Return the error that ended the episode, once."""
@@ -248,4 +235,3 @@ class SubEnvironment:
         self._end()
         while self._prefetched:
             self._prefetched.popleft().close()
-        self.ready = False

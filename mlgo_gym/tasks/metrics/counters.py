@@ -53,10 +53,7 @@ _ARCHITECTURES = {"thumbv7em": "arm", "thumbv6m": "arm"}
 class Emulator:
     """A program that runs those of another machine and counts their instructions.
 
-    Attributes:
-        counter: name of the counter: `qemu`, executed instructions of the machine; or `wasmtime`, its fuel: executed
-            operators without those of blocks.
-        program: path of the emulator.
+    `qemu` counts executed instructions of the machine, `wasmtime` its fuel: operators without those of blocks.
     """
 
     counter: Literal["qemu", "wasmtime"]
@@ -76,8 +73,7 @@ class Count:
     Attributes:
         output: standard output.
         instructions: executed instructions in user mode; None where only time and memory were measured.
-        seconds: wall time of the program, without a counter that slows it down.
-        memory: maximum resident memory in bytes.
+        seconds, memory: wall time without a counter that slows it down, and maximum resident memory in bytes.
         functions: instructions by symbol; empty except with cachegrind, since the others count the whole program.
     """
 
@@ -89,11 +85,7 @@ class Count:
 
 
 def find_counter(*, by_function: bool = False) -> Counter:
-    """Return the counter of this machine, or the one that counts the instructions of each function.
-
-    Raises:
-        MlgoError: the kernel allows no hardware counter or it counts no functions, and valgrind is not installed.
-    """
+    """Return the counter of this machine, or the one that counts by function; `MlgoError` if there is none."""
     if not by_function and has_hardware_counter():
         return "hardware"
     if shutil.which("valgrind"):
@@ -117,10 +109,7 @@ def run_program(
 ) -> Count:
     """Run a program in a folder, the only one where it may write; measure time, memory and, if possible, instructions.
 
-    With an emulator, time and memory are those of the emulator.
-
-    Raises:
-        MlgoError: it does not end in time, ends with another exit status than 0, or is ended by a signal.
+    With an emulator, time and memory are those of the emulator. Raises `MlgoError` unless it exits with 0 in time.
     """
     report, emulated = folder / ".count", folder / ".emulated"
     words = list(command) if emulator is None else emulator.command(command, emulated)
@@ -197,11 +186,7 @@ def _launcher() -> Path:
 
 
 def find_emulator(target: Target) -> Emulator | None:
-    """Return the emulator of a target; None where this machine runs its programs itself.
-
-    Raises:
-        MlgoError: it is not installed.
-    """
+    """Return the emulator of a target, None where this machine runs its programs; `MlgoError` without it."""
     if target.is_native:
         return None
     if target.is_webassembly:
@@ -229,11 +214,7 @@ def _plugin(qemu: str) -> Path:
 
 
 def _built_program(source: Path, name: str, options: Sequence[str], suffix: str = "") -> Path:
-    """Return the executable that the bundled compiler makes of a source; its name in the cache has the source's digest.
-
-    Raises:
-        ToolchainError: the source cannot be compiled.
-    """
+    """Return the executable that the bundled compiler makes of a source; cached by the source's digest."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     path = cache_directory() / "programs" / f"{name}-{digest}{suffix}"
     if not path.exists():

@@ -28,23 +28,15 @@ from mlgo_gym.tasks.metrics.programs import (
 
 
 class ModulePrograms:
-    """The metric `instructions`: counts the programs of a corpus with another object of one module.
+    """The metric `instructions`, a `ProjectCost`: counts the programs of a corpus with another object of one module.
 
-    Plain clang compiles the other modules. A count is kept on disk, by the linked file and its runs. Nothing runs
-    before the first count.
+    A count is kept on disk, by the linked file and its runs. Nothing runs before the first count.
 
     Args:
-        corpus: The corpus.
+        corpus: The corpus; `CorpusError` if it describes no programs, or they are not trusted.
         toolchain: The compiler, which links.
         plain: Returns the object of a module by plain clang.
         trust: Whether to run programs of a folder outside of the cache.
-
-    Attributes:
-        counter: Counter of the instructions of whole programs.
-
-    Raises:
-        CorpusError: The corpus describes no programs, or they are not trusted.
-        MlgoError: Nothing counts their instructions.
     """
 
     unit = 1
@@ -64,7 +56,6 @@ class ModulePrograms:
             modules = modules_of(program, self._folder)
             for module in modules:
                 self._programs.setdefault(module, []).append((program, modules))
-        self._objects: dict[str, bytes] = {}
 
     @cached_property
     def modules(self) -> frozenset[str]:
@@ -72,22 +63,12 @@ class ModulePrograms:
         return frozenset(self._programs)
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
-        """Return the instructions of all runs of a module's programs with an object; None is that of plain clang.
-
-        Raises:
-            CompilerError: Of kind `program`: a program cannot be linked, fails, or prints another output than expected.
-            MlgoError: The module belongs to no program.
-        """
+        """Return the instructions of all runs; raise `CompilerError` of kind `program` if a program is wrong."""
         return float(self._count(module, object_bytes)[0])
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the instructions of each function, also of those outside the module, such as `strlen`.
-
-        Raises:
-            CompilerError: As of `cost()`.
-            MlgoError: The module belongs to no program, or valgrind is missing.
-        """
-        sizes = function_sizes(self._plain_object(module) if object_bytes is None else object_bytes)
+        """Return the instructions of each function, also of those outside the module; `MlgoError` without valgrind."""
+        sizes = function_sizes(self._plain(module) if object_bytes is None else object_bytes)
         total, by_symbol = self._count(module, object_bytes, by_function=True)
         counts: collections.Counter[str] = collections.Counter()
         for symbol, count in by_symbol.items():
@@ -107,7 +88,7 @@ class ModulePrograms:
         for program, modules in self._programs[module]:
             counter = program_counter(program, self._folder, by_function=by_function)
             objects = {
-                name: object_bytes if name == module and object_bytes is not None else self._plain_object(name)
+                name: object_bytes if name == module and object_bytes is not None else self._plain(name)
                 for name in modules
             }
             try:
@@ -137,8 +118,3 @@ class ModulePrograms:
 
             key = key_of("count", linked, [asdict(run) for run in program.runs], others, counter)
             return JsonCache("counts").remembered(key, compute)
-
-    def _plain_object(self, name: str) -> bytes:
-        if name not in self._objects:
-            self._objects[name] = self._plain(name)
-        return self._objects[name]

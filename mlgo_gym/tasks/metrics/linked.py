@@ -51,22 +51,14 @@ class PlainObjects:
         self._objects: dict[str, bytes] = {}
 
     def object(self, module: str) -> bytes:
-        """Return the object of a module.
-
-        Raises:
-            CompilerError: The compile fails.
-        """
+        """Return the object of a module; raise `CompilerError` if the compile fails."""
         if module not in self._objects:
             with self.compilation(module).session() as session:
                 self._objects[module] = session.finish(self._timeout).object_bytes
         return self._objects[module]
 
     def symbols(self, module: str) -> tuple[frozenset[str], LinkedSymbols]:
-        """Return the functions of a module's object by all their names, and its symbols; kept on disk.
-
-        Raises:
-            CompilerError: The compile fails.
-        """
+        """Return the functions of a module's object by all their names, and its symbols; kept on disk."""
 
         def compute() -> dict[str, list[str]]:
             data = self.object(module)
@@ -109,12 +101,7 @@ class BuildLinks:
         return tuple(link for link in self._links if module in link.modules)
 
     def _linked_file(self, link: Link, objects: Mapping[str, bytes]) -> bytes:
-        """Return the linked file with objects by module, and those of plain clang for the others.
-
-        Raises:
-            CompilerError: Of kind `link`: the link fails. A plain compile may also fail.
-            UntrustedError: An argument of the link may do more than shape its result.
-        """
+        """Return the linked file with objects by module, and those of plain clang for the others."""
         try:
             with temporary_folder() as scratch:
                 files: dict[str, Path] = {}
@@ -159,12 +146,9 @@ class BuildLinks:
 
 
 class LinkedSize(BuildLinks):
-    """The bytes of the executable sections of the linked files that contain a module, added up.
+    """The bytes of the executable sections of the linked files that contain a module, added up; a `ProjectCost`.
 
-    The arguments are those of `BuildLinks`.
-
-    Raises:
-        CorpusError: The corpus has no link steps.
+    Raises `CorpusError` if the corpus has no link steps. A link that fails is a `CompilerError` of kind `link`.
     """
 
     unit = 1
@@ -185,11 +169,7 @@ class LinkedSize(BuildLinks):
         return frozenset(name for link in self._links for name in link.modules)
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
-        """Return the bytes with an object of a module; None is that of plain clang. Kept on disk.
-
-        Raises:
-            CompilerError: Of kind `link`: a link fails.
-        """
+        """Return the bytes with an object of a module; None is that of plain clang. Kept on disk."""
         objects = {} if object_bytes is None else {module: object_bytes}
 
         def text(link: Link) -> int:
@@ -202,12 +182,7 @@ class LinkedSize(BuildLinks):
         return float(sum(map(text, self._links_of(module))))
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the bytes of each function of the linked files.
-
-        Raises:
-            CompilerError: Of kind `link`: a link fails.
-            MlgoError: The build strips its files.
-        """
+        """Return the bytes of each function of the linked files; `MlgoError` if the build strips them."""
         objects = {} if object_bytes is None else {module: object_bytes}
         functions: Counter[str] = Counter()
         aliases: dict[str, str] = {}
@@ -226,8 +201,7 @@ class _LinkedTogether:
     """Modules that are linked together.
 
     Attributes:
-        copies: Number of plain objects with each shared function.
-        definitions: Number of modules that define each shared function before optimisation.
+        copies, definitions: Number of plain objects with each shared function, and of modules that define it.
         dropped: Functions of plain objects that are not in the linked file.
         callers: Number of plain objects that call each function by name; None if calls need no stub.
     """
@@ -314,19 +288,11 @@ class EstimatedLinkedSize(BuildLinks):
         return frozenset(JsonCache("unlinked").remembered(self._key(link, {}), compute)["dropped"])
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
-        """Return the estimated bytes of an object of a module; None is that of plain clang.
-
-        Raises:
-            CompilerError: A plain compile or a plain link fails.
-        """
+        """Return the estimated bytes of an object of a module; None is that of plain clang."""
         return self.functions(module, object_bytes).text / self.unit
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the estimated bytes of each function and of the stubs for calls of it, in thousandths.
-
-        Raises:
-            CompilerError: A plain compile or a plain link fails.
-        """
+        """Return the estimated bytes of each function and of the stubs for calls of it, in thousandths."""
         data = self._plain.object(module) if object_bytes is None else object_bytes
         sizes, symbols = function_sizes(data), linked_symbols(data)
         groups = self._groups(module)

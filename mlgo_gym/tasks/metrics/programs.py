@@ -47,13 +47,7 @@ _LANGUAGES = ("c", "c++")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a program.
-
-    Attributes:
-        sha256: hexadecimal digest of its expected standard output.
-        arguments: command-line arguments.
-        files: files of the corpus folder that are copied to its working folder.
-    """
+    """One run of a program: SHA-256 of its output, its arguments, and files of the corpus for its working folder."""
 
     sha256: str
     arguments: tuple[str, ...] = ()
@@ -65,13 +59,11 @@ class Program:
     """A runnable program of a corpus.
 
     Attributes:
-        name: name of the program.
         runs: its runs; their instructions are added.
         modules: names of the modules that are linked into it, in the order of the corpus.
         link: output of a recorded link step instead of `modules`, or None.
         language: `c` or `c++`, the standard library that `modules` are linked with.
-        driver: C source in the corpus folder with its `main()`, compiled without a policy, or None.
-        options: driver options for that source.
+        driver, options: C source in the corpus folder with its `main()`, compiled without a policy, and its options.
         held_out: whether no bundled policy was trained on its project.
     """
 
@@ -165,12 +157,8 @@ def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
 class ProgramMeasurement:
     """The size and the cost of one program.
 
-    Attributes:
-        size: bytes of the functions of its modules in the linked file; the C library does not count.
-        instructions: executed instructions of all runs.
-        seconds: wall time of all runs.
-        memory: largest resident memory of a run in bytes.
-        functions: instructions by symbol; empty with the hardware counter.
+    `size` counts bytes of the functions of its modules in the linked file, without the C library. Instructions and wall
+    time are sums over the runs, `memory` is the maximum. `functions` is empty with the hardware counter.
     """
 
     size: int
@@ -197,11 +185,7 @@ def program_target(program: Program, corpus: Path) -> Target | None:
 
 
 def program_counter(program: Program, corpus: Path, *, by_function: bool = False) -> Counter:
-    """Return the counter of a program: that of this machine, or that of the emulator of its target.
-
-    Raises:
-        MlgoError: nothing counts its instructions, or those of each function.
-    """
+    """Return the counter of a program, of this machine or of its emulator; `MlgoError` if nothing counts it."""
     target = program_target(program, corpus)
     emulator = None if target is None else find_emulator(target)
     if emulator is None:
@@ -217,12 +201,9 @@ def program_counter(program: Program, corpus: Path, *, by_function: bool = False
 def link_program(
     program: Program, corpus: Path, objects: Mapping[str, Path], output: Path, toolchain: Toolchain
 ) -> None:
-    """Link a program of the corpus in a folder from an object file by module.
+    """Link a program of the corpus in a folder from an object file by module; raise `CorpusError` if that fails.
 
     The bundled compiler links it with its own C library, or as the recorded link did.
-
-    Raises:
-        CorpusError: the link fails, or the corpus has no such link.
     """
     if program.link is not None:
         libraries: dict[str, Path] = {}
@@ -257,8 +238,7 @@ def measure_program(
 ) -> ProgramMeasurement:
     """Run a linked program, in an emulator if need be, and measure it; every run has a working folder of its own.
 
-    Raises:
-        MlgoError: a run fails, takes too long, or prints another output than expected.
+    Raises `MlgoError` if a run fails, takes too long, or prints another output than expected.
     """
     instructions, seconds, memory = 0, 0.0, 0
     functions: Sums[str] = Sums()
@@ -292,10 +272,7 @@ def check_output(program: Program, run: Run, output: bytes) -> None:
 
 
 def linked_size(objects: Mapping[str, Path], executable: Path) -> int:
-    """Return the bytes of the functions in an executable that its objects define.
-
-    Raises `MissingExtraError` for a WebAssembly file of C++ if pydemumble is not installed.
-    """
+    """Return the bytes of the functions in an executable that its objects define."""
     data = executable.read_bytes()
     linked = function_sizes(data)
     names = {

@@ -16,11 +16,7 @@ _STACK = 2 << 20
 
 
 def main(report: str, program: str, *arguments: str) -> int:
-    """Run the program and return its exit status.
-
-    Raises:
-        MissingExtraError: wasmtime is not installed.
-    """
+    """Run the program and return its exit status."""
     wasmtime = library("wasmtime", "Running WebAssembly programs", "run-time")
     config = wasmtime.Config()
     config.consume_fuel = True

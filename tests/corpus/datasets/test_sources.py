@@ -74,9 +74,3 @@ def test_an_amalgamation_comes_apart_into_its_files() -> None:
         "common/a.c": 'before\n#include "a.h"\nafter\n#include "../b.h"\n',
         "common/a.h": "int a;\n",
     }
-
-
-@pytest.mark.parametrize("text", ["int a;\n", "/**** start inlining a.c ****/\n", "/**** ended inlining a.c ****/\n"])
-def test_an_incomplete_amalgamation_is_refused(text: str) -> None:
-    with pytest.raises(CorpusError, match="amalgamation"):
-        split_amalgamation(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import resource
 import stat
 import tarfile
 import zipfile
@@ -59,12 +58,6 @@ def test_archives_unpack_to_their_top_folder_with_links_that_stay_inside(tmp_pat
     assert [(folder / name).read_text() for name in ("lib/a.c", "b.c", "lib/c.c")] == ["int a;\n"] * 3
     archive = make_zip(tmp_path, {"tiny-1.0/a.c": "int a;\n"})
     assert (unpack(archive, tmp_path / "zip") / "a.c").read_text() == "int a;\n"
-
-
-def test_a_file_of_any_name_unpacks(tmp_path: Path) -> None:
-    names = ["a b.c", "new\nline.c", "-o", "'\".c", "\udcff.c", "@x"]
-    folder = unpack(make_tar(tmp_path, lambda tar: [add_file(tar, f"top/{name}") for name in names]), tmp_path / "out")
-    assert {path.name for path in folder.iterdir()} == set(names)
 
 
 LEADING_OUT: Mapping[str, Fill] = {
@@ -162,15 +155,3 @@ def test_an_incomplete_or_damaged_archive_is_refused(tmp_path: Path) -> None:
     data[data.index(b"PK\x01\x02") + 8] |= 1
     encrypted.write_bytes(data)
     refuse(encrypted, "password")
-
-
-def test_a_full_disk_is_not_reported_as_a_damaged_archive(tmp_path: Path) -> None:
-    archive = make_tar(tmp_path, lambda tar: add_file(tar, "folder/large", bytes(100_000)))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
-    try:
-        with pytest.raises(CorpusError, match=r"cannot be unpacked to .*: File too large; free space"):
-            unpack(archive, tmp_path / "unpacked")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert not (tmp_path / "unpacked").exists()

@@ -1,21 +1,20 @@
-"""Labels of the actions of decisions other than inlining.
+"""Labels of evictions: the change of the module's cost with another action, for many decisions of few compiles.
 
-By flips of evictions: one compile takes another action at one decision of every function. Registers are allocated
-function by function, so the price of each function is the exact effect of its flip.
-
-By look-ahead, for every task with discrete actions: other actions are tried in forks of the compile, with the policy
-behind them. Each fork is one compile and labels one action.
+One compile takes another action at one decision of every function. Registers are allocated function by function, so the
+price of each function is the exact effect of its flip.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.env import CompilerEnv
@@ -24,7 +23,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.tasks.infos import decision_info
-from mlgo_gym.training.labels import ActionLabel, ModuleLabels, action_columns, cpu_seconds
+from mlgo_gym.training.labels import ModuleLabels, cpu_seconds
 
 MAX_PER_FUNCTION = 400
 """Maximum number of tried actions per function."""
@@ -48,9 +47,9 @@ def label_evictions(
     legal column is chosen at random, and the policy decides behind it. Where the policy deviates from clang's own
     choice, the flip takes clang's choice first.
 
-    The metric of the environment is `estimated-instructions`. At most `compiles` compiles have flips, and none starts
-    after `seconds` of CPU time. The counts are decisions, compiles, failed compiles, tried actions (`flips`) and CPU
-    seconds.
+    The metric of the environment is a sum over functions (`can_split()`). At most `compiles` compiles have flips, and
+    none starts after `seconds` of CPU time. The counts are decisions, compiles, failed compiles, tried actions
+    (`flips`) and CPU seconds.
 
     Raises:
         CompilerError: the compile under the policy failed.
@@ -63,6 +62,12 @@ def label_evictions(
     return work.labels({"compiles": done + 1, "seconds": cpu_seconds() - started})
 
 
+class _Label(NamedTuple):
+    decision: Decision
+    answer: int
+    costs: npt.NDArray[np.float64]  # a row of `Labels.costs`
+
+
 class _Labelling:
     def __init__(self, env: CompilerEnv, policy: Policy, module: str, chance: np.random.Generator) -> None:
         self._env, self._task, self._policy, self._module, self._chance = env, env.task, policy, module, chance
@@ -72,13 +77,13 @@ class _Labelling:
         self._known = self._unflipped.functions
         self._size = int(env.action_space.n)  # type: ignore[attr-defined]
         self._counts = Counter(decisions=sum(map(len, self._known.values())), flips=0, failed=0)
-        self._labels: dict[DecisionSite, ActionLabel] = {}
+        self._labels: dict[DecisionSite, _Label] = {}
         self._waiting = {
             name: self._flips(evictions) for name, evictions in self._known.items() if self._price(name) > 0
         }
 
     def _price(self, function: str) -> float:
-        return self._unflipped.costs.get(function, 0.0) * self._unflipped.entries.get(function, 0.0)
+        return self._unflipped.costs.get(function, 0.0) * self._unflipped.entries.get(function, 1.0)
 
     def _flips(self, evictions: Sequence[Eviction]) -> list[tuple[int, int]]:
         """Return the flips of a function, each a decision and a column, in the reverse of the order of trial."""
@@ -140,111 +145,32 @@ class _Labelling:
                 costs = np.full(self._size, np.inf)
                 costs[list(legal)] = np.nan
                 costs[answer] = 0.0
-                observation, default = flat_part(self._task.observe(decision)), int(self._task.default_action(decision))
-                self._labels[decision.site] = ActionLabel(observation, name, index, answer, costs, default)
+                self._labels[decision.site] = _Label(decision, answer, costs)
             self._labels[decision.site].costs[column] = self._unflipped.change(name, compiled)
             self._counts["flips"] += 1
         return True
 
     def labels(self, counts: Mapping[str, float]) -> ModuleLabels:
         """Return the labels in the order of the decisions, and the counts."""
+        all_counts = {**self._counts, **counts}
         labels = [self._labels[site] for site in sorted(self._labels)]
-        columns = action_columns(self._env.feature_names, labels, self._unflipped.cost, self._counts["decisions"])
-        if labels:
-            columns["default"] = np.array([label.default for label in labels])
-            columns["price"] = np.array([self._price(label.context) for label in labels])
-        return ModuleLabels(columns, {**self._counts, **counts})
-
-
-def label_by_look_ahead(
-    env: CompilerEnv,
-    policy: Policy,
-    module: str,
-    *,
-    compiles: int = 40,
-    actions: int = 4,
-    seconds: float = math.inf,
-    seed: int = 0,
-) -> ModuleLabels:
-    """Label decisions of a module around a policy, drawn at random from all.
-
-    The cost of an action is the reward of the episode under the policy minus the reward with that action at this
-    decision and the policy everywhere else.
-
-    The actions of the environment are discrete. With `scope="function"` an episode, and so a fork, is one function. At
-    most `compiles` forks run, but at least one decision is labelled, and no episode starts after `seconds` of CPU time.
-    At most `actions` other legal actions per decision are tried. The counts are decisions, compiles and CPU seconds.
-
-    Raises:
-        CompilerError: the compile under the policy failed.
-    """
-    chance = np.random.default_rng([seed, *module.encode(errors="surrogateescape")])
-    contexts = env.decisions(env.corpus.module(module))
-    decisions = sum(contexts.values())
-    episodes = contexts if env.setup.options.scope == "function" else {None: decisions}
-    sites = [(function, index) for function, count in episodes.items() for index in range(count)]
-    drawn: dict[str | None, set[int]] = defaultdict(set)
-    for number in chance.permutation(len(sites))[: max(1, compiles // actions)]:
-        function, index = sites[number]
-        drawn[function].add(index)
-    started, forks = cpu_seconds(), 0
-    labels: list[ActionLabel] = []
-    for function, indices in drawn.items():
-        if cpu_seconds() - started >= seconds:
-            break
-        options = {"module": module} | ({} if function is None else {"function": function})
-        episode = _label_episode(env, policy, options, indices, actions, chance)
-        forks += sum(int(np.isfinite(label.costs).sum()) - 1 for label in episode)
-        labels += episode
-    counts = {"decisions": decisions, "compiles": forks, "seconds": cpu_seconds() - started}
-    return ModuleLabels(action_columns(env.feature_names, labels, 1.0, decisions), counts)
-
-
-def _label_episode(
-    env: CompilerEnv,
-    policy: Policy,
-    options: dict[str, Any],
-    indices: set[int],
-    actions: int,
-    chance: np.random.Generator,
-) -> list[ActionLabel]:
-    """Return the labels of one episode of the policy; none if it fails."""
-    observation, info = env.reset(options=options)
-    labels: list[ActionLabel] = []
-    index, reward, over = 0, 0.0, False
-    while not over:
-        answer = _legal_action(policy, observation, info)
-        if index in indices:
-            mask = np.asarray(env.action_masks(), np.bool_)
-            others = np.flatnonzero(mask & (np.arange(len(mask)) != answer))
-            tried = others if len(others) <= actions else np.sort(chance.choice(others, actions, replace=False))
-            rewards = np.where(mask, np.nan, -np.inf)
-            rewards[tried] = [_rollout(env, policy, int(action)) for action in tried]
-            context = str(info.get("context", ""))
-            labels.append(ActionLabel(flat_part(observation).copy(), context, index, answer, -rewards))
-        observation, reward, terminated, truncated, info = env.step(answer)
-        over = terminated or truncated
-        index += 1
-    if info["error"]:
-        return []
-    for label in labels:
-        label.costs[:] += float(reward)
-        label.costs[label.answer] = 0.0
-    return labels
-
-
-def _rollout(env: CompilerEnv, policy: Policy, action: int) -> float:
-    """Return the reward of the episode with an action at this decision and the policy behind it; NaN if it fails."""
-    fork = env.fork()
-    try:
-        observation, reward, terminated, truncated, info = fork.step(action)
-        while not (terminated or truncated):
-            observation, reward, terminated, truncated, info = fork.step(_legal_action(policy, observation, info))
-    finally:
-        fork.close()
-    return math.nan if info["error"] else float(reward)
-
-
-def _legal_action(policy: Policy, observation: Any, info: Mapping[str, Any]) -> int:
-    action, mask = int(policy.act(observation, info)), info.get("action_mask")
-    return action if mask is None or mask[action] else int(info["default_action"])
+        if not labels:
+            return ModuleLabels({}, all_counts)
+        rows = np.stack([flat_part(self._task.observe(label.decision)) for label in labels])
+        columns: dict[str, Any] = {}
+        # The features `NAME[0]`, `NAME[1]`, … become one column of lists.
+        names = self._env.feature_names
+        for name, places in groupby(range(len(names)), lambda place: names[place].partition("[")[0]):
+            values = rows[:, list(places)]
+            columns[name] = values[:, 0] if values.shape[1] == 1 else list(values)
+        columns |= {
+            "answer": np.array([label.answer for label in labels]),
+            "costs": [label.costs for label in labels],
+            "text": np.full(len(labels), self._unflipped.cost),
+            "decisions": np.full(len(labels), self._counts["decisions"]),
+            "context": [label.decision.context for label in labels],
+            "position": np.array([label.decision.site.index for label in labels]),
+            "default": np.array([int(self._task.default_action(label.decision)) for label in labels]),
+            "price": np.array([self._price(label.decision.context) for label in labels]),
+        }
+        return ModuleLabels(columns, all_counts)

@@ -1,0 +1,82 @@
+"""Bundled policies and rules on whole projects that no policy was trained on; writes docs/results/held_out.json.
+
+    python -m benchmarks.held_out --work runs/held_out --jobs 2 [--sets others] [--levels Oz]
+
+Each policy compiles each module once. The sets are disjoint. The same command resumes, and a row in the file stays
+unless `--again` is given.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json
+from mlgo_gym import Execution, evaluate, open_corpus
+from mlgo_gym.evaluation.protocol import LEVELS
+
+SETS = {
+    "six": (
+        *("pypi:quickjs==1.19.4", "pypi:tree-sitter==0.25.2", "pypi:cmarkgfm==2025.10.22", "pypi:libsass==0.23.0"),
+        *("pypi:uvloop==0.22.1", "pypi:yajl==0.3.5"),
+    ),
+    "others": (
+        *("pypi:pymunk==7.3.1", "pypi:pyroaring==1.2.0", "pypi:marisa-trie==1.4.1", "pypi:annoy==1.17.3"),
+        *("pypi:python-crfsuite==0.9.12", "pypi:python-rapidjson==1.25", "pypi:cityhash==0.4.10"),
+        *("pypi:editdistance==0.8.1", "pypi:bitarray==3.12.3", "pypi:pyahocorasick==2.3.1", "pypi:regex==2026.11.15"),
+        *("pypi:ecos==2.0.14", "pypi:datrie==0.8.3", "pypi:pycosat==0.6.6", "pypi:fastcluster==1.3.0"),
+        *("pypi:hnswlib==0.8.0", "pypi:levenshtein==0.27.5", "pypi:pyworld==0.3.5"),
+    ),
+}
+"""Corpora of each set, without a level. The catalogue contains another version of marisa, as a part of opencc."""
+
+POLICIES = {
+    "Oz": ("last-call", "threshold:5", "inline-oz", "inline-oz-fast"),
+    "Os": ("last-call", "threshold:5", "inline-os", "inline-os-fast"),
+}
+"""Policies by level; the first is the one that the others are compared with."""
+
+
+def measure(corpora: tuple[str, ...], level: str, policy: str, jobs: int, output: Path) -> dict[str, list[Any]]:
+    """Return the size of each module with a decision by the policy and by plain clang, and its project.
+
+    Raises:
+        SystemExit: a compile failed.
+    """
+    corpus = open_corpus(",".join(f"{name}@{level}" for name in corpora))
+    result = evaluate(
+        "mlgo/Inline-v0", policies={policy: policy}, corpus=corpus, execution=Execution(jobs=jobs), output=output
+    )
+    if result.failures:
+        raise SystemExit(f"{policy}: {len(result.failures)} modules failed, first {result.failures[0]}")
+    change = result.summaries()[0].changes[result.metrics[0]]
+    return {"modules": list(change.modules), "projects": list(change.clusters), "sizes": list(map(list, change.pairs))}
+
+
+def main() -> None:
+    """Measure the rows that the file lacks, and print them."""
+    parser = command_line(__doc__)
+    parser.add_argument("--work", type=Path, default=Path("runs/held_out"), help="folder of the evaluations")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="sets (default: all)")
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS), help="levels (default: all)")
+    parser.add_argument("--again", action="store_true", help="measure rows again that the file has")
+    parser.add_argument("--output", type=Path, default=RESULTS / "held_out.json", help="JSON file of the results")
+    options = parser.parse_args()
+    results = read_json(options.output, {})
+    table = Table({"set": "<8", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
+    for name in options.sets:
+        for level in options.levels:
+            rows = results.setdefault(name, {}).setdefault(level, {})
+            for policy in POLICIES[level]:
+                if options.again or policy not in rows:
+                    output = options.work / f"{name}-{level}-{policy.replace(':', '-')}"
+                    rows[policy] = measure(SETS[name], level, policy, options.jobs, output)
+                    options.output.write_text(json.dumps(results, separators=(",", ":")) + "\n")
+                row = facts([tuple(pair) for pair in rows[policy]["sizes"]], rows[policy]["projects"])
+                table.row(name, level, policy, row["modules"], row["mean"], row["total"])
+
+
+if __name__ == "__main__":
+    main()
