@@ -260,11 +260,8 @@ def _launchers(toolchain: Toolchain, target: str | None, level: Sequence[str]) -
     launchers[RUSTC_WRAPPER] = _script([*_SHIM, "rust"])
     if rustc := shutil.which("rustc"):
         launchers["rustc"] = _script([*_SHIM, "rust", rustc])
-    launchers |= {
-        name: _script([*_SHIM, "by-path", *["0"] * 4, program])
-        for name in shim.CACHES
-        if (program := shutil.which(name))
-    }
+    caches = {name: path for name in shim.CACHES if (path := shutil.which(name))}
+    launchers |= {name: _script([*_SHIM, "by-path", *["0"] * 4, path]) for name, path in caches.items()}
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}

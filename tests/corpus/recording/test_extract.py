@@ -275,8 +275,8 @@ def test_parameter_files_in_a_link_are_read_and_unreadable_ones_counted(tmp_path
     assert [entry.name for entry in listed.objects] == ["one.o", "two.o", "a b.o"]
     unread = [(name, "the parameter file cannot be read") for name in ("@two.params", "@absent.params")]
     assert listed.skipped == unread
-    action = {"mnemonic": "CppLink", "arguments": link}
-    action["paramFiles"] = [{"execPath": "absent.params", "arguments": ["three.o"]}]
+    files = [{"execPath": "absent.params", "arguments": ["three.o"]}]
+    action = {"mnemonic": "CppLink", "arguments": link, "paramFiles": files}
     assert [entry.name for entry in from_bazel_aquery({"actions": [action]}, tmp_path).objects][-1] == "three.o"
 
 
