@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.measuring import command_line, read_json
 from docs.site.measurements import card_facts
-from docs.site.tables import CARDS, TARGET_CARDS
+from docs.site.tables import CARDS
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.model_files import NETWORKS, file_digest
@@ -36,7 +36,7 @@ def write_card(name: str) -> None:
     path = file.with_suffix(".json")
     card = read_json(path, {"name": name})
     card |= {"sha256": file_digest(file), "features": len(Network.load(file).features)}
-    card |= {"test": card_facts(name)} if name in (*CARDS, *TARGET_CARDS) else {}
+    card |= {"test": card_facts(name)} if name in CARDS else {}
     write_atomically(path, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
 

@@ -26,13 +26,19 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.policies.model_files import bundled_policies
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.programs import linked_size, modules_of
 
 POLICIES = {
-    level: ("default", "threshold:0", "threshold:5", f"inline-{level.lower()}-fast", f"inline-{level.lower()}")
+    level: (
+        "default",
+        "last-call",
+        "threshold:0",
+        "threshold:5",
+        f"inline-{level.lower()}-fast",
+        f"inline-{level.lower()}",
+    )
     for level in ("Oz", "Os")
 }
 """Policies by optimisation level; plain clang is the baseline."""
@@ -146,8 +152,7 @@ def main() -> None:
     titles = {"target": "<14", "level": "<5", "policy": "<22", "modules": ">7", "mean": ">8.2%", "total": ">8.2%"}
     table = Table({**titles, "larger": ">6", "linked": ">8.2%"})
     for target, level in itertools.product(options.targets.split(","), options.levels.split(",")):
-        key, own = f"{target} {level}", f"inline-{level.lower()}-{target}"
-        policies = (*POLICIES[level], *({own} & set(bundled_policies())))
+        key, policies = f"{target} {level}", POLICIES[level]
         programs, searched = results["runs"].setdefault(key, {}), results["searches"].setdefault(key, {})
         with ExitStack() as resources:
             builds = Builds(f"programs@{level}@{target}", policies, resources)

@@ -102,13 +102,9 @@ def facts_of(sizes: Sizes) -> Facts:
 
 
 def card_facts(card: str) -> Facts:
-    """Return the results of a bundled policy on the test split, or on the held-out programs of its target."""
-    level, _, target = card.removeprefix("inline-").partition("-")
-    if target in ("", "fast"):
-        sizes = sizes_of(level.title(), "fast bundled policy" if target else "bundled policy")
-        found = facts_of(sizes)
-    else:
-        found = read("targets")["changes"][f"{target} {level.title()} {card}"]["objects"]
+    """Return the results of a bundled policy on the test split."""
+    level, _, kind = card.removeprefix("inline-").partition("-")
+    found = facts_of(sizes_of(level.title(), "fast bundled policy" if kind else "bundled policy"))
     counts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
     equal = counts["modules"] - counts["better"] - counts["worse"]
     return {**counts, "equal": equal, "geometric_mean": found["mean"]}
@@ -180,4 +176,59 @@ def ten_programs(build: str) -> Facts:
         "larger": change("text").worse,
         "ratio": seconds[0] / seconds[1],
         "tests": [passed for passed in tests if passed is not None],
+    }
+
+
+METHODS = {
+    "inline-oz": "bundled policy",
+    "inline-os": "bundled policy",
+    "last-call": "`last-call`",
+    "threshold:5": "`threshold:5`",
+}
+"""Name of each policy in the benchmark."""
+
+
+@cache
+def held_out(part: str, level: str) -> dict[str, Sizes]:
+    """Return the sizes of each module by policy, on a set of held-out projects or on the test split (`test`)."""
+    if part == "test":
+        names = {name: METHODS.get(name, "fast bundled policy") for name in read("held_out")["others"][level]}
+        return {name: sizes_of(level, method) for name, method in names.items()}
+    return {
+        name: {module: (now, before) for module, (now, before) in zip(row["modules"], row["sizes"], strict=True)}
+        for name, row in read("held_out")[part].get(level, {}).items()
+    }
+
+
+def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts:
+    """Return the facts of a policy against plain clang, or against another policy; intervals resample projects."""
+    sizes = held_out(part, level)
+    pairs = sizes[policy]
+    if other:
+        pairs = {name: (now, sizes[other][name][0]) for name, (now, _) in pairs.items() if name in sizes[other]}
+    if part == "test":
+        return facts_of(pairs)
+    row = read("held_out")[part][level][policy]
+    projects = dict(zip(row["modules"], row["projects"], strict=True))
+    return facts(list(pairs.values()), [projects[name] for name in pairs])
+
+
+def linked(build: str, *, base: str = "Oz") -> Facts:
+    """Return a build of the held-out libraries against plain clang: geometric means, totals and CPU time."""
+    rows = [row["variants"] for row in read("linked_programs").values() if {build, base} <= row["variants"].keys()]
+    counted = [row for row in rows if row[base].get("instructions")]
+    changes = {
+        key: Change(tuple((row[build][key], row[base][key]) for row in (counted if key == "instructions" else rows)))
+        for key in ("objects", "text", "unwind", "file", "instructions")
+    }
+    seconds = [sum(row[name]["seconds"] for row in rows) for name in (build, base)]
+    return {
+        "libraries": len(rows),
+        "mean": changes["text"].mean,
+        "interval": estimates(changes["text"]).mean.interval,
+        "larger": changes["text"].worse,
+        "counted": len(counted),
+        "instructions": changes["instructions"].mean,
+        "ratio": seconds[0] / seconds[1] if rows else 0.0,
+        **{key: changes[key].total for key in ("objects", "text", "unwind", "file")},
     }

@@ -103,14 +103,6 @@ def card_policies(card: str) -> Rows:
         yield [policy_of(level, name), *counted(facts, "modules"), *ends, *counted(facts, "better", "worse")]
 
 
-def card_test(card: str) -> Rows:
-    """Yield the results of a bundled policy on held-out modules of its target."""
-    facts = measurements.card_facts(card)
-    yield ["modules", "geometric mean", "95 % interval", "total", "smaller", "equal", "larger"]
-    ends = [percent(facts["geometric_mean"]), interval(facts["interval"]), percent(facts["total"])]
-    yield [*counted(facts, "modules"), *ends, *counted(facts, "better", "equal", "worse")]
-
-
 def learning() -> Rows:
     """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
     yield [
@@ -155,7 +147,6 @@ def run_time() -> Rows:
 
 TEN_BUILDS = {
     "O2": "plain -O2",
-    "Os": "plain -Os",
     "plugin": "plugin, `inline-oz`",
     "wrapper": "wrapper, `inline-oz`",
     "recipes 10": "recipes, 10 compiles",
@@ -216,7 +207,7 @@ def targets() -> Rows:
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    titles = ("fast bundled policy", "bundled policy", "policy of the target", "smallest of several")
+    titles = ("fast bundled policy", "bundled policy", "smallest of several")
     yield ["target, level", "modules", *titles, "programs", "linked, bundled policy", "search, modules", "search"]
     changes = read("targets")["changes"]
     for key in sorted(
@@ -224,7 +215,7 @@ def target_sizes() -> Rows:
     ):
         target, level = key.split()
         policy = f"inline-{level.lower()}"
-        found = [changes.get(f"{key} {name}") for name in (f"{policy}-fast", policy, f"{policy}-{target}", "smallest")]
+        found = [changes.get(f"{key} {name}") for name in (f"{policy}-fast", policy, "smallest")]
         cells = [f"{percent(each['objects']['mean'])}, {each['objects']['worse']}" if each else NONE for each in found]
         linked, search = changes[f"{key} {policy}"]["linked"], changes.get(f"{key} search", {}).get("objects")
         more = [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
@@ -272,8 +263,61 @@ def forks() -> Rows:
             yield [f"{row['resident_mib']:.0f}", *times]
 
 
+SETS = {"test": "test split", "six": "six held-out projects", "others": "eighteen held-out projects"}
+LAST_CALL = "last-call"
+
+
+def held_out() -> Rows:
+    """Yield policies on every set of held-out modules, against plain clang and against `last-call`."""
+    columns = ("modules", "geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
+    yield ["set", "level", "policy", *columns]
+    for part, title in SETS.items():
+        for level in LEVELS:
+            for policy in measurements.held_out(part, level):
+                row = measurements.held_out_facts(part, level, policy)
+                cells = [percent(row["mean"]), interval(row["interval"]), percent(row["total"]), *counted(row, "worse")]
+                other = measurements.held_out_facts(part, level, policy, LAST_CALL) if policy != LAST_CALL else None
+                against = [percent(other["mean"]), interval(other["interval"])] if other else [NONE] * 2
+                yield [title, f"-{level}", f"`{policy}`", *counted(row, "modules"), *cells, *against]
+
+
+LINKED = {
+    "inline-oz": "`inline-oz`",
+    "last-call": "`last-call`",
+    "facts": "`last-call`, link facts",
+    "facts, recipes": "the same, recipes of 10 compiles",
+    "Os last-call": "-Os, `last-call`",
+    "Os facts": "-Os, `last-call`, link facts",
+}
+
+
+def linked() -> Rows:
+    """Yield the linked bytes of held-out libraries by plain clang at -Oz, and their change in each build."""
+    found = read("linked_programs")
+    names = [name for name in LINKED if any(name in row["variants"] for row in found.values())]
+    yield ["library", "plain -Oz", *(LINKED[name] for name in names)]
+    for library, row in sorted(found.items()):
+        plain = row["variants"]["Oz"]["text"]
+        cells = [
+            percent(row["variants"][name]["text"] / plain - 1) if name in row["variants"] else NONE for name in names
+        ]
+        yield [library, f"{plain:,}", *cells]
+
+
+def linked_builds() -> Rows:
+    """Yield the change of each build over the held-out libraries, against plain clang at -Oz."""
+    columns = ("geometric mean", "95 % interval", "in total", "larger", "unwinding", "file", "programs", "instructions")
+    yield ["build", "libraries", *columns, "CPU time"]
+    for name, title in LINKED.items():
+        row = measurements.linked(name)
+        if not row["libraries"]:
+            continue
+        changes = [percent(row["mean"]), interval(row["interval"]), percent(row["text"]), *counted(row, "larger")]
+        others = [percent(row["unwind"]), percent(row["file"]), str(row["counted"]), percent(row["instructions"])]
+        yield [title, str(row["libraries"]), *changes, *others, f"{row['ratio']:.2f} times"]
+
+
 CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
-TARGET_CARDS = ("inline-os-riscv32imc", "inline-oz-thumbv7em", "inline-oz-wasm32-wasi")
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
@@ -281,10 +325,12 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "bundled.readme": partial(bundled, BUNDLED),
     "bundled.test": partial(bundled, BUNDLED, FAST, "`threshold:5`", "smallest of five compiles"),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
-    **{f"card.{card}.test": partial(card_test, card) for card in TARGET_CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
+    "held_out": held_out,
     "learning": learning,
+    "linked.builds": linked_builds,
+    "linked.libraries": linked,
     "performance.forks": forks,
     "performance.throughput": throughput,
     "run_time.held_out": run_time,

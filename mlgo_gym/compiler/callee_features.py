@@ -101,11 +101,6 @@ def with_callee_features(header: LogHeader) -> LogHeader:
     return replace(header, features=(*header.features, *(TensorSpec(name, "float", (1,)) for name in CALLEE_FEATURES)))
 
 
-def clang_features(header: LogHeader) -> tuple[TensorSpec, ...]:
-    """Return the features of a header that clang itself wrote."""
-    return tuple(spec for spec in header.features if spec.name not in CALLEE_FEATURES)
-
-
 class DecisionHistory:
     """The decisions of one compile so far, counted by caller and callee."""
 
@@ -122,15 +117,7 @@ class DecisionHistory:
     def features(
         self, site: DecisionSite, call: Call, users: float, functions: float, facts: LinkFacts | None = None
     ) -> npt.NDArray[np.float32]:
-        """Return the callee features of a decision, float32 of shape (23,).
-
-        Args:
-            site: the site of the decision.
-            call: the predicted call.
-            users: the feature `callee_users`.
-            functions: the feature `node_count`.
-            facts: the link facts of the build.
-        """
+        """Return the callee features of a decision, float32; `users` and `functions` are the `SOURCE_FEATURES`."""
         counts, callee, context = self._counts, call.callee, site.context
         kept = counts[None, callee, False]
         decisions = counts[None, None, False] + counts[None, None, True]

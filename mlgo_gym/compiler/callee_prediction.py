@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 
@@ -21,6 +21,7 @@ from mlgo_gym.compiler.callee_features import (
     DISCARDABLE,
     EXTERNAL,
     INTERNAL,
+    SOURCE_FEATURES,
     WEAK,
     Call,
     DecisionHistory,
@@ -28,10 +29,6 @@ from mlgo_gym.compiler.callee_features import (
 from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, feature_offsets, printed_features
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.training_log import LogHeader
-
-_BLOCKS = "callee_basic_block_count"
-_USERS = "callee_users"
-_FUNCTIONS = "node_count"
 
 
 def callee_prediction_code() -> str:
@@ -64,11 +61,11 @@ class CalleePrediction:
         for dump in contexts.dumps:
             self._calls.begin(dump)
         record = np.frombuffer(payload, header.dtype, 1)[0]
-        blocks = int(record[_BLOCKS][0])
+        blocks = int(record["callee_basic_block_count"][0])
         self._offsets = self._offsets or feature_offsets(header)
         self._pending = contexts.site.context, printed_features(payload, self._offsets), blocks
         call = self._calls.predict(contexts.site.functions[0], blocks)
-        users, functions = float(record[_USERS][0]), float(record[_FUNCTIONS][0])
+        users, functions = (float(record[name][0]) for name in SOURCE_FEATURES)
         return call.callee, self._history.features(contexts.site, call, users, functions, self._facts).tobytes()
 
     def answer(self, advice: bytes) -> None:
@@ -78,17 +75,14 @@ class CalleePrediction:
     def copy(self) -> CalleePrediction:
         """Return an independent copy."""
         copied = copy.copy(self)
-        copied._calls, copied._history = self._calls.copy(), self._history.copy()
+        copied._calls, copied._history = copy.deepcopy(self._calls), self._history.copy()
         return copied
 
 
 _LINKAGES = {
-    "internal": INTERNAL,
-    "private": INTERNAL,
-    "linkonce": DISCARDABLE,
-    "linkonce_odr": DISCARDABLE,
-    "weak": WEAK,
-    "weak_odr": WEAK,
+    **dict.fromkeys(("internal", "private"), INTERNAL),
+    **dict.fromkeys(("linkonce", "linkonce_odr"), DISCARDABLE),
+    **dict.fromkeys(("weak", "weak_odr"), WEAK),
     "available_externally": AVAILABLE,
 }
 _NOT_REQUESTED = ("noinline", "alwaysinline", "optnone")
@@ -133,33 +127,15 @@ class CallQueue:
         self._queue: list[_Queued] = []
         self._next = 0
 
-    def copy(self) -> CallQueue:
-        """Return an independent copy."""
-        return copy.deepcopy(self)
-
     def begin(self, dump: str) -> None:
         """Start a component, from the code of its functions; all earlier decisions must have been learned."""
-        self._end()
-        self._queue, self._next = [], 0
+        for name, roots in self._roots.items():
+            self._bodies[name] = list(_remaining(roots))
+        self._roots, self._queue, self._next = {}, [], 0
         for name, function in _functions(dump):
             self._first.setdefault(name, function)
             self._roots[name] = [_Queued(callee, name) for callee in function.callees]
             self._queue += self._roots[name]
-
-    def _end(self) -> None:
-        """Keep the remaining calls of the component's functions."""
-
-        def remaining(calls: Sequence[_Queued], names: list[str]) -> list[str]:
-            for call in calls:
-                if call.inlined:
-                    remaining(call.inner, names)
-                else:
-                    names.append(call.callee)
-            return names
-
-        for name, roots in self._roots.items():
-            self._bodies[name] = remaining(roots, [])
-        self._roots = {}
 
     def predict(self, caller: str, blocks: int) -> Call:
         """Return the predicted call of the next decision.
@@ -178,11 +154,10 @@ class CallQueue:
         first = ""
         for call in self._queue[self._next :]:
             function = self._first.get(call.callee)
-            if function is None or not function.requested or call.callee in (call.caller, *call.history):
-                continue
-            first = first or call.callee
-            if self._blocks.get(call.callee, blocks) == blocks:
-                return call.callee
+            if function is not None and function.requested and call.callee not in (call.caller, *call.history):
+                first = first or call.callee
+                if self._blocks.get(call.callee, blocks) == blocks:
+                    return call.callee
         return first
 
     def learn(self, callee: str, blocks: int, *, inlined: bool) -> None:
@@ -204,6 +179,15 @@ class CallQueue:
             history = (*call.history, callee)
             call.inner = [_Queued(name, call.caller, history) for name in self._bodies.get(callee, ())]
             self._queue += reversed(call.inner)
+
+
+def _remaining(calls: Sequence[_Queued]) -> Iterator[str]:
+    """Yield the callees of the calls that were not inlined, also within inlined ones."""
+    for call in calls:
+        if call.inlined:
+            yield from _remaining(call.inner)
+        else:
+            yield call.callee
 
 
 def _functions(dump: str) -> list[tuple[str, _Function]]:

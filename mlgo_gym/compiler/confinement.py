@@ -26,11 +26,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 _WRITE_FILE = 1 << 1
 _TRUNCATE = 1 << 14
 _REFER = 1 << 13
-_CHANGING = sum(1 << bit for bit in (4, 5, 6, 7, 8, 9, 10, 11, 12))
-"""Rights to remove and to make files of every kind."""
-
-_NETWORK = 0b11
-"""Rights to bind and to connect TCP sockets, from version 4."""
+_CHANGING = sum(1 << bit for bit in range(4, 13))  # remove and make files of every kind
+_NETWORK = 0b11  # bind and connect TCP sockets, from version 4
 
 
 class _Ruleset(ctypes.Structure):
@@ -53,13 +50,10 @@ def confinement_support() -> tuple[bool, str]:
 
 @uninterrupted()
 def run_confined(function: Callable[[], T], writable: Sequence[str | os.PathLike[str]]) -> T:
-    """Call a function that starts a program, and return its result; the program cannot write where Landlock exists.
+    """Call a function that starts a program, in a new thread, and return its result or raise its exception.
 
-    Its caller defers interrupts too (`uninterrupted()`) if the program must not be lost.
-
-    Args:
-        function: The function; called in a new thread, which cannot write either. Its exceptions are raised here.
-        writable: Folders and files that the program may write.
+    Where Landlock exists, thread and program can write only the `writable` folders and files. The caller defers
+    interrupts too (`uninterrupted()`) if the program must not be lost.
     """
     if not confinement_support()[0]:
         return function()
@@ -68,7 +62,9 @@ def run_confined(function: Callable[[], T], writable: Sequence[str | os.PathLike
 
     def work() -> None:
         try:
-            _restrict(ruleset)
+            if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+                raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
+            _call(_RESTRICT_SELF, ruleset, 0)
             outcome.append((function(), None))
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             outcome.append((None, error))
@@ -109,12 +105,6 @@ def _make_ruleset(writable: Sequence[str | os.PathLike[str]]) -> int:
         os.close(ruleset)
         raise
     return ruleset
-
-
-def _restrict(ruleset: int) -> None:
-    if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
-    _call(_RESTRICT_SELF, ruleset, 0)
 
 
 @lru_cache(maxsize=1)

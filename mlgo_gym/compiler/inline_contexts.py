@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlgo_clang.advisors import PRINTING, REMARKS
-from mlgo_gym.compiler.callee_features import clang_features
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.compiler.decision import DecisionSite, context_of, functions_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.training_log import LogHeader
@@ -31,9 +31,7 @@ _FILTERS = ("filter-print-funcs", "ir-dump-directory")
 _BANNER = b"*** IR Dump Before InlinerPass on ("
 _BANNER_END = b") ***\n"
 _REMARK = b"remark: "
-_LOCATION = re.compile(rb"[^\n]*?:\d+:\d+: ")
-_CHOICES = (b"true", b"false")
-_REMARKS = (b"=inline-ml]", b"-missed=inline-ml]")
+_CHOICE = re.compile(rb"(?:[^\n]*?:\d+:\d+: )?(.*)(?:true|false) \[-Rpass(?:-missed)?=inline-ml\]")
 _FUNCTION = rb"(?:\n?(?:; [^\n]*\n)*define [^\n]*\n)(?:(?!\}\n)[^\n]*\n)*\}\n"
 _CONTEXT_OUTPUT = re.compile(
     rb"(?:; )?\*\*\* IR Dump Before InlinerPass on [^\n]*\n(?:" + _FUNCTION + rb")*"
@@ -63,7 +61,7 @@ class InlineContexts:
 
     def next_site(self) -> DecisionSite:
         """Return the site of the next decision; all output before it must have been fed."""
-        text, start = self._take()
+        text, start = self.end()
         self._before = text
         context, visit, index = self.site
         while start >= 0:
@@ -81,11 +79,7 @@ class InlineContexts:
         """The code of each component that the inliner visited between the last two decisions."""
         return [dump.decode(errors="surrogateescape") for dump in self._before.split(_BANNER)[1:]]
 
-    def end(self) -> None:
-        """Keep the remarks after the last decision: clang has exited."""
-        self._take()
-
-    def _take(self) -> tuple[bytes, int]:
+    def end(self) -> tuple[bytes, int]:
         """Keep the remarks in the unread text; return the text and the position of the next context, or -1."""
         text = b"".join(self._unread)
         self._unread.clear()
@@ -104,7 +98,7 @@ class InlineContexts:
 def feature_offsets(header: LogHeader) -> list[int]:
     """Return the offset of each feature of clang in the bytes of an observation."""
     fields: Mapping[str, Any] = header.dtype.fields or {}
-    return [fields[spec.name][1] for spec in clang_features(header)]
+    return [fields[spec.name][1] for spec in header.features if spec.name not in CALLEE_FEATURES]
 
 
 def printed_features(payload: bytes, offsets: Sequence[int]) -> list[int]:
@@ -144,11 +138,8 @@ def _remarks(text: bytes) -> bytes:
         start += len(_REMARK)
         end = text.find(b"\n", start)
         line = text[start : len(text) if end < 0 else end]
-        remark, _, name = line.rpartition(b" [-Rpass")
-        for choice in _CHOICES:
-            if name in _REMARKS and remark.endswith(choice):
-                location = _LOCATION.match(remark)
-                remarks.append(remark[0 if location is None else location.end() : -len(choice)])
+        if (remark := _CHOICE.fullmatch(line)) is not None:
+            remarks.append(remark[1])
         start = text.find(_REMARK, start + len(line))
     return b"\n".join(remarks)
 

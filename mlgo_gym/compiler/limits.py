@@ -109,16 +109,16 @@ def _lower(pid: int, limited: int, soft: int, hard: int | None = None) -> None:
 
 def raise_if_descriptor_limit(error: BaseException) -> None:
     """Raise `MlgoError` with a remedy if an error means that no file descriptor is left."""
-    if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
-        return
-    if error.errno == errno.ENFILE:
+    number = error.errno if isinstance(error, OSError) else 0
+    if number == errno.ENFILE:
         raise MlgoError("expected about ten free file descriptors, got none on this machine; close some") from error
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    raise MlgoError(
-        f"expected about ten free file descriptors, got none of the {soft} that this process may have; raise the limit "
-        f"with `ulimit -n {hard}` in the shell or resource.setrlimit(resource.RLIMIT_NOFILE, ({hard}, {hard})), or "
-        "open fewer environments"
-    ) from error
+    if number == errno.EMFILE:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise MlgoError(
+            f"expected about ten free file descriptors, got none of the {soft} that this process may have; raise the "
+            f"limit with `ulimit -n {hard}` in the shell or resource.setrlimit(resource.RLIMIT_NOFILE, ({hard}, "
+            f"{hard})), or open fewer environments"
+        ) from error
 
 
 class Starvation:

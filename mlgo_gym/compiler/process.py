@@ -238,7 +238,7 @@ class CompilerProcess:
 
 
 def describe_exit(status: int | None) -> tuple[str, str]:
-    """Return the kind of `CompilerError`, and the message, of an exit status, which is negative for a signal."""
+    """Return the kind and the message of a `CompilerError` for an exit status, which is negative for a signal."""
     if status is not None and status < 0:
         return "signal", f"clang crashed with signal {-status} ({signal.Signals(-status).name})"
     return "exit", f"clang failed with exit status {status}"

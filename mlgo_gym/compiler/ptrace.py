@@ -13,7 +13,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -89,12 +89,9 @@ def _ptrace(request: int, pid: int, address: int = 0, data: object = 0) -> None:
 
 
 class SystemCall(NamedTuple):
-    """A system call for another process.
+    """A system call for another process: its name, at most three arguments, and the expected result.
 
-    Attributes:
-        name: Name of the system call.
-        arguments: At most three arguments; bytes are passed by address.
-        result: Expected result.
+    Bytes are passed by address.
     """
 
     name: str
@@ -118,10 +115,9 @@ def _rows(calls: Sequence[SystemCall], texts: int) -> bytes:
 
 
 class Tracee:
-    """A process that this thread traces, a child of this process.
+    """A child process that this thread traces; the deadline of every wait is on the monotonic clock.
 
-    The deadline of every wait is on the monotonic clock. A child of a traced process is traced already: `seize=False`.
-    Raises `OSError` if tracing is not permitted, or the process does not exist.
+    A child of a traced process is traced already: `seize=False`. Raises `OSError` if tracing is not permitted.
     """
 
     def __init__(self, pid: int, deadline: float, *, seize: bool = True) -> None:
@@ -162,20 +158,19 @@ class Tracee:
 
     def hold_signals(self) -> None:
         """Block signals in the stopped process and in its forks until `detach()`."""
-        mask = ctypes.c_uint64()
-        _ptrace(_GETSIGMASK, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
-        self._mask = mask.value
         # Blocking SIGTRAP would reset its handler.
-        self._set_mask(2**64 - 1 - (1 << signal.SIGTRAP - 1))
+        self._mask = self._signal_mask(_GETSIGMASK)
+        self._signal_mask(_SETSIGMASK, 2**64 - 1 - (1 << signal.SIGTRAP - 1))
 
-    def _set_mask(self, value: int) -> None:
+    def _signal_mask(self, request: int, value: int = 0) -> int:
         mask = ctypes.c_uint64(value)
-        _ptrace(_SETSIGMASK, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
+        _ptrace(request, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
+        return mask.value
 
     def detach(self) -> None:
         """Continue the stopped process untraced, and deliver a signal that could not be blocked."""
         if self._mask is not None:
-            self._set_mask(self._mask)
+            self._signal_mask(_SETSIGMASK, self._mask)
         _ptrace(_DETACH, self.pid, 0, self._signal)
 
     def release(self) -> None:
@@ -213,10 +208,7 @@ class Tracee:
 
         Args:
             at: Registers with the program counter at a system call instruction; restored afterwards.
-            meanwhile: Called while the kernel copies page tables. Its exception is raised, without a new process.
-
-        Returns:
-            The new process, and the result of `meanwhile`.
+            meanwhile: Called while the kernel copies page tables; its result is returned too.
 
         Raises:
             OSError: The process cannot be forked.
@@ -318,21 +310,23 @@ class Tracee:
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Return memory of the process."""
-        descriptor = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with self._memory(os.O_RDONLY) as descriptor:
             return os.pread(descriptor, size, address)
-        finally:
-            os.close(descriptor)
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Overwrite memory of the process."""
-        descriptor = os.open(f"/proc/{self.pid}/mem", os.O_WRONLY | os.O_CLOEXEC)
-        try:
+        with self._memory(os.O_WRONLY) as descriptor:
             written = os.pwrite(descriptor, data, address)
-        finally:
-            os.close(descriptor)
         if written != len(data):
             raise SnapshotError(f"expected to write {len(data)} bytes to process {self.pid}, wrote {written}")
+
+    @contextlib.contextmanager
+    def _memory(self, flags: int) -> Iterator[int]:
+        descriptor = os.open(f"/proc/{self.pid}/mem", flags | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def kill(self) -> None:
         """Kill the process, a child of this one, and reap it."""

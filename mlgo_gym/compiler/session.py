@@ -195,8 +195,8 @@ class Session(AbstractContextManager["Session"]):
         Raises:
             MlgoError: The session has several advisors, whose order is not known, or earlier answers are unused.
         """
-        if len(self.advisors) != 1 or self.advice_ahead:
-            unused = self.advice_ahead if self.advisors else 0
+        unused = self.advice_ahead if self.advisors else 0
+        if len(self.advisors) != 1 or unused:
             raise MlgoError(
                 f"expected one advisor and no unused answer, got {len(self.advisors)} and {unused}; advise() instead"
             )

@@ -26,12 +26,9 @@ _READ_SIZE = 1 << 16
 class StandardError:
     """Reader of standard error, a pipe or a file.
 
-    Args:
+    Attributes:
         contexts: Tracks the contexts of decisions; None for no contexts.
         prediction: Predicts the callees of decisions; requires `contexts`. None for no prediction.
-
-    Attributes:
-        contexts, prediction: As given.
         marker: Bytes to search for since `capture()`; empty if none.
     """
 

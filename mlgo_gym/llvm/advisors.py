@@ -18,22 +18,10 @@ INLINING_DEFAULT = "inlining_default"
 """Feature of the inlining advisor: the choice of clang's own heuristic. LLVM has it only in interactive mode."""
 
 
-def _zero(header: LogHeader, payload: bytes) -> bytes:
-    """Return 0."""
-    del header, payload
-    return bytes(8)
-
-
 def _last_legal(header: LogHeader, payload: bytes) -> bytes:
     """Return the last column whose mask is 1: "evict nothing" where that is legal."""
     (mask,) = np.frombuffer(payload, header.dtype)["mask"]
     return struct.pack("<q", np.flatnonzero(mask)[-1])
-
-
-def _one(header: LogHeader, payload: bytes) -> bytes:
-    """Return the float 1."""
-    del header, payload
-    return struct.pack("<f", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +41,7 @@ class Advisor:
     name: str
     options: tuple[str, ...]
     scalar_type: str = "int64_t"
-    answer: Answer = _zero
+    answer: Answer = lambda *_: bytes(8)
     trial: str = ""
 
     def flags(self, base: str) -> list[str]:
@@ -67,7 +55,7 @@ INLINING = Advisor("inlining", advisors.INLINING)
 EVICTION = Advisor("eviction", advisors.EVICTION, answer=_last_legal)
 """llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp; which live range to evict for a candidate."""
 
-PRIORITY = Advisor("priority", advisors.PRIORITY, scalar_type="float", answer=_one)
+PRIORITY = Advisor("priority", advisors.PRIORITY, scalar_type="float", answer=lambda *_: struct.pack("<f", 1.0))
 """llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp; the place of a live range in the allocation queue."""
 
 ADVISORS = (INLINING, EVICTION, PRIORITY)

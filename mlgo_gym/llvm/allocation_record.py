@@ -11,7 +11,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
@@ -71,12 +71,9 @@ class AllocationCosts:
     @classmethod
     def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:
         """Return the sum of the costs of several functions; it does not depend on their order."""
-        every = list(costs)
-        sums: dict[str, Any] = {
-            name: (math.fsum if name.endswith("_cost") else sum)(getattr(one, name) for one in every)
-            for name in _SOURCES
-        }
-        return cls(**sums)
+        columns = zip(*map(astuple, costs), strict=True)
+        sums: list[Any] = [(math.fsum if place % 2 else sum)(column) for place, column in enumerate(columns)]
+        return cls(*sums)
 
 
 NOTHING = AllocationCosts()
@@ -96,9 +93,6 @@ _SOURCES = {
 
 def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
     """Return the costs of each function that has any, by the function's name.
-
-    Args:
-        record: the YAML that clang wrote.
 
     Raises:
         MlgoError: a remark lacks its function, a number is none, or a name is quoted otherwise than LLVM does.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,9 +49,7 @@ class BitcodeFacts:
         producer: the LLVM that wrote it, such as `LLVM22.1.8`.
         source_filename: the name of the source that the compiler was given.
         functions: the number of functions with a body.
-        minsize: how many of them are to be small at any cost, as at -Oz.
-        optsize: how many are to be small, as at -Os and at -Oz.
-        optnone: how many are not to be optimised, as at -O0.
+        minsize, optsize, optnone: how many of them have the attribute: of -Oz; of -Os and -Oz; of -O0.
         language: the source language, guessed from `source_filename`, the producer and the names; empty if unknown.
     """
 
@@ -65,11 +64,7 @@ class BitcodeFacts:
 
     @property
     def level(self) -> str:
-        """The optimisation level that the attributes show: `Oz`, `Os`, `O0`, `O1-O3`, `mixed` or `no functions`.
-
-        A function counts as its attributes say, however the rest was compiled; a handful of functions with attributes
-        of their own makes a module `mixed`.
-        """
+        """The optimisation level that all functions show: `Oz`, `Os`, `O0`, `O1-O3`, `mixed` or `no functions`."""
         if not self.functions:
             return "no functions"
         for level, number in (("Oz", self.minsize), ("Os", self.optsize), ("O0", self.optnone)):
@@ -82,12 +77,8 @@ class BitcodeFacts:
         """The level of most functions: `Oz`, `Os`, `O0`, `O1-O3` or `no functions`; single ones may have attributes."""
         if not self.functions:
             return "no functions"
-        counts = {
-            "Oz": self.minsize,
-            "Os": self.optsize - self.minsize,
-            "O0": self.optnone,
-            "O1-O3": self.functions - self.optsize - self.optnone,
-        }
+        others = self.functions - self.optsize - self.optnone
+        counts = {"Oz": self.minsize, "Os": self.optsize - self.minsize, "O0": self.optnone, "O1-O3": others}
         return max(counts, key=lambda level: counts[level])
 
 
@@ -160,18 +151,14 @@ class _Reader:
                 self.lists.append(record.values)
             elif block == _STRING_TABLE and record.code == 1:
                 self.strings = self.strings or record.blob
-            elif block == _MODULE:
-                self._module_record(record)
+            elif block == _MODULE and record.code == _MODULE_VERSION:
+                self.version = record.values[0]
+            elif block == _MODULE and record.code == _FUNCTION:
+                self.functions.append(record)
+            elif block == _MODULE and record.code in (_TRIPLE, _SOURCE_FILENAME):
+                self.texts[record.code] = _text(record.values)
         if not self.modules:
             raise ValueError("it holds no module")
-
-    def _module_record(self, record: Record) -> None:
-        if record.code == _MODULE_VERSION:
-            self.version = record.values[0]
-        elif record.code == _FUNCTION:
-            self.functions.append(record)
-        elif record.code in (_TRIPLE, _SOURCE_FILENAME):
-            self.texts[record.code] = _text(record.values)
 
     def shared_definitions(self) -> frozenset[str]:
         if self.version < 2:  # names are elsewhere; LLVM 5 and newer write version 2
@@ -184,25 +171,21 @@ class _Reader:
         # From version 2 on, a name's offset and length in the string table come before the other fields.
         first = 2 if self.version >= 2 else 0
         defined = [record.values for record in self.functions if not record.values[first + 2]]
-        counts = {_MIN_SIZE: 0, _OPTIMIZE_FOR_SIZE: 0, _OPTIMIZE_NONE: 0}
+        counts: Counter[int] = Counter()
         for values in defined:
-            attributes = values[first + 4]
-            found = (
-                set().union(*(self.groups.get(group, ()) for group in self.lists[attributes - 1])) if attributes else ()
-            )
-            for kind in counts:
-                counts[kind] += kind in found
+            if attributes := values[first + 4]:
+                counts.update(set().union(*(self.groups.get(group, ()) for group in self.lists[attributes - 1])))
         source = self.texts.get(_SOURCE_FILENAME, "")
         names = [self.strings[values[0] : values[0] + values[1]] for values in defined] if first else []
         return BitcodeFacts(
-            triple=self.texts.get(_TRIPLE, ""),
-            producer=self.producer,
-            source_filename=source,
-            functions=len(defined),
-            minsize=counts[_MIN_SIZE],
-            optsize=counts[_OPTIMIZE_FOR_SIZE],
-            optnone=counts[_OPTIMIZE_NONE],
-            language=_language(source, self.producer, names),
+            self.texts.get(_TRIPLE, ""),
+            self.producer,
+            source,
+            len(defined),
+            counts[_MIN_SIZE],
+            counts[_OPTIMIZE_FOR_SIZE],
+            counts[_OPTIMIZE_NONE],
+            _language(source, self.producer, names),
         )
 
 

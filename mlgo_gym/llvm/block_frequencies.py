@@ -72,16 +72,11 @@ def has_block_frequencies(data: bytes) -> bool:
 
 def map_sections(elf: ElfFile) -> list[int]:
     """Return the sections with maps of basic blocks."""
-    sections: list[int] = np.flatnonzero(elf.sections["type"] == _MAP_TYPE).tolist()
-    return sections
+    return list(map(int, np.flatnonzero(elf.sections["type"] == _MAP_TYPE)))
 
 
 def read_block_frequencies(elf: ElfFile, relocations: Mapping[int, Sequence[Relocation]]) -> Iterator[FunctionBlocks]:
-    """Yield the blocks of each function of an object with 64 bits, little-endian.
-
-    Args:
-        elf: The object; not linked.
-        relocations: Its relocations by section.
+    """Yield the blocks of each function of an object with 64 bits, little-endian, that is not linked.
 
     Raises:
         MlgoError: a map is damaged, or has a version or a feature that is not supported.

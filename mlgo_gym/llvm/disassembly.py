@@ -76,11 +76,7 @@ def load_capstone() -> Any:
 
 
 class Disassembler:
-    """Disassembles parts of an object.
-
-    Args:
-        elf: The object.
-        relocations: Its relocations by section.
+    """Disassembles parts of an object with relocations by section.
 
     Raises:
         MlgoError: the architecture is not supported.

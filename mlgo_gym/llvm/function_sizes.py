@@ -24,8 +24,7 @@ class FunctionSizes:
 
     Attributes:
         functions: the bytes of each function, under the first of its names in the order of the alphabet. Functions of
-            the same name are counted together. Parts of a function that the compiler split (`f.cold`, `f.part.1`)
-            have symbols, and so entries of their own.
+            the same name are counted together. Split-off parts (`f.cold`, `f.part.1`) have entries of their own.
         aliases: each further name of a function, and the name that it is counted under.
         unnamed: the bytes that no function's symbol covers: padding, and assembly without sizes.
         text: the sum of the executable sections, as `ObjectSizes.text`.
@@ -38,14 +37,11 @@ class FunctionSizes:
 
     def name(self, function: str) -> str | None:
         """Return the name that a function is counted under; None where the object has no such function."""
-        if function in self.functions:
-            return function
-        return self.aliases.get(function)
+        return function if function in self.functions else self.aliases.get(function)
 
     def size(self, function: str) -> int:
         """Return the bytes of a function by any of its names; 0 where the object has no such function."""
-        name = self.name(function)
-        return 0 if name is None else self.functions[name]
+        return self.functions.get(self.name(function) or "", 0)
 
 
 def function_sizes(data: bytes) -> FunctionSizes:

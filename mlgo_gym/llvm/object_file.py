@@ -68,8 +68,7 @@ class ElfFile:
     @property
     def executable(self) -> npt.NDArray[np.bool_]:
         """Which sections hold instructions, bool of shape (number of sections,)."""
-        mask: npt.NDArray[np.bool_] = (self.sections["flags"] & SHF_EXECINSTR) != 0
-        return mask
+        return np.asarray(self.sections["flags"] & SHF_EXECINSTR != 0)
 
     def contents(self, section: int) -> memoryview:
         """Return the bytes of a section."""
@@ -130,11 +129,9 @@ class ObjectSizes:
     """The sizes of an object file, in bytes.
 
     Attributes:
-        text: the instructions: the sum of the executable sections of ELF (`SHF_EXECINSTR`), or the contents of the
-            code section of WebAssembly, without imports, data and names.
+        text: the executable sections of ELF (`SHF_EXECINSTR`), or the contents of WebAssembly's code section.
         llvm_size: the first column of `llvm-size` (llvm/tools/llvm-size/llvm-size.cpp, Berkeley format): for ELF the
-            allocated sections that are not written to, which also counts read-only data and unwind tables; for
-            WebAssembly the code section.
+            allocated sections that are not written to, with read-only data and unwind tables; for WebAssembly `text`.
         loaded: the contents of memory that a file or a flash holds: the columns `text` and `data` of `size`, for ELF
             the allocated sections without `.bss`, for WebAssembly the sections of code and data.
         object: the whole file.
@@ -181,31 +178,23 @@ class SymbolTable:
     @property
     def functions(self) -> npt.NDArray[np.bool_]:
         """Which symbols are functions with a size in a section of the object, bool of shape (symbols,)."""
-        kinds = self.symbols["info"] & 0xF
-        named = (kinds == _STT_FUNC) | (kinds == _STT_GNU_IFUNC)
-        mask: npt.NDArray[np.bool_] = named & (self.symbols["size"] > 0) & (self.sections < len(self.elf.sections))
-        return mask
+        named = np.isin(self.symbols["info"] & 0xF, (_STT_FUNC, _STT_GNU_IFUNC))
+        return np.asarray(named & (self.symbols["size"] > 0) & (self.sections < len(self.elf.sections)))
 
     @property
     def visible(self) -> npt.NDArray[np.bool_]:
         """Which symbols other objects can refer to, bool of shape (symbols,): all but those of local binding."""
-        mask: npt.NDArray[np.bool_] = self.symbols["info"] >> 4 != 0
-        return mask
+        return np.asarray(self.symbols["info"] >> 4 != 0)
 
     def names(self, symbols: npt.NDArray[Any]) -> list[str]:
         """Return the names of some of the symbols; raise `MlgoError` if the object is damaged."""
-        section = int(self.elf.sections["link"][self.index])
-        if section >= len(self.elf.sections):
-            raise MlgoError(
-                f"an ELF object has its names in section {section} of {len(self.elf.sections)}: it is damaged"
-            )
-        strings = bytes(self.elf.contents(section))
-        offsets: list[int] = symbols["name"].tolist()
         try:
+            strings = bytes(self.elf.contents(int(self.elf.sections["link"][self.index])))
+            offsets: list[int] = symbols["name"].tolist()
             return [strings[at : strings.index(b"\0", at)].decode(errors="surrogateescape") for at in offsets]
-        except ValueError:
+        except (IndexError, ValueError):
             raise MlgoError(
-                f"an ELF object has a name behind its {len(strings)} bytes of names: it is damaged"
+                "expected an ELF object with names of its symbols, got one without; it is damaged"
             ) from None
 
 
@@ -228,10 +217,7 @@ def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.N
         # With more than 65,279 sections, a table has their numbers.
         full = elf.table(int(extended[0]), elf.order + "u4")
         if len(full) != len(numbers):
-            raise MlgoError(
-                f"an ELF object has {len(numbers)} symbols and the sections of {len(full)} in a table of their own: it "
-                "is damaged"
-            )
+            raise MlgoError(f"expected the sections of {len(numbers)} symbols, got {len(full)}; the object is damaged")
         numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
         reserved = (short >= _SHN_LORESERVE) & (short != _SHN_XINDEX)
     else:
@@ -265,10 +251,7 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
         entries = table.elf.table(index, RELA)
         symbols = (entries["info"] >> 32).astype(np.int64)
         if len(symbols) and symbols.max() >= len(values):
-            raise MlgoError(
-                f"expected relocations with {len(values)} symbols, got one with symbol {symbols.max()}; the object is "
-                "damaged"
-            )
+            raise MlgoError(f"expected {len(values)} symbols, got a relocation of {symbols.max()}; it is damaged")
         targets = zip(table.sections[symbols].tolist(), (values[symbols] + entries["addend"]).tolist(), strict=True)
         offsets, kinds = entries["offset"].tolist(), (entries["info"] & 0xFFFFFFFF).tolist()
         relocations[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
@@ -334,5 +317,4 @@ def _called(table: SymbolTable) -> npt.NDArray[np.bool_]:
         info = table.elf.table(index, RELA)["info"]
         symbols = (info[np.isin(info & 0xFFFFFFFF, kinds)] >> 32).astype(np.int64)
         called[symbols[symbols < len(called)]] = True
-    is_default: npt.NDArray[np.bool_] = table.symbols["other"] & 3 == 0
-    return called & table.visible & is_default
+    return np.asarray(called & table.visible & (table.symbols["other"] & 3 == 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,20 +63,13 @@ class TensorSpec:
     @classmethod
     def from_json(cls, value: object) -> TensorSpec:
         """Return the tensor of `{"name": str, "type": str, "shape": [int, …], "port": int}`, or raise ValueError."""
-        if not isinstance(value, dict):
-            raise ValueError(f"a tensor specification is a JSON object, found {value!r}")
-        name, kind, shape, port = value.get("name"), value.get("type"), value.get("shape"), value.get("port", 0)
-        if not isinstance(name, str) or not isinstance(kind, str) or type(port) is not int:
-            raise ValueError(f"a tensor specification needs a string name, a string type, an integer port: {value!r}")
-        if not isinstance(shape, list) or any(type(extent) is not int for extent in shape):
-            raise ValueError(f"tensor {name!r} needs a list of integers as its shape, found {shape!r}")
+        fields = value if isinstance(value, dict) else {}
+        name, kind, shape, port = (fields.get(key, 0) for key in ("name", "type", "shape", "port"))
+        is_shape = isinstance(shape, list) and all(type(extent) is int for extent in shape)
+        if not isinstance(name, str) or not isinstance(kind, str) or type(port) is not int or not is_shape:
+            raise ValueError(f"expected a tensor with a name, a type, a list of integers as shape, got {value!r}")
         return cls(name, kind, tuple(shape), port)
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON object that LLVM's `TensorSpec::toJSON` writes, keys in its order."""
         return {"name": self.name, "type": self.type, "port": self.port, "shape": list(self.shape)}
-
-
-def record_dtype(specs: Sequence[TensorSpec]) -> np.dtype[np.void]:
-    """Return the packed structured dtype with a field per tensor; raise `ValueError` if two have the same name."""
-    return np.dtype([(spec.name, spec.dtype, spec.shape) for spec in specs])

@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.storage.cache import JsonCache, key_of
@@ -19,8 +20,6 @@ OLDEST_SUPPORTED = 17
 """The first clang with LLVM's InteractiveModelRunner."""
 
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
-_memory = JsonCache("toolchains")
-_digests = JsonCache("toolchain-digests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,12 @@ class Toolchain:
 
     def digest(self) -> str:
         """Return the SHA-256 of the binary, in hexadecimal, read once and remembered on disk."""
-        known = _digests.get(self.identity)
-        if known is None or not isinstance(known.get("sha256"), str):
+
+        def compute() -> dict[str, str]:
             with self.binary.open("rb") as file:
-                known = {"sha256": sha256_of(file)}
-            _digests.put(self.identity, known)
-        return str(known["sha256"])
+                return {"sha256": sha256_of(file)}
+
+        return str(JsonCache("toolchain-digests").remembered(self.identity, compute)["sha256"])
 
     def run(self, arguments: list[str], *, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run clang to its end and return what it wrote; the caller looks at the exit status.
@@ -68,16 +67,9 @@ class Toolchain:
 
 
 def _run(words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:
-        return subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
+        return subprocess.run(words, **streams, timeout=timeout, check=False)
     except OSError as error:
         raise ToolchainError(f"{words[0]} cannot be started: {error}; give the path of a clang") from error
     except subprocess.TimeoutExpired as error:
@@ -133,12 +125,12 @@ def _program(name: str) -> str:
 @lru_cache(maxsize=64)
 def _identify(command: tuple[str, ...], binary: str, size: int, mtime_ns: int) -> Toolchain:
     key = key_of("version", command[1:], binary, size, mtime_ns)
-    known = _memory.get(key)
-    text = known.get("version") if known else None
-    if not isinstance(text, str):
+
+    def compute() -> dict[str, str]:
         answer = _run([*command, "--version"], timeout=60)
-        text = answer.stdout + answer.stderr
-        _memory.put(key, {"version": text, "binary": binary})
+        return {"version": answer.stdout + answer.stderr, "binary": binary}
+
+    text = str(JsonCache("toolchains").remembered(key, compute)["version"])
     match = _VERSION.search(text)
     if match is None:
         raise ToolchainError(

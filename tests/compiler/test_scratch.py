@@ -1,4 +1,4 @@
-"""Scratch folders: one per compile, in memory, and removed after hosts that were killed."""
+"""Scratch folders: private, in memory, and removed after hosts that were killed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,16 @@ from mlgo_gym.compiler.scratch import make_scratch
 MAKE = "import os; from mlgo_gym.compiler.scratch import make_scratch; print(make_scratch(), flush=True)"
 
 
-def test_a_scratch_folder_is_empty_and_private_and_lies_in_memory() -> None:
-    folder = make_scratch()
-    assert list(folder.iterdir()) == []
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert folder.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
-    assert (scratch_parent() == "/dev/shm") == os.access("/dev/shm", os.W_OK)
-    folder.rmdir()
-
-
 def test_a_host_removes_what_killed_hosts_left_and_nothing_else() -> None:
+    own = make_scratch()
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert own.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
+    assert (scratch_parent() == "/dev/shm") == os.access("/dev/shm", os.W_OK)
     killed = subprocess.run(
         [sys.executable, "-c", f"{MAKE}\nos.kill(os.getpid(), 9)"], stdout=-1, text=True, check=False
     )
     left = Path(killed.stdout.strip())
     assert killed.returncode == -signal.SIGKILL
-    own = make_scratch()
     # Process ids of other containers say nothing here.
     last = int(Path("/proc/sys/kernel/pid_max").read_text())
     young, old = (Path(scratch_parent(), f"mlgo-gym-{last}-abc-{name}") for name in ("young", "old"))

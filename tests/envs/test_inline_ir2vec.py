@@ -1,4 +1,4 @@
-"""`mlgo/InlineIR2Vec-v0`."""
+"""Embeddings of IR2Vec: vocabularies and observations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
 from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.ir2vec import OPCODES, one_hot_vocabulary
+from mlgo_gym.llvm.ir2vec import ENTITIES, OPCODES, one_hot_vocabulary, vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import play
@@ -102,3 +102,19 @@ def test_a_vocabulary_of_ones_own_decides_length_and_unit(tmp_path: Path, calls:
 def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: Any, complaint: str) -> None:
     with pytest.raises(MlgoError, match=complaint):
         InlineIR2VecEnv(vocabulary=vocabulary(tmp_path, content))
+
+
+def test_each_entity_has_a_component_and_a_vocabulary_a_name_that_its_content_decides(
+    own_cache: Path, tmp_path: Path
+) -> None:
+    scales = {"Opcodes": 1.0, "Types": 2.0, "Arguments": 5.0}
+    vectors = [
+        (scale, vector) for section, scale in scales.items() for vector in one_hot_vocabulary()[section].values()
+    ]
+    assert len(vectors) == len(ENTITIES) == 110
+    for position, (scale, vector) in enumerate(vectors):
+        assert [(index, value) for index, value in enumerate(vector) if value] == [(position, scale)]
+    built_in, own = vocabulary_file("one-hot"), tmp_path / "own.json"
+    assert json.loads(built_in.read_text()) == one_hot_vocabulary()
+    own.write_text('{"Opcodes": {"Ret": [1]}, "Types": {}, "Arguments": {}}')
+    assert vocabulary_file("one-hot") == built_in != vocabulary_file(str(own))

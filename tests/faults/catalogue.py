@@ -127,14 +127,6 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class HostFault:
-    """A fault of a host or its machine, and its visible effect."""
-
-    title: str
-    effect: str
-
-
 SHORTAGES = {
     "descriptors": "expected about ten free file descriptors, got none of the … that this process may have; raise the "
     "limit",
@@ -147,45 +139,3 @@ FORKED = "expected the process that started the compile, got a fork of it; call 
 
 IGNORING = "expected the default handling of SIGCHLD, got a process that ignores it"
 """Error in a host that ignores SIGCHLD."""
-
-HOST_FAULTS = [
-    HostFault(
-        "SIGKILL to the host, at any point of its compile",
-        "its compilers are killed; the next host removes its scratch folder",
-    ),
-    HostFault(
-        "SIGINT or SIGTERM to the host, at any point of its compile",
-        "it and its compilers exit by that signal (Python by `KeyboardInterrupt`); `mlgo-clang` leaves no object",
-    ),
-    HostFault(
-        "SIGINT in an interactive session",
-        "`KeyboardInterrupt` from `reset()` or `step()`; the next `reset()` of the same environment works",
-    ),
-    HostFault(
-        "the host forks in an episode",
-        "the original continues its episode; in the fork `reset()` works, and `step()` raises `MlgoError`: " + FORKED,
-    ),
-    HostFault(
-        "no file descriptors are left",
-        f"`reset()` or `fork()` raises `MlgoError`: {SHORTAGES['descriptors']}",
-    ),
-    HostFault(
-        "the file system of the scratch folder is full",
-        f"`reset()` or `fork()` raises `CompilerError` (`start`): {SHORTAGES['space']}",
-    ),
-    HostFault("the scratch folder disappears", "none: a new one is made"),
-    HostFault(
-        "the object exceeds the file size limit (`ulimit -f`)",
-        "the episode is truncated, `signal`: clang crashed with signal 25 (SIGXFSZ)",
-    ),
-    HostFault(
-        "the compiler has too little memory to start (`ulimit -v`)",
-        "`reset()` raises `CompilerError` (`signal`): clang crashed with signal 11 (SIGSEGV)",
-    ),
-    HostFault(
-        "the host ignores SIGCHLD, perhaps by inheritance",
-        f"`reset()` raises `MlgoError`: {IGNORING}, …; the commands `mlgo-gym` and `mlgo-clang` restore the default",
-    ),
-    HostFault("two hosts share an empty cache", "none: both get the same results"),
-    HostFault("the clock jumps by a year", "none"),
-]

@@ -1,11 +1,11 @@
-"""Writes the tables of docs/explanation/faults.md from the catalogue: `python -m tests.faults.page`."""
+"""Writes the table of docs/explanation/faults.md from the catalogue: `python -m tests.faults.page`."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tests.faults.catalogue import ENDS, FAULTS, HOST_FAULTS, Fault
+from tests.faults.catalogue import ENDS, FAULTS, Fault
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "faults.md"
 
@@ -13,14 +13,11 @@ _WHERE = {"reset": "`reset()` raises", "step": "truncated", ENDS: "ends as usual
 
 
 def render() -> str:
-    """Return the page with the tables of the catalogue."""
-    host_faults = [f"| {fault.title} | {_plain(fault.effect)} |" for fault in HOST_FAULTS]
+    """Return the page with the table of the catalogue."""
     text = PAGE.read_text(encoding="utf-8")
-    for column, lines in (("where", map(_line, FAULTS)), ("effect", host_faults)):
-        match = re.search(rf"(\| fault \| {column} .*\n\|[-|]+\n)(?:\|.*\n)*", text)
-        assert match is not None
-        text = text[: match.start()] + match[1] + "".join(f"{line}\n" for line in lines) + text[match.end() :]
-    return text
+    match = re.search(r"(\| fault \| where .*\n\|[-|]+\n)(?:\|.*\n)*", text)
+    assert match is not None
+    return text[: match.end(1)] + "".join(map(_line, FAULTS)) + text[match.end() :]
 
 
 def _line(fault: Fault) -> str:
@@ -28,11 +25,8 @@ def _line(fault: Fault) -> str:
     kind = f"`{outcome.kind}`" if outcome.kind else ("" if outcome.where == ENDS else f"`{outcome.error}`")
     stderr = f"{outcome.message}; {outcome.stderr}" if outcome.stderr else outcome.message
     driver = "-" if fault.driver is None else fault.driver or "ends as usual"
-    return f"| {fault.title} | {_WHERE[outcome.where]} | {kind} | {_plain(stderr)} | {_plain(driver)} |"
-
-
-def _plain(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    cells = (fault.title, _WHERE[outcome.where], kind, stderr, driver)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('<', '&lt;') for cell in cells)} |\n"
 
 
 if __name__ == "__main__":

@@ -56,16 +56,9 @@ FOLDER = "MLGO_FUZZ_FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A fuzzed format.
+    """A fuzzed format: its reader, valid inputs from the real writers, and bytes that mutations insert.
 
-    Attributes:
-        name: Name on the command line, and of the folder of findings.
-        read: The reader.
-        seeds: Returns valid inputs from the real writers.
-        tokens: Bytes that mutations insert.
-        needs: Modules that the reader requires.
-        native: Whether the reader is not Python, so that coverage does not see it.
-        longest: Maximum size of an input, in bytes.
+    It needs some modules. Coverage does not see a `native` reader. Inputs have at most `longest` bytes.
     """
 
     name: str

@@ -32,12 +32,7 @@ class EndlessError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem with the reading of an input.
-
-    Attributes:
-        message: Description in one line.
-        key: Key of the cause: the error's type and the line that raised it.
-    """
+    """A problem with the reading of an input; the key is that of its cause, the error's type and line."""
 
     message: str
     key: str
@@ -50,13 +45,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 class Judge:
     """Reads inputs and measures them.
 
-    Args:
-        tested: The format.
-
-    Attributes:
-        slowest: Maximum CPU time of an input, in seconds.
-        refused: Number of inputs that raised the typed error.
-        ended: Number of these that ended the process of a model runtime.
+    `slowest` is the maximum CPU time of an input in seconds, `refused` the number of inputs with the typed error, and
+    `ended` the number of these that ended the process of a model runtime.
     """
 
     def __init__(self, tested: Format) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec, record_dtype
+from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec
 
 SIZES = {"float": 4, "double": 8, **{f"{sign}int{8 * n}_t": n for sign in ("", "u") for n in (1, 2, 4, 8)}}
 
@@ -24,29 +24,21 @@ def test_a_specification_survives_json_and_has_the_bytes_of_numpy() -> None:
         assert (spec.size, spec.nbytes) == (12, 12 * size)
 
 
-VALID = {"name": "a", "type": "float", "shape": [1]}
-INVALID: dict[str, Any] = {
-    "JSON object": ["a", "float", [1]],
-    "string name": {**VALID, "name": 3},
-    "string type": {"name": "a", "shape": [1]},
-    "known are": {**VALID, "type": "half"},
-    "integer port": {**VALID, "port": True},
-    "list of integers": {**VALID, "shape": [1.0]},
-    "at least 1": {**VALID, "shape": [1, -1]},
-}
+VALID: dict[str, Any] = {"name": "a", "type": "float", "shape": [1]}
+INVALID: list[tuple[str, Any]] = [
+    ("expected a tensor with a name", ["a", "float", [1]]),
+    *(("expected a tensor with a name", {**VALID, name: None}) for name in ("name", "type", "shape")),
+    ("expected a tensor with a name", {**VALID, "port": True}),
+    ("expected a tensor with a name", {**VALID, "shape": [1.0]}),
+    ("known are", {**VALID, "type": "half"}),
+    ("at least 1", {**VALID, "shape": [1, -1]}),
+]
 
 
 def test_json_has_the_keys_of_llvm_in_its_order_and_anything_else_is_refused() -> None:
     spec = TensorSpec("mask", "int64_t", (1, 33))
     assert list(spec.to_json().items()) == [("name", "mask"), ("type", "int64_t"), ("port", 0), ("shape", [1, 33])]
     assert TensorSpec.from_json(VALID).port == 0
-    for complaint, value in INVALID.items():
+    for complaint, value in INVALID:
         with pytest.raises(ValueError, match=complaint):
             TensorSpec.from_json(value)
-
-
-def test_a_record_is_packed_without_gaps_and_has_each_name_once() -> None:
-    dtype = record_dtype([TensorSpec("a", "int8_t", (1,)), TensorSpec("b", "double", (2, 3))])
-    assert (dtype.itemsize, dtype["b"].shape) == (1 + 48, (2, 3))
-    with pytest.raises(ValueError, match="field 'a' occurs more than once"):
-        record_dtype([TensorSpec("a", "float", (1,)), TensorSpec("a", "float", (1,))])

@@ -141,7 +141,7 @@ FIRST_LINES = [
     (b"clang: hello\n", "JSON line"),
     (b"{}\n", "list of features"),
     (b'{"features":[]}\n', "at least one feature"),
-    (b'{"features":[1]}\n', "tensor specification"),
+    (b'{"features":[1]}\n', "expected a tensor with a name"),
     (HEADER_LINE.replace(b'"b"', b'"a"'), "twice"),
     (b"[" * 100_000 + b"\n", "nested too deeply"),
     (b" " * (LONGEST_LINE + 1), "a JSON line of at most"),

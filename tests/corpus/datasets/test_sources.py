@@ -1,17 +1,24 @@
-"""Source distributions, by digest, from the index that pip uses; and amalgamations, split into their files."""
+"""Source distributions: downloaded by their digests, and unpacked within their folders."""
 
 from __future__ import annotations
 
+import io
 import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+import mlgo_gym.corpus.datasets.unpack as unpack_module
 from mlgo_clang.files import process_prefix
 from mlgo_gym.corpus.datasets.sources import fetch_source, split_amalgamation
+from mlgo_gym.corpus.datasets.unpack import unpack
 from mlgo_gym.errors import CorpusError, UnreachableError
 from tests.corpus.datasets.conftest import NAME
-from tests.corpus.package_index import PackageIndex
+from tests.corpus.package_index import PackageIndex, add_file, source_distribution
 
 
 def test_a_source_distribution_is_downloaded_once_and_again_after_a_change(index: PackageIndex) -> None:
@@ -74,3 +81,144 @@ def test_an_amalgamation_comes_apart_into_its_files() -> None:
         "common/a.c": 'before\n#include "a.h"\nafter\n#include "../b.h"\n',
         "common/a.h": "int a;\n",
     }
+
+
+Fill = Callable[[tarfile.TarFile], object]
+
+
+def make_tar(folder: Path, fill: Fill) -> Path:
+    """Return an archive with what a function puts into it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        fill(archive)
+    path = folder / "evil-1.0.tar.gz"
+    path.write_bytes(buffer.getvalue())
+    return path
+
+
+def make_zip(folder: Path, files: Mapping[str | zipfile.ZipInfo, str], method: int = zipfile.ZIP_STORED) -> Path:
+    """Return a ZIP archive of text files."""
+    path = folder / "tiny-1.0.zip"
+    with zipfile.ZipFile(path, "w", method) as content:
+        for name, text in files.items():
+            content.writestr(name, text)
+    return path
+
+
+def add_link(archive: tarfile.TarFile, name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    """Add a link or another special entry to an archive; return it."""
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    member.linkname = target
+    archive.addfile(member)
+    return member
+
+
+def test_archives_unpack_to_their_top_folder_with_links_that_stay_inside(tmp_path: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        add_file(archive, "top/lib/a.c", b"int a;\n")
+        add_link(archive, "top/b.c", "lib/a.c")
+        add_link(archive, "top/lib/c.c", "../lib/a.c")
+
+    folder = unpack(make_tar(tmp_path, fill), tmp_path / "out")
+    assert folder == tmp_path / "out" / "top"
+    assert [(folder / name).read_text() for name in ("lib/a.c", "b.c", "lib/c.c")] == ["int a;\n"] * 3
+    archive = make_zip(tmp_path, {"tiny-1.0/a.c": "int a;\n"})
+    assert (unpack(archive, tmp_path / "zip") / "a.c").read_text() == "int a;\n"
+
+
+LEADING_OUT: Mapping[str, Fill] = {
+    "dots": lambda archive: add_file(archive, "../escaped.c"),
+    "inner dots": lambda archive: add_file(archive, "top/../../escaped.c"),
+    "absolute": lambda archive: add_file(archive, "/tmp/escaped.c"),
+    "link": lambda archive: add_link(archive, "top/link", "../../escaped"),
+    "absolute link": lambda archive: add_link(archive, "top/link", "/etc/passwd"),
+    "hard link": lambda archive: add_link(archive, "top/link", "../escaped.c", tarfile.LNKTYPE),
+    "device": lambda archive: add_link(archive, "top/null", "", tarfile.CHRTYPE),
+    "through a link": lambda tar: (add_link(tar, "top/a", "."), add_file(tar, "top/a/../../escaped.c")),
+    "a link through a link": lambda tar: (add_link(tar, "top/in", "."), add_link(tar, "top/out", "in/../..")),
+    "written through links": lambda archive: (
+        add_link(archive, "deep/er/up", ".."),
+        add_link(archive, "deep/er/out", "up/../.."),
+        add_file(archive, "deep/er/out/escaped.c"),
+    ),
+    "written through a link": lambda tar: (add_link(tar, "top/dir", "sub"), add_file(tar, "top/dir/through.c")),
+    "a hard link to a link": lambda archive: (
+        add_link(archive, "top/soft", "x"),
+        add_link(archive, "top/hard", "top/soft", tarfile.LNKTYPE),
+    ),
+    "backslash": lambda archive: add_file(archive, "top\\..\\escaped.c"),
+}
+
+
+def test_an_archive_that_leads_out_is_refused_on_every_python_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)  # as in 3.11.2
+    for name, fill in LEADING_OUT.items():
+        archive = make_tar(tmp_path, lambda tar, fill=fill: (add_file(tar, "top/good.c"), fill(tar)))  # type: ignore[misc]
+        with pytest.raises(CorpusError, match="refused"):
+            unpack(archive, tmp_path / "inside" / "out")
+        assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [archive.name], name
+        assert list((tmp_path / "inside").iterdir()) == [], name
+
+
+def test_a_zip_that_leads_out_or_has_links_is_refused(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("top/link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    for name, message in (("../escaped.c", "leads out"), ("/tmp/escaped.c", "leads out"), (link, "is a link")):
+        with pytest.raises(CorpusError, match=message):
+            unpack(make_zip(tmp_path, {name: "/etc/passwd"}), tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_archives_that_would_fill_the_disk_or_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def long_name(kind: bytes) -> Fill:
+        def fill(archive: tarfile.TarFile) -> None:
+            header = tarfile.TarInfo("././@LongLink")
+            header.type, header.size = kind, 1 << 17
+            archive.addfile(header, io.BytesIO(bytes(1 << 17)))
+            add_file(archive, "top/a.c")
+
+        return fill
+
+    # Archives beyond the real limits take minutes.
+    for limit, value in (("MAX_UNPACKED_BYTES", 1 << 20), ("MAX_MEMBERS", 5), ("MAX_HEADER_BYTES", 1 << 16)):
+        monkeypatch.setattr(unpack_module, limit, value)
+    kinds = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+    cases: list[tuple[Fill, str]] = [
+        (lambda tar: add_file(tar, "top/zeros", bytes(2 << 20)), "got 2 or more"),
+        (lambda tar: [add_file(tar, f"top/{number}") for number in range(6)], "at most 5 entries"),
+        *((long_name(kind), "got 131072") for kind in kinds),
+    ]
+    for fill, message in cases:
+        with pytest.raises(CorpusError, match=message):
+            unpack(make_tar(tmp_path, fill), tmp_path / "inside" / "out")
+        assert list((tmp_path / "inside").iterdir()) == []
+
+
+def test_an_incomplete_or_damaged_archive_is_refused(tmp_path: Path) -> None:
+    def refuse(archive: Path, message: str) -> None:
+        with pytest.raises(CorpusError, match=message):
+            unpack(archive, tmp_path / "inside" / "out")
+        assert list((tmp_path / "inside").iterdir()) == []
+
+    archive = tmp_path / "tiny-1.0.tar.gz"
+    for content in (b"", b"not an archive", source_distribution({"a.c": "x" * 9999})[:-40]):
+        archive.write_bytes(content)
+        refuse(archive, "complete archive")
+    text = "".join(f"int x{number * number};\n" for number in range(500))
+    for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        damaged = make_zip(tmp_path, {"tiny-1.0/a.c": text}, method)
+        data = bytearray(damaged.read_bytes())
+        data[80:600:7] = bytes(byte ^ 0x5A for byte in data[80:600:7])
+        damaged.write_bytes(data)
+        refuse(damaged, "complete archive")
+    encrypted = make_zip(tmp_path, {"tiny-1.0/a.c": "int a;\n"})
+    data = bytearray(encrypted.read_bytes())
+    data[6] |= 1  # the flag of encryption, in the file's own header and in the directory
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    encrypted.write_bytes(data)
+    refuse(encrypted, "password")

@@ -1,22 +1,106 @@
-"""ONNX and TensorFlow Lite: the exported graphs compute what the network computes, and are read back."""
+"""Networks as graphs and as native code."""
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from mlgo_clang.compiler import compiler_command
+from mlgo_gym.deploy.native_library import build_native_library, main
 from mlgo_gym.deploy.onnx_model import onnx_model
 from mlgo_gym.deploy.tflite_export import LOGARITHMS, tflite_model
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import PolicyError
+from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
 from tests.cli.command import run
-from tests.deploy.conftest import KINDS, Observations, labelled, make_network
+from tests.deploy.conftest import KINDS, NAMES, Observations, labelled, make_network
 from tests.policies.conftest import inline as inline
+
+CLANG = compiler_command("bundled", "gcc")
+
+
+def native_decisions(library: Path, observations: Observations) -> list[int]:
+    native = ctypes.CDLL(str(library))
+    native.mlgo_decide.restype = ctypes.c_int64
+    native.mlgo_decide.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int32))
+    offsets = (ctypes.c_int32 * len(NAMES))(*(8 * number for number in range(len(NAMES))))
+    data, size = observations.tobytes(), observations[0].nbytes
+    return [native.mlgo_decide(data, size * number, offsets) for number in range(len(observations))]
+
+
+@pytest.mark.parametrize(("activation", "method", "outputs"), KINDS)
+def test_decisions_are_equal(
+    activation: str, method: str | None, outputs: int, observations: Observations, tmp_path: Path
+) -> None:
+    network = make_network(observations, activation=activation, method=method, outputs=outputs)
+    network.save(tmp_path / "network.safetensors")
+    library = build_native_library(tmp_path / "network.safetensors", tmp_path, CLANG)
+    values = network(observations.astype(np.float32))
+    expected = values[:, 0] > 0 if outputs == 1 else values.argmax(1)
+    assert 0.1 < expected.mean() < 0.9
+    assert native_decisions(library, observations) == expected.astype(int).tolist()
+    assert [path.name for path in tmp_path.glob(".build*")] == []
+
+
+def test_equal_outputs_are_decided_as_0(observations: Observations, tmp_path: Path) -> None:
+    row = observations[49:50]
+    for outputs in (1, 2):
+        network = make_network(observations, outputs=outputs)
+        # The last bias is added last, so subtracting the output without it gives 0.
+        bare = replace(network, biases=(*network.biases[:-1], np.zeros(outputs, np.float32)))
+        tied = replace(network, biases=(*network.biases[:-1], -bare(row[0].astype(np.float32))))
+        tied.save(tmp_path / f"{outputs}.safetensors")
+        library = build_native_library(tmp_path / f"{outputs}.safetensors", tmp_path, CLANG)
+        assert native_decisions(library, row) == [0]
+
+
+def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path: Path) -> None:
+    """The mask, 0 or 1 for each output, follows the features; inputs have every type."""
+    network = make_network(observations, outputs=5)
+    network.save(tmp_path / "network.safetensors")
+    library = build_native_library(tmp_path / "network.safetensors", tmp_path, CLANG)
+    native = ctypes.CDLL(str(library))
+    assert ctypes.c_char_p.in_dll(native, "mlgo_inputs").value == " ".join((*NAMES, "mask")).encode()
+    assert ctypes.c_int32.in_dll(native, "mlgo_choices").value == 5
+    generator = np.random.default_rng(2)
+    masks = generator.integers(0, 2, (len(observations), 5))
+    masks[~masks.any(1), 4] = 1
+    # Half of the features as floats, among them some that are not finite.
+    floats = observations.astype(np.float32)
+    floats[::7, 1], floats[1::7, 1], floats[2::7, 1] = np.nan, np.inf, -np.inf
+    data = np.concatenate([observations, masks], axis=1).tobytes() + floats.tobytes()
+    as_floats = range(1, len(NAMES), 2)
+    seen = observations.astype(np.float32)
+    bound = 2.0**53
+    seen[:, 1] = np.nan_to_num(floats[:, 1], nan=0, posinf=bound, neginf=-bound)
+    values = np.where(masks, network(seen), -np.inf)
+    decisions = []
+    width = 8 * (len(NAMES) + 5)
+    for row in range(len(observations)):
+        start = row * width
+        behind = len(observations) * width - start + row * 4 * len(NAMES)
+        offsets = [~(behind + 4 * i) if i in as_floats else 8 * i for i in range(len(NAMES))]
+        table = (ctypes.c_int32 * (len(NAMES) + 1))(*offsets, 8 * len(NAMES))
+        decisions.append(int(native.mlgo_decide(data, ctypes.c_int64(start), table)))
+    assert decisions == values.argmax(1).tolist()
+
+
+def test_a_compiler_that_fails_is_quoted(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler = [*CLANG, "--no-such-option"]
+    with pytest.raises(ToolchainError, match="no-such-option"):
+        build_native_library(network_file, tmp_path, compiler)
+    assert main([str(network_file), str(tmp_path), *compiler]) == 1
+    assert "no-such-option" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.so"))
+
 
 pytestmark = pytest.mark.libraries
 
