@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import RESULTS, CheckedModules, command_line
-from mlgo_clang.advisors import WITHOUT_SIZE_LIMIT
+from mlgo_clang.advisors import SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
@@ -95,7 +95,7 @@ def explained(compilation: Compilation, env: CompilerEnv) -> str:
     if env.task.after_optimization:
         infinite = with_infinite_weights(compilation, env.task)
         return f"infinite weights at {infinite} decisions" if infinite else "no"
-    plain, replay, decisions = replayed(compilation, env.task, ("-mllvm", WITHOUT_SIZE_LIMIT))
+    plain, replay, decisions = replayed(compilation, env.task, ("-mllvm", f"{SIZE_LIMIT}=1000"))
     if plain == replay:
         return CAUSES[0]
     return f"no: {decisions} decisions without the cut-off"

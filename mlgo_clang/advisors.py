@@ -21,10 +21,11 @@ REMARKS = ("-Rpass=inline-ml", "-Rpass-missed=inline-ml")
 
 SIZE_LIMIT = "-ml-advisor-size-increase-threshold"
 
-WITHOUT_SIZE_LIMIT = f"{SIZE_LIMIT}=1000"
+WASM_SIZE_LIMIT = f"{SIZE_LIMIT}=16"
 """Option of every compile for WebAssembly with an advisor, unless the user names a limit.
 
-The ML advisor inlines nothing more when its estimate of the module has doubled. Plain clang has no such limit.
+The ML advisor inlines nothing more when its estimate of the module has grown so many times; by default twice. Clang's
+own choices exceed that for WebAssembly. Without a limit calls in a tree of functions make a module grow exponentially.
 """
 
 

@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from mlgo_clang.advisors import PRINTING_FILES, WITHOUT_SIZE_LIMIT, at_base
+from mlgo_clang.advisors import PRINTING_FILES, WASM_SIZE_LIMIT, at_base
 from mlgo_clang.channel import Channel, silence
 from mlgo_clang.compiler import CLANG
 from mlgo_clang.files import make_scratch
@@ -122,7 +122,7 @@ class InteractiveCompile:
                 channel.open()
                 options += at_base(switches, channel.base)
             if options and target_of(expand_response_files(rest)).startswith("wasm"):
-                options.append(WITHOUT_SIZE_LIMIT)
+                options.append(WASM_SIZE_LIMIT)
             options = [word for option in options for word in (llvm_option[0], llvm_option[1] + option)]
             guard += os.pipe()
             withheld += os.pipe()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from mlgo_gym.policies import load_policy as load_policy
     from mlgo_gym.policies.network import Network as Network
     from mlgo_gym.scheduling import Execution as Execution
+    from mlgo_gym.search import Score as Score
+    from mlgo_gym.search import score as score
     from mlgo_gym.search import search_module as search_module
     from mlgo_gym.training import BestCheckpoint as BestCheckpoint
     from mlgo_gym.training import Labelling as Labelling
@@ -64,7 +66,7 @@ _NAMES = {
     "policies": ["Policy", "load_policy"],
     "policies.network": ["Network"],
     "scheduling": ["Execution"],
-    "search": ["search_module"],
+    "search": ["Score", "score", "search_module"],
     "training": ["BestCheckpoint", "Labelling", "imitate", "read_labels", "with_margin"],
     "vector_env": ["CompilerVectorEnv", "as_vector"],
 }

@@ -210,15 +210,6 @@ def test_a_limit_of_steps_is_warned_of_once_with_what_to_do_instead(
     made.close()
 
 
-@pytest.mark.parametrize("limit", [None, 9])
-def test_a_limit_that_ends_no_episode_and_resets_at_will_get_no_warning(limit: int | None, corpus: Path) -> None:
-    made = InlineEnv(corpus=str(corpus))
-    env: gym.Env[Any, Any] = made if limit is None else Limit(made, limit)
-    for decisions in (9, 9, 9, 3, 4, 3, 1, 1, 1, 0, 0, 0):
-        start_and_step(env, decisions)
-    env.close()
-
-
 # Failures
 
 
@@ -353,11 +344,6 @@ def test_closing_ends_the_compile_can_be_repeated_and_allows_a_new_episode(env: 
     env.close()
     assert not alive(pid)
     assert play(env)[-1].terminated
-
-
-def test_metadata_that_a_library_writes_stays_in_its_environment(env: InlineEnv) -> None:
-    env.metadata["autoreset_mode"] = "Disabled"
-    assert "autoreset_mode" not in InlineEnv().metadata
 
 
 FORK = """

@@ -186,10 +186,6 @@ def test_an_evaluation_refuses_it(arguments: dict[str, Any], message: str) -> No
     assert_is_one_line(caught.value, message)
 
 
-def test_one_policy_needs_no_list(calls: Any) -> None:
-    assert mlgo_gym.evaluate(INLINE, policies="never", corpus=str(calls)).policies == ("never",)
-
-
 def test_flags_are_refused_where_a_corpus_object_records_them() -> None:
     corpus = mlgo_gym.open_corpus("builtin")
     env = InlineEnv(corpus=corpus, compile_options={"flags": ["-O1"]})

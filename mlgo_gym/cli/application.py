@@ -52,6 +52,7 @@ COMMANDS = {
     "corpus prepare": "corpus_sources.prepare",
     "corpus back-ends": "corpus_sources.back_ends",
     "export plugin": "export.plugin",
+    "export cpp": "export.cpp",
     "export llvm-header": "export.llvm_header",
     "export onnx": "export.onnx",
     "export tflite": "export.tflite",

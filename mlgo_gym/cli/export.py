@@ -11,6 +11,7 @@ from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decis
 from mlgo_gym.deploy.exports import DefaultRule, default_rule, exported_network, policy_network, write_export
 from mlgo_gym.deploy.onnx_model import onnx_model
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
+from mlgo_gym.deploy.rule_cpp import rule_cpp
 from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
 from mlgo_gym.deploy.tosa_export import tosa_model
 from mlgo_gym.errors import MlgoError
@@ -44,6 +45,22 @@ def plugin(
     size = output.stat().st_size
     data = {"output": output, "policy": policy, "llvm": llvm.major, "bytes": size}
     show(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
+
+
+def cpp(
+    *,
+    policy: Annotated[str, option("last-call, or rule:FILE.")],
+    output: Output,
+    llvm_config: Annotated[str, option("llvm-config of the LLVM that builds it.")] = "llvm-config",
+    as_json: bool = False,
+) -> None:
+    """Write a rule as a C++ function on LLVM's data structures, inside the source of a plugin.
+
+    Read, review and propose the function. Build the file with clang++ -shared -fPIC -fno-rtti -std=c++17
+    -I$(llvm-config --includedir) OUTPUT -o rule.so, and use it as -fpass-plugin=./rule.so.
+    """
+    write_export(output, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
+    _show(as_json, output, policy, output.stat().st_size)
 
 
 def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json: bool = False) -> None:

@@ -16,12 +16,12 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-from mlgo_gym.training import Base, Evolution, Labelling, MarginChoice, Pipeline, PolicyTraining, imitate, read_labels
-from mlgo_gym.training.checkpoint_choice import MARGINS, MarginFit
+from mlgo_gym.training import Evolution, Labelling, Pipeline, PolicyTraining, TreeImitation, imitate, read_labels
+from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.label_collector import drawn_modules
 from mlgo_gym.training.monitor import Monitor, Progress
-from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, TreeImitation, rates_columns
+from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, TreeSettings, rates_columns
 
 PADDING = 16
 """Difference in bytes that padding between functions can make."""
@@ -48,7 +48,7 @@ BaseOption = Annotated[
         show_default="default; threshold:5 for train policy --level Os",
     ),
 ]
-TreeOptions = Annotated[Values, options_of(TreeImitation, "models trees seed")]
+TreeOptions = Annotated[Values, options_of(TreeSettings, "models trees seed")]
 
 
 def label(

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_clang.advisors import SIZE_LIMIT, WITHOUT_SIZE_LIMIT
+from mlgo_clang.advisors import SIZE_LIMIT, WASM_SIZE_LIMIT
 from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import cc1_line
@@ -135,7 +135,7 @@ def plan(
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     flags = (*recorded, "-w", *extra_flags)
     if triple_of(flags).startswith("wasm") and not any(SIZE_LIMIT in flag for flag in flags):
-        flags += ("-mllvm", WITHOUT_SIZE_LIMIT)
+        flags += ("-mllvm", WASM_SIZE_LIMIT)
     confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
     return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
 

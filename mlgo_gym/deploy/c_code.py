@@ -50,11 +50,13 @@ class DecisionCode:
         name: name of the policy.
         features: names of the raw features, in order.
         code: C that is also C++. It defines `static int mlgo_yes(const float *features)`, and as C needs no header.
+        decision: the expression of the decision in the plugin; another needs LLVM's headers.
     """
 
     name: str
     features: tuple[str, ...]
     code: str
+    decision: str = "mlgo_yes(Values)"
 
 
 def comment_text(name: str) -> str:

@@ -95,6 +95,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         "NAME": comment_text(policy.name),
         "MAJOR": str(llvm.major),
         "POLICY": policy.code,
+        "DECISION": policy.decision,
         "INDICES": ", ".join([*indices, "-1"]),
         "COUNT": str(len(policy.features)),
         "USES_DEFAULT": "true" if INLINING_DEFAULT in policy.features else "false",

@@ -322,8 +322,3 @@ def _repeat(compiled: InlineCompile) -> Policy:
     """Return a policy with the answers of a compile by site, and clang's own choice elsewhere."""
     answers = {decision.site: decision.answer for decision in compiled.decisions}
     return Rule(lambda _observation, info: answers.get(info["site"], info["default_action"]))
-
-
-def bundles(space: SearchSpace, seed: int = 0) -> Leaf:
-    """Return the best leaf of search by bundles of flips within the budget; it starts from the space's policy."""
-    return BundleSearch(space, seed).run()

@@ -21,8 +21,8 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure
-from mlgo_gym.search.bundles import bundles
-from mlgo_gym.search.functions import functions
+from mlgo_gym.search.bundles import BundleSearch
+from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
 from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
 from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
@@ -32,8 +32,8 @@ ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
     "greedy": greedy,
     "random": random_search,
     "hill_climb": hill_climb,
-    "bundles": bundles,
-    "functions": functions,
+    "bundles": lambda space, seed: BundleSearch(space, seed).run(),
+    "functions": lambda space, seed: FunctionSearch(space, seed).run(),
 }
 """The algorithms by name; each takes the space and a seed, and returns the best leaf within the budget."""
 

@@ -138,8 +138,3 @@ class FunctionSearch:
             return self._default(decision)
 
         self._try(choose)
-
-
-def functions(space: SearchSpace, seed: int) -> Leaf:
-    """Search the evictions of all functions at once."""
-    return FunctionSearch(space, seed).run()

@@ -21,7 +21,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.outcome import costs
-from mlgo_gym.errors import ActionError, MlgoError, PolicyError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.tasks.infos import decision_info
@@ -106,12 +106,13 @@ class Branch(AbstractContextManager["Branch"]):
 
     def __init__(self, space: SearchSpace, episode: Episode, actions: tuple[int, ...]) -> None:
         self._space, self._episode = space, episode
+        self._failed = False
         self.actions = actions
 
     @property
     def decision(self) -> Decision | None:
-        """The pending decision; None after the last one."""
-        return self._episode.decision
+        """The pending decision; None after the last one, and after a failure."""
+        return None if self._failed else self._episode.decision
 
     @property
     def default(self) -> int:
@@ -137,14 +138,19 @@ class Branch(AbstractContextManager["Branch"]):
         return Branch(self._space, self._episode.fork(), self.actions)
 
     def take(self, action: int) -> None:
-        """Take an action and run to the next decision.
+        """Take an action and run to the next decision; a failure that the actions cause ends the branch.
 
         Raises:
             ActionError: The action is illegal, or no decision is pending.
-            CompilerError: The compile failed.
+            CompilerError: The compile failed, and no compile of the module has succeeded.
         """
         self._pending()
-        self._episode.take(action)
+        try:
+            self._episode.take(action)
+        except CompilerError:
+            if math.isinf(self._space.best.cost):
+                raise
+            self._failed = True
         self.actions = (*self.actions, action)
 
     def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
@@ -168,7 +174,10 @@ class Branch(AbstractContextManager["Branch"]):
             return fork.roll_out(follow)
 
     def leaf(self) -> Leaf:
-        """Return the leaf of a finished compile, and count it against the budget."""
+        """Return the leaf of a compile, of infinite cost after a failure, and count it against the budget."""
+        if self._failed:
+            self._space.record_failure()
+            return Leaf(self.actions, math.inf, self._space.best.baseline)
         leaf = Leaf(self.actions, *costs(self._episode))
         self._space.record(leaf)
         return leaf

@@ -132,9 +132,8 @@ class _Episode(NamedTuple):
     module: str
 
 
-class _Score(NamedTuple):
-    reward: float
-    failed: bool
+_Score = tuple[float, bool]
+"""The reward of an episode, and whether it failed."""
 
 
 def _compile(
@@ -148,8 +147,8 @@ def _compile(
             if isinstance(result, WorkerFailure):
                 raise MlgoError(f"expected a compile of {episode.module!r}, got a worker that exited: {result.how}")
             scores[episode] = result
-    rewards: Weights = np.array([scores[episode].reward for episode in episodes]).reshape(len(samples), -1)
-    return rewards.mean(axis=1), sum(score.failed for score in scores.values())
+    rewards: Weights = np.array([scores[episode][0] for episode in episodes]).reshape(len(samples), -1)
+    return rewards.mean(axis=1), sum(failed for _, failed in scores.values())
 
 
 class AntitheticAdam:
@@ -213,4 +212,4 @@ def _run(env: CompilerEnv, start: Network, episode: _Episode) -> _Score:
     while not over:
         observation, reward, terminated, truncated, info = env.step(policy.act(observation, info))
         over = terminated or truncated
-    return _Score(float(reward), truncated)
+    return float(reward), truncated

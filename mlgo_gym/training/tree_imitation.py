@@ -64,26 +64,35 @@ Logits = Callable[[Matrix], npt.NDArray[np.float64]]
 """Returns the logits of inlining, float64 of shape (decisions,), of observations; above 0 inlining is smaller."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeImitation:
-    """Fits boosted trees to labels of inlining and distils them into a network.
+@dataclass(frozen=True)
+class TreeSettings:
+    """Boosted trees, and the network that they are distilled into.
 
     Attributes:
         models: Number of averaged models of trees (≥ 1).
         trees: Trees per model (≥ 1).
         network: Size and training of the network.
-        base: Policy that the network deviates from: `default` or `threshold:K`.
         seed: Source of the trees, the first weights and the batches.
         threads: Threads of the trees (≥ 1).
-        cache: Folder that keeps networks, so that an interrupted run does not fit them again. Default: none.
     """
 
     models: int = 12
     trees: int = 300
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings((128, 64), 20_000))
-    base: str = "default"
     seed: int = 0
     threads: int = 1
+
+
+@dataclass(frozen=True)
+class TreeImitation(TreeSettings):
+    """Fits boosted trees to labels of inlining and distils them into a network.
+
+    Attributes:
+        base: Policy that the network deviates from: `default` or `threshold:K`.
+        cache: Folder that keeps networks, so that an interrupted run does not fit them again. Default: none.
+    """
+
+    base: str = "default"
     cache: Path | None = None
 
     def settings(self) -> dict[str, Any]:
@@ -280,23 +289,8 @@ def rates_columns(labels: Labels) -> bool:
     return f"{COLUMN_FEATURES[0]}[0]" in labels.features and bool((labels.prices != labels.text).any())
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionImitation:
-    """Fits boosted trees to the changes of tried columns, and distils them into a network.
-
-    Attributes:
-        models: Number of averaged models of trees (≥ 1).
-        trees: Trees per model (≥ 1).
-        network: Size and training of the network.
-        seed: Source of the trees, the first weights and the batches.
-        threads: Threads of the trees (≥ 1).
-    """
-
-    models: int = 12
-    trees: int = 200
-    network: NetworkSettings = field(default_factory=lambda: NetworkSettings((48, 24), 6000))
-    seed: int = 0
-    threads: int = 1
+class EvictionImitation(TreeSettings):
+    """Fits boosted trees to the changes of tried columns, and distils them into a network."""
 
     def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
         """Return a network for `EvictionPolicy`, without a margin; arguments and errors are those of `TreeImitation`.

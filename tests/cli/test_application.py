@@ -85,6 +85,8 @@ def test_options_are_arguments_of_an_environment() -> None:
     # Settings are JSON, or else strings.
     texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
     assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
+    result = run("label", "builtin", "--output", "labels", "--compiles", 0)
+    assert (result.exit_code, "--compiles" in result.output) == (2, True)
     for text in ("", "a", "=1", "a b=1", "options.a=1"):
         with pytest.raises(MlgoError, match="expected --set NAME=VALUE"):
             run("evaluate", "mlgo/Inline-v0", "--set", text)

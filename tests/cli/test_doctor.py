@@ -62,27 +62,6 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
     assert "$MLGO_CACHE" in remedies
 
 
-def test_requirements_are_read_with_their_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing dependency or one of another version is a problem; a missing extra is not."""
-    folder = tmp_path / "mlgo_gym-0.1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: mlgo-gym\nVersion: 0.1.0\n"
-        "Provides-Extra: cli\nProvides-Extra: rl-zoo\n"
-        "Requires-Dist: absent-core\nRequires-Dist: absent-core; extra == 'cli'\n"
-        "Requires-Dist: absent-library>=2; extra == 'rl-zoo'\n"
-        'Requires-Dist: absent-elsewhere; sys_platform == "nowhere" and extra == "cli"\n'
-        "Requires-Dist: numpy>=1000; extra == 'cli'\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    findings, problems, remedies = examine()
-    assert sorted(findings["packages"]) == ["absent-core", "absent-library", "numpy"]
-    assert findings["packages"]["absent-library"] == {"version": None, "required": ">=2", "extra": "rl-zoo"}
-    assert problems[0] == "absent-core is not installed"
-    assert problems[1].startswith("expected numpy>=1000, got ")
-    assert remedies.splitlines() == ["pip install 'absent-core'", "pip install 'numpy>=1000'"]
-
-
 def test_a_flag_without_a_model_is_a_problem_in_variables_and_in_configurations_of_cargo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import select
@@ -13,7 +12,6 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym.compiler.connection import CompileResult
@@ -23,15 +21,13 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import ActionError, CompilerError, MlgoError
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.integrations.trace import write_log
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.search.search_space import Budget, SearchSpace
 from mlgo_gym.testing import fake_clang
 from mlgo_gym.training.pipeline import Pipeline
 from tests.conftest import MakeBitcode
@@ -249,14 +245,6 @@ def test_a_pending_decision_times_out_like_any_silence_and_the_session_has_exite
 # A program that violates the protocol: `tests/faults` has all others
 
 
-def test_an_advisor_that_takes_another_type_is_refused(compile_calls: Compilation) -> None:
-    advisor = dataclasses.replace(INLINING, scalar_type="float")
-    with Session(compile_calls.command, [advisor]) as session, pytest.raises(CompilerError) as caught:
-        session.wait(LONG)
-    assert caught.value.kind == "protocol"
-    assert "protocol of the inlining advisor: expected advice of one float in the header, got" in str(caught.value)
-
-
 # Standard error
 
 
@@ -296,17 +284,6 @@ def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compila
             session.advise_ahead([bytes(8)])
     with Session(compile_calls.command, ADVISORS) as session, pytest.raises(MlgoError, match="expected one advisor"):
         session.advise_ahead([bytes(8)])
-
-
-def test_a_branch_at_its_end_has_no_choice(corpus: Path) -> None:
-    env = gym.make("mlgo/Inline-v0", corpus=str(corpus)).unwrapped
-    assert isinstance(env, CompilerEnv)
-    branch = SearchSpace(env, env.corpus.module("calls"), Budget()).root()
-    branch.roll_out()
-    for call in (lambda: branch.default, branch.candidates, lambda: branch.take(0)):
-        with pytest.raises(ActionError, match="got the end of the compile"):
-            call()
-    env.close()
 
 
 def test_a_pipeline_has_a_round_and_a_log_the_header_of_a_channel() -> None:

@@ -159,9 +159,3 @@ def test_compiles_of_one_source_and_equal_modules_are_in_one_part(compiled_twice
     groups = [{f".libs/m{number}.o", f"m{number}.o"} for number in range(COUNT)]
     groups[-2:] = [groups[-2] | groups[-1]]
     assert all(group <= train or group <= test for group in groups)
-
-
-def test_an_impossible_split_is_an_error(opened: Corpus) -> None:
-    for part, by, fraction in (("validation", "module", 0.2), ("train", "file", 0.2), ("train", "module", 2)):
-        with pytest.raises(CorpusError, match="expected a part of"):
-            opened.split(part, by=by, test_fraction=fraction)  # type: ignore[arg-type]

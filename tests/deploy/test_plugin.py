@@ -13,11 +13,13 @@ from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.c_code import DecisionCode, decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
+from mlgo_gym.deploy.rule_cpp import rule_cpp
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import Network
+from tests.cli.command import run
 from tests.conftest import PROGRAMS, MakeBitcode
 
 
@@ -59,10 +61,24 @@ def test_it_decides_as_the_policy_in_the_environment_and_only_for_size(
         command = [*plan(Module(bitcode.stem, bitcode), clang).command]
         sizes = text([*command, loaded], tmp_path / "a.o"), text(command, tmp_path / "b.o")
         assert sizes == expected[bitcode.stem], bitcode.stem
+    rule = tmp_path / "a.rule"
+    rule.write_text("cost_estimate < 5 or (callee_last == 1 and callee_kept == 0 and 0 <= callee_linkage <= 1)")
+    source, readable = tmp_path / "rule.cpp", tmp_path / "rule.so"
+    words = ("--policy", f"rule:{rule}", "--llvm-config", f"llvm-config-{major}", "--output", source)
+    assert run("export", "cpp", *words).stdout.startswith(f"{source}: rule:{rule}, ")
+    assert "rankOfLinkage(Callee) <= 1" in source.read_text()
+    build_plugin(rule_cpp(f"rule:{rule}"), llvm, readable, compiler=f"clang++-{major}")
+    result = evaluate("mlgo/Inline-v0", policies=[f"rule:{rule}"], corpus=str(corpus), env_kwargs=arguments)
+    for episode in result.episodes:
+        command = [*plan(Module(episode.module, corpus / f"{episode.module}.bc"), clang).command]
+        size = text([*command, f"-fpass-plugin={readable}"], tmp_path / "a.o")
+        assert size == episode.metrics["text"][0], episode.module
     driver = [f"clang-{major}", "-c", str(PROGRAMS / "many_calls.c")]
     assert text([*driver, "-Oz", loaded], tmp_path / "a.o") != text([*driver, "-Oz"], tmp_path / "b.o")
     assert text([*driver, "-O2", loaded], tmp_path / "a.o") == text([*driver, "-O2"], tmp_path / "b.o")
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert ("@" in code, "FeatureIndex::cost_estimate" in code) == (False, True)
+    with pytest.raises(PolicyError, match="expected last-call or rule:FILE, got 'never'"):
+        rule_cpp("never")
     with pytest.raises(PolicyError, match=f"odd uses phase_of_the_moon, which .* LLVM {major} does not compute"):
         plugin_code(DecisionCode("odd", ("cost_estimate", "phase_of_the_moon"), ""), llvm)

@@ -109,16 +109,6 @@ def test_no_action_raises_and_the_decision_waits(calls: Path) -> None:
         assert env.step(1)[4]["decision_index"] == 1
 
 
-def test_clang_echoes_what_it_received_where_that_is_wanted(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode
-) -> None:
-    bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), compile_options={"echo_reply": True})
-    steps = play(env, [0, 1] * 10)
-    received = re.findall(r"inlining_decision: (\d)", steps[-1].info["stderr"])
-    assert received == [str(number % 2) for number in range(len(steps))]
-
-
 def size(metric: str, data: bytes, folder: Path) -> int:
     if metric == "object":
         return len(data)
@@ -195,13 +185,6 @@ def test_the_reward_is_what_its_decisions_moved(bitcode: Path) -> None:
     assert len(rewards) > 3
 
 
-def test_functions_are_sampled_by_the_seed(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), scope="function") as env:
-        drawn = [env.reset(seed=seed)[1]["context"] for seed in (1, 2, 3, 4, 5, 1)]
-    assert drawn[0] == drawn[-1]
-    assert len(set(drawn)) > 2
-
-
 def test_a_component_is_found_by_one_of_its_functions_if_it_has_a_decision(recursive: Path) -> None:
     with InlineEnv(corpus=str(recursive), scope="function") as env:
         assert set(env.decisions(env.corpus[0])) == {"ping, pong", "top"}
@@ -211,9 +194,19 @@ def test_a_component_is_found_by_one_of_its_functions_if_it_has_a_decision(recur
             env.reset(options={"module": "recursive", "function": "one"})
 
 
-def test_a_budget_hands_the_rest_of_the_function_to_clang(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), scope="function", max_decisions=1, credit=True, reward="bytes") as env:
-        infos, last = run(env, lambda info: 1 - info["default_action"], module="families", function="clipped")
-    assert len(infos) == last.info["decisions"] == 1
-    assert last.info["handed_over"] > 0
-    assert last.info["credit"] == (last.reward,)
+@pytest.mark.parametrize(
+    ("program", "action", "cause"),
+    [
+        ("assembly_label.c", 1, "<inline asm>:1:2: error: symbol 'my_label' is already defined"),
+        ("error_attribute.c", 0, "error: call to 'bad' declared with 'error' attribute: x"),
+    ],
+)
+def test_decisions_that_break_a_module_truncate_the_episode_with_the_cause(
+    program: str, action: int, cause: str, make_bitcode: MakeBitcode
+) -> None:
+    env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
+    env.reset()
+    steps = [env.step(action) for _ in range(2)]
+    _, reward, terminated, truncated, info = steps[-1]
+    assert (reward, terminated, truncated) == (-10.0, False, True)
+    assert cause in info["error"]["stderr"]

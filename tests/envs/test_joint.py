@@ -17,9 +17,8 @@ from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorit
 from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES, JointVectorEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import running_compile
-from tests.conftest import MakeBitcode, clang_argument
+from tests.conftest import MakeBitcode
 from tests.fakes.drive import play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -131,18 +130,6 @@ def test_priorities_are_those_of_the_table(env: JointEnv) -> None:
             assert struct.unpack("<f", advice)[0] == value
         checked += 1
     assert checked > 100
-
-
-def test_random_legal_actions_never_fail(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    bitcode = make_bitcode("many_calls.c", compiler=any_toolchain)
-    env = JointEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain))
-    generator = np.random.default_rng(0)
-    for _ in range(2):
-        infos, last = run(env, lambda info: int(generator.choice(np.flatnonzero(info["action_mask"]))))
-        assert not last.truncated, last.info
-        assert not any(info.get("illegal_action") for info in (*infos, last.info))
-        assert last.info["text"] != last.info["baseline_text"]
-    env.close()
 
 
 # Rewards

@@ -132,16 +132,6 @@ def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchai
     assert {name for _, name in shown} == {"assign", "split", "split2", "spill", "done"}
 
 
-def test_an_eviction_is_shown_in_words(spills: str) -> None:
-    with RegAllocEvictEnv(corpus=spills, render_mode="ansi") as env:
-        _, info = env.reset()
-        shown = str(env.render())
-        assert re.search(r"eviction decision 0 of spills.*straight", shown)
-        assert re.search(r"column \d+ +use_def_density", shown)
-        env.step(info["default_action"])
-        assert "the decision before: evict" in str(env.render())
-
-
 def test_a_masked_column_raises_and_the_legal_ones_are_named(spills: str) -> None:
     with RegAllocEvictEnv(corpus=spills, strict=True) as env:
         _, info = env.reset()
@@ -194,14 +184,6 @@ def test_the_default_evictions_give_the_object_of_plain_clang(
     assert (ours.plain, plain.plain) == (False, True)
     assert ours.object_bytes == plain.object_bytes
     assert last.reward == 0.0
-
-
-def test_the_order_of_sizes_comes_near_plain_clang(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    bitcode = str(make_bitcode("spills.c", compiler=any_toolchain))
-    reward = play(RegAllocPriorityEnv(corpus=bitcode, clang=clang_argument(any_toolchain)))[-1].reward
-    assert abs(reward) < 0.01
-    with RegAllocPriorityEnv(corpus=bitcode, clang=clang_argument(any_toolchain)) as env:
-        assert run(env, lambda info: 1 - info["default_action"])[1].reward < reward
 
 
 @both
@@ -280,16 +262,6 @@ def test_an_episode_of_a_function_tells_what_a_whole_compile_tells_of_it(
         }
     ours.close()
     whole.close()
-
-
-def test_no_other_function_changes(spills: str, own_cache: Any) -> None:
-    default = {row["function"]: row for row in play(RegAllocEvictEnv(corpus=spills))[-1].info["functions"]}
-    with finished_compiles() as compiles, RegAllocEvictEnv(corpus=spills, scope="function", metric="text") as env:
-        info = play_legal(env, 1, module="spills", function="looping")[-1].info
-    record = costs(compiles[0].optimization_record, CostWeights())
-    assert record["straight"] == pytest.approx(default["straight"]["spill_cost"])
-    assert record["looping"] == pytest.approx(info["spill_cost"]) != default["looping"]["spill_cost"]
-    assert info["baseline_spill_cost"] == default["looping"]["baseline_spill_cost"]
 
 
 def test_functions_are_sampled_among_those_with_decisions_or_chosen_with_their_module(spills: str) -> None:

@@ -59,19 +59,6 @@ def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
     env.close()
 
 
-def test_an_episode_may_still_run(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), credit=True)
-    by_default = run(env, {})[1]["text"]
-    _, info = env.reset(seed=0)
-    _, _, _, _, info = env.step(1 - info["default_action"])
-    first, waiting = env.counterfactual(0, 1)
-    assert first.alternative_cost == by_default
-    assert waiting.action == info["default_action"]
-    # The same decision is still pending.
-    assert env.step(waiting.action)[4]["decision_index"] == 2
-    env.close()
-
-
 def test_in_an_episode_of_one_function_clang_decides_the_others(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes")
     _, info = run(env, {}, module="families", function="clipped")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CompilerError, CorpusError
+from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv
@@ -174,32 +174,6 @@ def test_modules_on_which_clang_fails_are_skipped_and_reported(faulty: dict[str,
     assert set(skipped) == {"crash", "stall", "text"}
     assert "SIGSEGV" in skipped["crash"]
     assert "within 0.7 s" in skipped["stall"]
-
-
-def test_a_named_module_on_which_clang_fails_is_an_error(faulty: dict[str, Any]) -> None:
-    envs = make(INLINE, num_envs=2, max_decisions=1, **faulty)
-    for module, kind in (("crash", "signal"), ("stall", "timeout")):
-        with pytest.raises(CompilerError) as caught:
-            envs.reset(options={"module": ["calls", module]})
-        assert caught.value.kind == kind
-    with pytest.raises(CorpusError, match="expected LLVM bitcode"):
-        envs.reset(options={"module": "text"})
-    # Of the last the baseline fails.
-    assert envs.reset(options={"module": ["calls", "late"]})[1]["decision_index"].tolist() == [0, 0]
-    *_, terminations, truncations, info = envs.step([0, 0])
-    assert (terminations.tolist(), truncations.tolist()) == ([True, False], [False, True])
-    assert info["error"]["kind"][1] == "signal"
-    envs.close()
-
-
-def test_a_corpus_of_nothing_but_failures_or_without_decisions_is_an_error_each_time(broken: Path, leaf: Path) -> None:
-    cases = ((broken, CompilerError, "Invalid encoding"), (leaf, CorpusError, "got none among the 1 modules"))
-    for corpus, error, message in cases:
-        envs = make(INLINE, str(corpus), 2)
-        for _ in range(2):
-            with pytest.raises(error, match=message):
-                envs.reset()
-        envs.close()
 
 
 def test_after_a_module_that_fails_the_next_one_is_drawn(calls: Path, broken: Path, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from mlgo_gym.evaluation import EvaluationResult, evaluate
 from mlgo_gym.evaluation.report import notes
-from mlgo_gym.policies import Policy
 from mlgo_gym.scheduling import Execution
 
 FAULTY = __file__
@@ -65,14 +64,6 @@ class Counts:
         self.asked += 1
         assert self.asked == info["decision_index"] + 1
         return self.asked % 2
-
-
-ONE = Counts()
-
-
-def test_a_policy_with_a_state_has_one_episode_at_a_time(varied: str) -> None:
-    policies: dict[str, str | Policy] = {"class": f"{__file__}:Counts", "one": f"{__file__}:ONE", "mine": Counts()}
-    assert not evaluate(INLINE, corpus=varied, policies=policies, envs=3).failures
 
 
 class Batched:

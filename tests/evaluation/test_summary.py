@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from scipy import stats
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.evaluation import Schedule
 from mlgo_gym.evaluation.result import EvaluationResult, with_smallest
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import between_policies, overview, wins_and_losses
@@ -112,35 +110,6 @@ def test_the_smallest_of_several_policies_counts() -> None:
 
 
 SIZES = {"small": 1, "large": 9, "medium": 5}
-
-
-def drain(schedule: Schedule) -> list[tuple[str, str]]:
-    taken = []
-    while (assignment := schedule.take()) is not None:
-        taken.append((assignment.policy, assignment.module))
-    return taken
-
-
-def test_the_first_policy_is_scheduled_first_and_unfinished_work_alone() -> None:
-    def schedule(*results: Any) -> Schedule:
-        return Schedule(["first", "second", "third"], SIZES, SIZES.__getitem__, lambda name: f"of {name}", results)
-
-    assert drain(schedule()) == [
-        ("first", "large"), ("first", "medium"), ("first", "small"),
-        ("second", "large"), ("third", "large"),
-        ("second", "medium"), ("third", "medium"),
-        ("second", "small"), ("third", "small"),
-    ]  # fmt: skip
-    finished = record("first", "large"), record("first", "medium", status="no-decisions")
-    assert drain(schedule(*finished, record("second", "small", status="failed"))) == [
-        ("first", "small"), ("second", "large"), ("third", "large"), ("second", "small"), ("third", "small")
-    ]  # fmt: skip
-    plan = schedule()
-    assert plan.take() == ("first", "large", "of large")
-    assert (len(plan), plan.unfinished) == (8, 9)
-    plan.finish(record("first", "large", status="no-decisions"))
-    assert (len(plan), plan.unfinished) == (6, 6)
-    assert {module for _, module in drain(plan)} == {"medium", "small"}
 
 
 @pytest.fixture

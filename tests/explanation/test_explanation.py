@@ -13,7 +13,6 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.explanation import Explanation, explain_module
 from mlgo_gym.explanation.call_graph import FIRST_INLINES, SECOND_INLINES, call_graph, picture
 from mlgo_gym.explanation.importance import Importance
-from mlgo_gym.explanation.names import readable
 from mlgo_gym.explanation.report import as_page, as_text
 from tests.conftest import MakeBitcode
 from tests.evaluation.runs import Page
@@ -85,16 +84,6 @@ def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) ->
     page = Page(text)
     assert (page.open, page.links, "script" in page.tags, "url(" in text) == ([], [], False, False)
     assert "mlgo-gym explain &lt;b&gt;" in text
-
-
-def test_symbols_of_cxx_and_rust_are_demangled_and_others_unchanged() -> None:
-    for symbol, name in {
-        "_ZNSt6vectorIiSaIiEE9push_backERKi": "std::vector<int, std::allocator<int>>::push_back(int const&)",
-        "_ZN6semver13BuildMetadata8is_empty17h3dff11b7dd799019E": "semver::BuildMetadata::is_empty",
-        "_RINvNtC3std3mem8align_ofjdE": "std::mem::align_of::<usize, f64>",
-        **{symbol: symbol for symbol in ("main", "_start", "_Znonsense", "")},
-    }.items():
-        assert readable(symbol) == name
 
 
 def test_a_rule_depends_on_its_feature_alone(varied: str) -> None:

@@ -45,15 +45,6 @@ def test_observations_have_the_normalized_features_that_the_normalization_knows(
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
-def test_it_is_made_from_a_specification(env: gym.Env[Any, Any], normalization: Normalization) -> None:
-    wrapped = NormalizeFeatures(env, normalization)
-    first, _ = wrapped.reset(seed=4)
-    assert wrapped.spec is not None
-    with gym.make(wrapped.spec) as again:
-        second, _ = again.reset(seed=4)
-    assert np.array_equal(first, second)
-
-
 def test_the_mask_of_a_masked_environment_stays() -> None:
     with gym.make("mlgo/RegAllocEvict-v0", corpus="builtin") as env:
         wrapped = NormalizeFeatures(env, fit_normalization(env, observations=50))

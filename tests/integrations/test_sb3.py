@@ -260,14 +260,6 @@ def test_credit_that_would_train_nothing_is_refused(
     env.close()
 
 
-def test_a_rollout_without_the_end_of_an_episode_warns(varied: str) -> None:
-    env = adapted(INLINE, varied, credit=True)
-    env.set_options({"module": "calls"})
-    with pytest.warns(UserWarning, match="no episode ended in a rollout of 4 steps"):
-        ppo(env, 4, 8).learn(8, callback=CreditAdvantages())
-    env.close()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -90,13 +90,6 @@ def test_names_of_functions_are_as_in_the_source_however_yaml_quotes_them(
     assert read_allocation_record(b"") == {}
 
 
-def test_each_cost_has_its_weight_and_the_total_is_the_sum() -> None:
-    assert SUM.cost(CostWeights(1, 10, 100, 1000)) == pytest.approx(3.25 + 18.75 + 50 + 839_515.6)
-    total = AllocationCosts.total([SUM, AllocationCosts(1, 2, 3, 4, 5, 6, 7, 8)])
-    assert total == AllocationCosts(6, 5.25, 7, 5.875, 6, 6.5, 42, 847.5156)
-    assert (SUM.count, AllocationCosts.total([]), NOTHING.cost(CostWeights())) == (5 + 4 + 1, NOTHING, 0)
-
-
 def remark(text: str, where: str = "function") -> str:
     return f"remark: <unknown>:0:0: {text}generated in {where} [-Rpass-missed=regalloc]\n"
 

@@ -25,7 +25,6 @@ static int g(int x) { int s = 0; for (int i = 0; i < x; i++) s += i * x; return 
 static int h(int x) { return g(x) + g(x + 1); }
 int main(int c, char **v) { printf("%d\\n", h(c) + g(c) + h(2)); return h(c) > 3; }
 """
-ALONE = "int alone(int x) { return x + 1; }\n"
 
 
 @pytest.fixture(scope="session")
@@ -96,27 +95,6 @@ def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes
         compile_by(run, recipes)
         assert (project / "calls.o").read_bytes() == plain, changed
         assert counted("recipe failed") == number, changed
-
-
-def test_a_module_without_a_decision_is_searched_once(run: Run, project: Path, own_cache: Path) -> None:
-    """Two builds may search at once, and one may lack a folder for recipes."""
-    (project / "alone.c").write_text(ALONE)
-    places = {"first.o": "recipes", "second.o": "recipes", "third.o": "/dev/null/recipes"}
-    processes = [
-        subprocess.Popen(
-            [DRIVERS["gcc"], f"--mlgo-recipes={place}", "--mlgo-search=2", "-Oz", "-c", "alone.c", "-o", name],
-            cwd=project,
-        )
-        for name, place in places.items()
-    ]
-    assert [process.wait() for process in processes] == [0, 0, 0]
-    assert len({(project / name).read_bytes() for name in places}) == 1
-    assert sorted(path.suffix for path in (project / "recipes").iterdir()) == [".bc", ".recipe"]
-    assert counted("recipe failed") == 1
-    assert not only_recipe(project / "recipes")[1].answers
-    searches = counted("searched")
-    assert run("--mlgo-recipes=recipes", "--mlgo-search=2", "-Oz", "-c", "alone.c").stderr == b""
-    assert counted("searched") == searches
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
 from tests.policies.episodes import play
 from tests.policies.linear_models import write_onnx, write_tflite
 from tests.policies.test_rules import decisions
-from tests.traces import alive, children, ends_within
+from tests.traces import alive, ends_within
 
 MOST = 1 << 16
 HEAD = """
@@ -59,20 +58,6 @@ def start(worker: Path) -> Iterator[Start]:
     yield make
     for process in made:
         process.close()
-
-
-def test_an_answer_is_read_whole_and_closing_twice_is_closing_once(start: Start, nothing_is_left: None) -> None:
-    before = children()
-    process = start(ECHO)
-    process.close()
-    assert process.request(b"M", [b"one", b" two"], MOST) == (b"M", b"one two")
-    assert process.request(b"R", [], MOST) == (b"R", b"")
-    large = os.urandom(3_000_000)
-    assert process.request(b"R", [large], len(large)) == (b"R", large)
-    assert children() - before == {process.pid}
-    process.close()
-    process.close()
-    assert children() <= before
 
 
 @pytest.mark.parametrize(

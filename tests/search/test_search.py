@@ -144,6 +144,16 @@ def test_failed_compiles_count_and_a_failed_first_is_an_error(
         found("2", 3)
 
 
+@pytest.mark.parametrize("algorithm", OF_INLINING)
+@pytest.mark.parametrize("program", ["error_attribute.c", "assembly_label.c"])
+def test_decisions_that_break_a_module_are_infeasible(
+    program: str, algorithm: str, make_bitcode: MakeBitcode, nothing_is_left: None
+) -> None:
+    env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
+    result = search(env, algorithm, compiles=8)
+    assert (result.verified, result.error, result.cost) == (True, None, result.baseline)
+
+
 def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
     arguments, output = {"corpus": str(corpus)}, tmp_path / "found.jsonl"
     search = CorpusSearch(INLINE, arguments, "greedy", compiles=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,14 +117,6 @@ def test_a_single_environment_needs_a_reset_after_each_step(few: Path) -> None:
         env.step(1)
     assert env.action_masks().tolist() == [1, 1]
     assert env.reset(seed=np.int64(3))[0].tolist() == env.reset(seed=3)[0].tolist()
-
-
-def test_a_pickle_has_the_arguments_and_not_the_labels(few: Path) -> None:
-    for env in (InlineBanditEnv(labels=few), InlineBanditVectorEnv(4, labels=few)):
-        data = pickle.dumps(env)
-        assert len(data) < 1000
-        again = pickle.loads(data)
-        assert np.array_equal(again.reset(seed=1)[0], env.reset(seed=1)[0])
 
 
 def test_an_ended_episode_is_scored_once(few: Path) -> None:

@@ -50,12 +50,15 @@ public:
   // Features that the advisor does not compute; the first is clang's own decision.
   float Own[@OWN@] = {};
 
+  // The call that is decided.
+  const CallBase *Call = nullptr;
+
 protected:
   void *evaluateUntyped() override {
     float Values[Count + 1] = {};
     for (size_t I = 0; I < Count; ++I)
       Values[I] = Indices[I] < 0 ? Own[~Indices[I]] : static_cast<float>(*getTensor<int64_t>(Indices[I]));
-    Decision = mlgo_yes(Values);
+    Decision = @DECISION@;
     return &Decision;
   }
 
@@ -102,8 +105,10 @@ public:
 
 protected:
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &Remarks) override {
+    auto &Policy = static_cast<Runner &>(*ModelRunner);
+    Policy.Call = &Call;
     if (@USES_DEFAULT@)
-      static_cast<Runner &>(*ModelRunner).Own[0] = GetDefaultAdvice(Call);
+      Policy.Own[0] = GetDefaultAdvice(Call);
     return MLInlineAdvisor::getAdviceFromModel(Call, Remarks);
   }
 };

@@ -130,31 +130,6 @@ def test_the_later_of_two_parts_wins_and_headers_of_another_distribution_can_be_
     assert read_report("tiny", folder).failures == ()
 
 
-def test_an_unknown_or_malformed_description_is_an_error(
-    index: PackageIndex, toolchain: Toolchain, tmp_path: Path
-) -> None:
-    with pytest.raises(CorpusError, match=r"expected a dataset of .*tiny.*zstd, got 'zztd'"):
-        fetch_dataset("zztd", toolchain=toolchain)
-    for text in ("{", "[]", "{}", '{"package": "p", "version": "1", "sha256": "", "wrong": 1}'):
-        write_files(tmp_path / "descriptions", {"tiny.json": text})
-        with pytest.raises(CorpusError, match=r"tiny\.json: expected an entry of the catalogue.*correct it"):
-            fetch_dataset("tiny", toolchain=toolchain)
-
-
-def test_a_name_of_a_dataset_and_of_a_folder_is_warned_of(
-    index: PackageIndex, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    describe_compiling(index, tmp_path)
-    dataset = fetch_dataset("tiny", toolchain=toolchain)
-    (tmp_path / "here/tiny").mkdir(parents=True)
-    write_description(tmp_path / "here/tiny", ["m"])
-    monkeypatch.chdir(tmp_path / "here")
-    with pytest.warns(CorpusWarning, match=r"write \./tiny for the folder, or dataset:tiny for the dataset"):
-        assert open_corpus("tiny", toolchain=toolchain).path == dataset
-    assert open_corpus("./tiny", toolchain=toolchain).path == Path("tiny")
-    assert open_corpus("dataset:tiny", toolchain=toolchain).path == dataset
-
-
 def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
     index: PackageIndex, toolchain: Toolchain, tmp_path: Path
 ) -> None:
