@@ -57,7 +57,7 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default,POLICY",
         "mlgo-gym train policy --level Oz",
     ),
-    "takes minutes; tests/cli/test_evaluate.py runs it": ("mlgo-gym importance",),
+    "takes minutes; tests/cli/test_commands.py runs it": ("mlgo-gym importance",),
     "takes minutes; tests/deploy/test_exports.py runs it": ("mlgo-gym export llvm-header",),
     "downloads sources and takes minutes; tests/programs runs programs": (
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus programs",
@@ -65,14 +65,19 @@ SKIPPED = {
     "needs the policy that takes hours": (
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --split test --policy default,mlp:",
     ),
-    "needs the extra `training`; tests/cli/test_train.py runs it": ("mlgo-gym train",),
+    "needs the extra `training`; tests/cli/test_commands.py runs it": ("mlgo-gym train",),
     "writes pages of the repository; tests/test_pages.py checks them": ("make numbers",),
-    "needs the linker script of a board; tests/corpus/commands/test_targets.py records cross builds": (
+    "needs the linker script of a board; tests/corpus/test_targets.py records cross builds": (
         'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
     ),
     "needs a file of the repository; tests/test_examples.py builds it": ("make -C examples/firmware",),
+    "needs files of the repository and minutes, or a model": (
+        "python examples/evolve_rules.py",
+        "python examples/openevolve/run.py",
+        "OPENAI_API_KEY=",
+    ),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
-    "needs a build of LLVM with TensorFlow Lite or its headers": ("cmake … ", "clang -Oz -mllvm"),
+    "needs a build of LLVM with TensorFlow Lite or its headers": ("cmake … ", "clang -Oz -mllvm", "build/bin/clang"),
 }
 """Beginnings of the commands that are skipped, by reason."""
 

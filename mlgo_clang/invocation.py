@@ -115,20 +115,24 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
     return Invocation(source, output, level, "")
 
 
-def expand_response_files(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with each readable response file `@FILE` replaced by its contents."""
-    if not any(argument.startswith("@") for argument in arguments):
-        return list(arguments)
-    import shlex
+def expand_response_files(arguments: Sequence[str], folder: str = "", outer: tuple[str, ...] = ()) -> list[str]:
+    """Return the arguments with each readable response file `@FILE`, also in another one, replaced by its contents.
 
+    Paths are relative to `folder`, as in clang. A file in itself stays, and clang reports it.
+    """
     expanded = []
     for argument in arguments:
-        if argument.startswith("@") and os.path.isfile(argument[1:]):
-            try:
-                with open(argument[1:], encoding="utf-8", errors="surrogateescape") as file:
-                    expanded += expand_response_files(shlex.split(file.read()))
-            except (OSError, ValueError):  # clang reports the problem
-                expanded.append(argument)
-        else:
-            expanded.append(argument)
+        path = os.path.join(folder, argument[1:]) if argument.startswith("@") else ""
+        try:
+            words = _words_of_file(path) if path not in outer and os.path.isfile(path) else None
+        except (OSError, ValueError):  # clang reports the problem
+            words = None
+        expanded += [argument] if words is None else expand_response_files(words, folder, (*outer, path))
     return expanded
+
+
+def _words_of_file(path: str) -> list[str]:
+    import shlex
+
+    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        return shlex.split(file.read())

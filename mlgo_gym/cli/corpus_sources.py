@@ -17,14 +17,14 @@ from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import FAILED, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.driver import NATIVE
-from mlgo_gym.corpus.folder import CorpusReport
+from mlgo_gym.corpus.folder import CorpusReport, format_counts
 from mlgo_gym.corpus.importing import combine_corpora, import_parquet, make_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.libraries import MESSAGE, build_libraries, is_gcc, library_is_built
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, format_counts
+from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
 from mlgo_gym.corpus.targets import TARGETS, find_target
 from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
 from mlgo_gym.errors import CorpusError
@@ -42,7 +42,7 @@ def extract(
     ] = None,
     input_type: Annotated[str, option("json, params, directory or bazel_aquery.")] = "json",
     num_workers: Annotated[int | None, option("Number of threads. Default: one per CPU.", min=1)] = None,
-    llvm_objcopy_path: Annotated[str | None, option("llvm-objcopy to use instead of pyelftools.")] = None,
+    llvm_objcopy_path: Annotated[str | None, option("llvm-objcopy, for other objects than ELF.")] = None,
     obj_base_dir: Annotated[Path | None, option("Folder of relative object paths. Default: this one.")] = None,
     cmd_filter: Annotated[str | None, option("Regular expression that a flag of a module must match.")] = None,
     thinlto_build: Annotated[str | None, option("distributed or local.")] = None,
@@ -126,8 +126,14 @@ def import_command(
 
 
 def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int = 0, details: str = "") -> None:
-    data = {"output": output, "modules": len(report.modules), "skipped": dict(report.skipped)}
+    data = {
+        "output": output,
+        "modules": len(report.modules),
+        "skipped": dict(report.skipped),
+        "reasons": report.reasons,
+    }
     summary = f"{output}: {len(report.modules)} modules{details}, {len(report.skipped)} skipped"
+    summary += f": {format_counts(report.reasons)}" if report.skipped else ""
     show(as_json, data, "" if verbosity == -2 else summary)
     if verbosity > -1:
         for name, reason in report.skipped:

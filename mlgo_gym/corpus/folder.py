@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -50,6 +52,16 @@ class CorpusReport:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     excluded: int = 0
     duplicates: int = 0
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Number of skipped inputs by reason, without its details."""
+        return Counter(re.split("[:;]", reason)[0] for _, reason in self.skipped)
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return numbers by reason in one line, the largest first."""
+    return ", ".join(f"{number} of {reason}" for reason, number in Counter(counts).most_common())
 
 
 def read_description(folder: str | os.PathLike[str]) -> Description:

@@ -54,7 +54,7 @@ def make_corpus(
         try:
             parse_bitcode(data, path)
         except CorpusError as error:
-            report.skipped.append((name, str(error)))
+            report.skipped.append((name, str(error).removeprefix(f"{path}: ")))
         else:
             if not in_place:
                 write_atomically(output / f"{name}.bc", data)
@@ -152,7 +152,7 @@ def import_parquet(
         try:
             facts = parse_bitcode(data, label)
         except CorpusError as error:
-            result.skipped.append((label, str(error)))
+            result.skipped.append((label, str(error).removeprefix(f"{label}: ")))
             continue
         name = f"{_UNSAFE.sub('_', language).strip('.') or 'unknown'}/{digest[:16]}"
         write_atomically(output / f"{name}.bc", data)

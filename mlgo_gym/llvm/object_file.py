@@ -32,7 +32,7 @@ _SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"
 STUB_BYTES = 16
 """Bytes of an entry of the procedure linkage table, on x86-64 and AArch64."""
 
-_SHF_GROUP = 0x200
+_SHF_GROUP, _SHF_COMPRESSED = 0x200, 0x800
 _CALLS = {62: (4,), 183: (282, 283)}
 """Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
 
@@ -75,6 +75,25 @@ class ElfFile:
         header = self.sections[section]
         start = int(header["offset"])
         return memoryview(self.data)[start : start + int(header["size"])]
+
+    def named_sections(self) -> dict[str, memoryview]:
+        """Return the contents of uncompressed sections by name; raise `MlgoError` if the object is damaged."""
+        at = 62 if self.wide else 50
+        index = int.from_bytes(self.data[at : at + 2], "little" if self.order == "<" else "big")
+        if index == _SHN_XINDEX and len(self.sections):
+            index = int(self.sections["link"][0])
+        if index >= len(self.sections):
+            raise MlgoError(
+                f"an ELF object has section names in section {index} of {len(self.sections)}: it is damaged"
+            )
+        names = bytes(self.contents(index))
+        starts = self.sections["name"].tolist()
+        ends = [names.find(b"\0", start) for start in starts]
+        return {
+            names[start:end].decode(errors="replace"): self.contents(section)
+            for section, (start, end) in enumerate(zip(starts, ends, strict=True))
+            if start < end and not self.sections["flags"][section] & _SHF_COMPRESSED
+        }
 
     def table(self, section: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return a section that is a table as an array; raise `MlgoError` if its entries have another size."""

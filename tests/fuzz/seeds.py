@@ -17,7 +17,6 @@ from mlgo_gym.extras import library
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
-from tests.corpus.compressed_object import compressed_object
 from tests.episode.test_recipe import EVICTIONS, RECIPE
 from tests.evaluation.runs import configuration, keep, record
 
@@ -69,8 +68,8 @@ def webassembly() -> list[bytes]:
 
 
 def embedded() -> list[bytes]:
-    """Return objects with bitcode in a section of theirs, plain and compressed."""
-    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), compressed_object(1 << 20)]
+    """Return objects with bitcode in a section of theirs."""
+    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all")]
 
 
 def parquet() -> list[bytes]:

@@ -25,6 +25,11 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory
 
 _LOG_TAIL = 2000
+_STEPS = re.compile(r"\[(\d+)/(\d+)\]")
+
+FetchProgress = Callable[[int, int | None, str], object]
+"""Takes the numbers of finished and of all steps, or None if unknown, and a title."""
+
 _LOCKED = re.compile(r'name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"')
 
 installed_rustc = lru_cache(maxsize=1)(rustc_version)
@@ -52,17 +57,23 @@ class DatasetBuild:
         name = f"{self.dataset.name}-{self.dataset.archive.version}-{self.optimize}.log"
         return cache_directory() / "logs" / name
 
-    def record(self, command: Sequence[str], folder: Path, **options: Any) -> Recording:
+    def record(self, command: Sequence[str], folder: Path, progress: FetchProgress, **options: Any) -> Recording:
         """Record a build in a folder; an interrupted one leaves no corpus, since half a build is no dataset."""
+
+        def report(compiles: int) -> None:
+            steps = _STEPS.findall(_tail(self.log))  # of Ninja and cargo
+            done, total = map(int, steps[-1]) if steps else (compiles, None)
+            progress(done, total, f"{self.dataset.archive.package}: compile")
+
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        progress(0, None, f"{self.dataset.archive.package}: compile")
         settings = {"optimize": self.optimize, "toolchain": self.toolchain, "metadata": self.metadata, **options}
+        settings["progress"] = report
         return record_build(command, self.corpus, folder=folder, log=self.log, keep_interrupted=False, **settings)
 
 
-def record_parts(
-    build: DatasetBuild, source: Path, jobs: int, progress: Callable[[int, int], object] | None
-) -> Recording:
-    """Record the compiles of a dataset's entry in the folder of its sources; `progress` gets the done and all ones."""
+def record_parts(build: DatasetBuild, source: Path, jobs: int, progress: FetchProgress) -> Recording:
+    """Record the compiles of a dataset's entry in the folder of its sources."""
     commands = compile_commands(build.dataset, source)
     # The largest sources first, so that none of them is alone at the end.
     commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
@@ -77,8 +88,7 @@ def record_parts(
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 for done, _ in enumerate(pool.map(compile_one, commands), start=1):
-                    if progress is not None:
-                        progress(done, len(commands))
+                    progress(done, len(commands), f"{build.dataset.name}: compile")
             finally:
                 pool.shutdown(cancel_futures=True)  # an interrupt does not wait for pending compiles
         for command in killed:  # most likely memory was short while several ran
@@ -87,12 +97,13 @@ def record_parts(
         return recorder.collect(build.corpus, build.metadata, keep_duplicates=True)
 
 
-def record_package(build: DatasetBuild, source: Path) -> Recording:
+def record_package(build: DatasetBuild, source: Path, progress: FetchProgress) -> Recording:
     """Record the wheel that pip builds from unpacked sources, in a new virtual environment.
 
     Raises `CorpusError` if there is no virtual environment, or nothing compiles.
     """
     archive = build.dataset.archive
+    progress(0, None, f"{archive.package}: build environment")
     environment = build.work / "environment"
     created = run_bounded([sys.executable, "-m", "venv", str(environment)], writable=None, timeout=600, name="venv")
     if created.returncode != 0:
@@ -101,10 +112,10 @@ def record_package(build: DatasetBuild, source: Path) -> Recording:
             f"{created.stderr or created.stdout}; install Python's venv module"
         )
     pip = [str(environment / "bin" / "python"), "-m", "pip"]
-    wheel = [*pip, "wheel", "--no-deps", "--wheel-dir", str(build.work / "wheel"), str(source)]
+    wheel = [*pip, "wheel", "--verbose", "--no-deps", "--wheel-dir", str(build.work / "wheel"), str(source)]
     package = f"{archive.package} {archive.version}"
     try:
-        recording = build.record(wheel, source, target=build.dataset.target or None)
+        recording = build.record(wheel, source, progress, target=build.dataset.target or None, keep_objects=False)
     except NothingCompiledError as error:
         raise CorpusError(f"{package}: {explain_build(error.status, build.log, build.toolchain)}") from error
     if recording.status == 0:
@@ -129,7 +140,7 @@ def explain_build(status: int, log: Path, toolchain: Toolchain) -> str:
     return message
 
 
-def record_crates(build: DatasetBuild) -> Recording:
+def record_crates(build: DatasetBuild, progress: FetchProgress) -> Recording:
     """Record the crates of a family, without other crates that they depend on.
 
     Raises `CorpusError` without cargo, or if no crate compiles.
@@ -150,6 +161,7 @@ def record_crates(build: DatasetBuild) -> Recording:
         recording = build.record(
             ["cargo", "build", "--release", "--keep-going"],
             package,
+            progress,
             # Settings of the user would make other modules.
             environment={
                 "RUSTFLAGS": "",

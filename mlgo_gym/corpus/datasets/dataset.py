@@ -9,12 +9,19 @@ import re
 import resource
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.datasets.builds import DatasetBuild, installed_rustc, record_crates, record_package, record_parts
+from mlgo_gym.corpus.datasets.builds import (
+    DatasetBuild,
+    FetchProgress,
+    installed_rustc,
+    record_crates,
+    record_package,
+    record_parts,
+)
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import SourceArchive, fetch_archives, unpack_sources
@@ -70,12 +77,12 @@ def fetch_dataset(
     target: str = DEFAULT_TARGET,
     toolchain: Toolchain | None = None,
     jobs: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: FetchProgress | None = None,
 ) -> Path:
     """Return the corpus folder of a dataset; fetched, compiled and recorded on first use.
 
     Of concurrent processes one makes it and the others wait. An incomplete dataset is replaced. `progress` is called
-    with the numbers of compiled and of all sources.
+    at each step, and each half minute of a build.
 
     Args:
         name: name in the catalogue; or `rust-FAMILY`, whose crates cargo fetches and builds; or `pypi:NAME==VERSION`
@@ -105,7 +112,7 @@ def fetch_dataset(
             if missing_parts(dataset, folder):
                 if progress is None:
                     _log.info("the dataset %s is fetched and compiled at -%s, once", name, optimize)
-                _make(dataset, folder, optimize, toolchain, jobs, progress)
+                _make(dataset, folder, optimize, toolchain, jobs, progress or (lambda *_: None))
     except OSError as error:
         raise CorpusError(
             f"{name} cannot be written to {cache_directory()}: {error}; free space, make the folder writable, or set "
@@ -182,8 +189,9 @@ def _make(
     optimize: str,
     toolchain: Toolchain,
     jobs: int,
-    progress: Callable[[int, int], object] | None,
+    progress: FetchProgress,
 ) -> None:
+    progress(0, None, f"{dataset.archive.package}: download")
     archives = {} if dataset.crates else fetch_archives(dataset)
     archive = archives[""] if archives else SourceArchive(Path("Cargo.lock"), dataset.archive.sha256)
     started, cpu_started = time.monotonic(), _cpu_seconds()
@@ -201,11 +209,11 @@ def _make(
         build = DatasetBuild(dataset, work, optimize, toolchain, metadata)
         source = work if dataset.crates else unpack_sources(dataset, archives, work / "source")
         if dataset.crates:
-            recording = record_crates(build)
+            recording = record_crates(build, progress)
         elif dataset.parts:
             recording = record_parts(build, source, jobs, progress)
         else:
-            recording = record_package(build, source)
+            recording = record_package(build, source, progress)
         failures = list(recording.failures)
         if not recording.modules:
             raise CorpusError(f"{dataset.name}: no source compiles; {failures[0].source}: {failures[0].message}")

@@ -10,23 +10,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import without_embedding
 from mlgo_gym.corpus.flags import check_arguments, take_thinlto_index
-from mlgo_gym.corpus.folder import UNSPECIFIED_OVERRIDE, CorpusReport, parse_command, write_description
+from mlgo_gym.corpus.folder import (
+    UNSPECIFIED_OVERRIDE,
+    CorpusReport,
+    format_counts,
+    parse_command,
+    write_description,
+)
 from mlgo_gym.corpus.recording.object_list import IMPORTED_SUFFIX, INDEX_SUFFIX, BuildObject, ObjectList
-from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.llvm.object_file import read_elf
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.storage.untrusted_file import MAX_BYTES, open_untrusted
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 THINLTO_BUILDS = ("distributed", "local")
 _THINLTO_INDEX = b"-fthinlto-index="
@@ -56,7 +60,7 @@ def extract_corpus(
         thinlto_build: `"distributed"` copies the index that each module's flags name; `"local"` takes the files that
             lld saved, without flags; None for builds without ThinLTO.
         cmd_filter: regular expression; modules without a matching flag are excluded.
-        llvm_objcopy: name or path of `llvm-objcopy`; by default pyelftools reads the sections.
+        llvm_objcopy: name or path of `llvm-objcopy`, which reads the sections of other formats than ELF.
         cmd_section: section with the flags.
         bitcode_section: section with the bitcode.
         jobs: number of threads; by default one per CPU.
@@ -65,7 +69,6 @@ def extract_corpus(
 
     Raises:
         CorpusError: an argument is invalid, or no module was extracted.
-        MissingExtraError: neither pyelftools nor llvm-objcopy is installed.
     """
     if thinlto_build not in (None, *THINLTO_BUILDS):
         raise CorpusError(f"expected a ThinLTO build of {', '.join(THINLTO_BUILDS)}, got {thinlto_build!r}")
@@ -75,25 +78,20 @@ def extract_corpus(
         matches = re.compile(cmd_filter or "").search
     except re.error as error:
         raise CorpusError(f"expected a regular expression in --cmd_filter, got {cmd_filter!r}: {error}") from error
-    if thinlto_build == "local":
-        extract_one = partial(_extract_local, output=output)
-    else:
-        reader = find_section_reader(llvm_objcopy)
-        extract_one = partial(
-            _extract_embedded,
-            output=output,
-            read=lambda path: reader(path, (cmd_section, bitcode_section)),
-            matches=matches,
-            has_index=thinlto_build == "distributed",
-            trust_flags=trust_flags,
-        )
+    reader = read_elf_sections if llvm_objcopy is None else partial(read_with_objcopy, _find_program(llvm_objcopy))
     report = CorpusReport(skipped=list(listed.skipped))
 
     def extract(entry: BuildObject) -> bool | str:
         try:
-            return extract_one(entry)
-        except (CorpusError, OSError) as error:
-            return str(error)
+            if thinlto_build == "local":
+                return _extract_local(entry, output)
+            sections = reader(entry.path, (cmd_section, bitcode_section))
+            has_index = thinlto_build == "distributed"
+            return _extract_embedded(entry, output, sections, matches, has_index=has_index, trust_flags=trust_flags)
+        except OSError as error:
+            return error.strerror or str(error)
+        except CorpusError as error:
+            return str(error).removeprefix(f"{entry.path}: ")
         finally:
             progress()
 
@@ -110,10 +108,10 @@ def extract_corpus(
             pool.shutdown(cancel_futures=True)
             raise
     if not report.modules:
-        first = f"; the first was skipped because {report.skipped[0][1]}" if report.skipped else ""
+        reasons = f"; skipped: {format_counts(report.reasons)}" if report.skipped else ""
         raise CorpusError(
             f"expected modules in {len(listed.objects)} objects, got none ({report.excluded} excluded by the filter)"
-            f"{first}"
+            f"{reasons}"
         )
     write_description(
         output,
@@ -127,14 +125,14 @@ def extract_corpus(
 def _extract_embedded(
     entry: BuildObject,
     output: Path,
-    read: Callable[[Path], tuple[bytes, ...]],
+    sections: tuple[bytes, ...],
     matches: Callable[[str], object],
     *,
     has_index: bool,
     trust_flags: bool,
 ) -> bool:
     """Write a module of an object with embedded bitcode; return False if the filter excludes it."""
-    command, bitcode = read(entry.path)
+    command, bitcode = sections
     flags = parse_command(command, entry.path)
     if flags.count("-cc1") > 1:
         raise CorpusError(
@@ -185,53 +183,30 @@ def _write(target: Path, data: bytes) -> bool:
     return True
 
 
-SectionReader = Callable[[Path, tuple[str, ...]], tuple[bytes, ...]]
-"""Returns the bytes of each named section of an object file; raises `CorpusError` if one is missing."""
-
-
-def find_section_reader(llvm_objcopy: str | None = None) -> SectionReader:
-    """Return a section reader: the named `llvm-objcopy`, else pyelftools, else `llvm-objcopy` on `PATH`.
-
-    Raises `CorpusError` without the named program, and `MissingExtraError` if neither is installed.
-    """
-    if llvm_objcopy is None and find_spec("elftools") is not None:
-        return read_elf_sections
-    program = shutil.which(llvm_objcopy or "llvm-objcopy")
-    if program is not None:
-        return partial(read_with_objcopy, program)
-    if llvm_objcopy is None:
-        raise MissingExtraError("extraction without llvm-objcopy", "corpus")
-    raise CorpusError(f"expected a program, got {llvm_objcopy!r}; omit --llvm_objcopy_path to use pyelftools")
+def _find_program(name: str) -> str:
+    program = shutil.which(name)
+    if program is None:
+        raise CorpusError(f"expected a program, got {name!r}; omit --llvm_objcopy_path to read ELF objects without it")
+    return program
 
 
 def read_elf_sections(path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the bytes of each named section of an ELF file; raise `CorpusError` for a missing or damaged one."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
     try:
-        with open_untrusted(path) as file:
-            elf = ELFFile(file)
-            return tuple(_content(path, name, elf.get_section_by_name(name)) for name in names)
+        sections = read_elf(read_untrusted(path)).named_sections()
     except OSError as error:
-        raise CorpusError(f"{path}: the object file cannot be read: {error}") from error
-    # Damage that pyelftools does not detect raises errors of Python and zlib.
-    except (ELFError, zlib.error, MemoryError, OverflowError, ValueError) as error:
+        raise CorpusError(f"{path}: {error.strerror or error}; build it again") from error
+    except MlgoError as error:
         raise CorpusError(
-            f"{path}: expected an ELF object file: {error}; for other formats use llvm-objcopy"
+            f"{path}: expected a complete ELF object: {error}; for other formats use --llvm_objcopy_path"
         ) from error
-
-
-def _content(path: Path, name: str, section: Any) -> bytes:
-    if section is None:
+    missing = next((name for name in names if name not in sections), None)
+    if missing is not None:
         raise CorpusError(
-            f"{path}: expected a section {name}, got none; build with -Xclang -fembed-bitcode=all (assembly has none)"
+            f"{path}: expected a section {missing}, got none; build with -Xclang -fembed-bitcode=all (assembly has "
+            "none)"
         )
-    if section.data_size > MAX_BYTES:  # a compressed section can expand to any size
-        raise CorpusError(
-            f"{path}: expected at most {MAX_BYTES:,} bytes in {name}, got {section.data_size:,}; use llvm-objcopy"
-        )
-    return bytes(section.data())
+    return tuple(bytes(sections[name]) for name in names)
 
 
 def read_with_objcopy(program: str, path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:

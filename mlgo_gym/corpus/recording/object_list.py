@@ -6,14 +6,15 @@ import os
 import posixpath
 import shlex
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from mlgo_clang.driver_commands import named_output
+from mlgo_clang.invocation import expand_response_files
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.json_text import parse_json
 
@@ -23,6 +24,8 @@ IMPORTED_SUFFIX = ".3.import.bc"
 
 INDEX_SUFFIX = ".thinlto.bc"
 """Suffix of a ThinLTO index, of lld and in a corpus."""
+
+_NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def read_object_list(source: Path, input_type: str, base: Path | None = None) ->
     """
     base = Path.cwd() if base is None else base.absolute()
     if input_type == "json":
-        listed = from_compile_commands(_read_json(source))
+        listed = from_compile_commands(_read_json(source), source.absolute().parent)
     elif input_type == "params":
         listed = from_linker_parameters(_read_parameters(source), base)
     elif input_type == "bazel_aquery":
@@ -73,10 +76,12 @@ def read_object_list(source: Path, input_type: str, base: Path | None = None) ->
     return listed
 
 
-def from_compile_commands(commands: Any) -> ObjectList:
-    """Return the outputs of a compilation database, whose entries have `arguments` or a `command` string.
+def from_compile_commands(commands: Any, folder: Path = Path()) -> ObjectList:
+    """Return the objects of a compilation database, whose entries have `arguments` or a `command` string.
 
-    An output outside of the entry's `directory` is named by its absolute path. Raises `CorpusError` without a list.
+    An object is the last `-o` of the command and its response files, else the `output` of the entry, else the stem of
+    its `file` with `.o`. Relative directories start from `folder`, that of the database. An object outside of the
+    entry's `directory` is named by its absolute path. Raises `CorpusError` without a list.
     """
     if not isinstance(commands, list):
         raise CorpusError(f"expected a JSON array of compile commands, got {commands!r:.80}; check --input_type")
@@ -85,35 +90,62 @@ def from_compile_commands(commands: Any) -> ObjectList:
         label = f"entry {number}"
         try:
             label = str(entry.get("file", label))
-            base = Path(entry["directory"])
+            base = folder / entry["directory"]
             arguments = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
             if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
                 raise TypeError(f"arguments {str(arguments)[:80]}")
+            words = expand_response_files(arguments, str(base))
+            output = (named_output(words) or (0, ""))[1] or entry.get("output")
+            unread = [word for word in words if word.startswith("@")]
+            other = [word for word in words if word in _NO_OBJECT]
+            if other or (unread and not output):
+                reason = f"its command writes no object: {other[0]}" if other else "its response file cannot be read"
+                listed.skipped.append((label, reason))
+            else:
+                listed.objects.append(_build_object(output or f"{PurePath(entry['file']).stem}.o", base))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             listed.skipped.append((label, f"expected a compile command: {error!r}"))
-            continue
-        output = named_output(arguments)
-        if output is None or not output[1]:
-            listed.skipped.append((label, "its command has no -o"))
-        else:
-            listed.objects.append(_build_object(output[1], base))
     return listed
 
 
 def from_linker_parameters(parameters: Sequence[str], base: Path) -> ObjectList:
-    """Return the `*.o` among the arguments of a link, except options and the word after `-o`."""
+    """Return the `*.o` among the arguments of a link, except options and the word after `-o`.
+
+    Parameter files `@FILE` among them are read, relative to `base`, with one word per line.
+    """
+    return _from_words(parameters, base, {}, ())
+
+
+def _from_words(
+    parameters: Sequence[str], base: Path, files: Mapping[str, Sequence[str]], outer: tuple[str, ...]
+) -> ObjectList:
     listed = ObjectList()
     words = iter(parameters)
     for word in words:
+        file = word.removeprefix("-Wl,")
         if word == "-o":
             next(words, None)
+        elif file.startswith("@"):
+            try:
+                if file in outer:
+                    raise CorpusError("it contains itself")
+                inside = files.get(file[1:]) or _read_parameters(base / file[1:])
+            except CorpusError:
+                listed.skipped.append((file, "the parameter file cannot be read"))
+            else:
+                nested = _from_words(inside, base, files, (*outer, file))
+                listed.objects += nested.objects
+                listed.skipped += nested.skipped
         elif word.endswith(".o") and not word.startswith("-"):
             listed.objects.append(_build_object(word, base))
     return listed
 
 
 def from_bazel_aquery(query: Any, base: Path) -> ObjectList:
-    """Return the object files of the last `CppLink` action of a `bazel aquery`; raise `CorpusError` without one."""
+    """Return the object files of the last `CppLink` action of a `bazel aquery`; raise `CorpusError` without one.
+
+    Parameter files are those of `--include_param_files`, else they are read below `base`.
+    """
     actions = query.get("actions") if isinstance(query, dict) else None
     actions = actions if isinstance(actions, list) else []
     links = [action for action in actions if isinstance(action, dict) and action.get("mnemonic") == "CppLink"]
@@ -122,10 +154,18 @@ def from_bazel_aquery(query: Any, base: Path) -> ObjectList:
             "expected a CppLink action in the output of `bazel aquery --output=jsonproto`, got none; query the linked "
             "target"
         )
-    words = links[-1].get("arguments", [])
+    try:
+        words = _texts(links[-1].get("arguments", []))
+        files = {str(file["execPath"]): _texts(file["arguments"]) for file in links[-1].get("paramFiles", [])}
+    except (KeyError, TypeError) as error:
+        raise CorpusError(f"expected lists of arguments of a CppLink action, got {error}; query it again") from error
+    return _from_words(words, base, files, ())
+
+
+def _texts(words: Any) -> list[str]:
     if not isinstance(words, list):
-        raise CorpusError(f"expected a list of arguments of a CppLink action, got {str(words)[:80]}; query it again")
-    return from_linker_parameters([str(word) for word in words], base)
+        raise TypeError(str(words)[:80])
+    return list(map(str, words))
 
 
 def from_directory(folder: Path) -> ObjectList:
@@ -142,8 +182,8 @@ def from_local_thinlto(folder: Path) -> ObjectList:
     bitcode = {name.removesuffix(IMPORTED_SUFFIX) for name in _files_below(folder, IMPORTED_SUFFIX)}
     indexes = {name.removesuffix(INDEX_SUFFIX) for name in _files_below(folder, INDEX_SUFFIX)}
     listed = ObjectList([_build_object(name, folder) for name in sorted(bitcode & indexes)])
-    listed.skipped = [(name, f"{name}{INDEX_SUFFIX} is missing") for name in sorted(bitcode - indexes)]
-    listed.skipped += [(name, f"{name}{IMPORTED_SUFFIX} is missing") for name in sorted(indexes - bitcode)]
+    listed.skipped = [(name, f"its {INDEX_SUFFIX} is missing") for name in sorted(bitcode - indexes)]
+    listed.skipped += [(name, f"its {IMPORTED_SUFFIX} is missing") for name in sorted(indexes - bitcode)]
     return listed
 
 

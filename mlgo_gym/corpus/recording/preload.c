@@ -43,9 +43,10 @@ static const char *variable(char *const *environment, const char *name) {
   return 0;
 }
 
-/* Whether a file is called like a compiler: cc, x86_64-linux-gnu-gcc-12, clang++-19. */
+/* Whether a file is called like a compiler or its cache: cc, x86_64-linux-gnu-gcc-12, clang++-19, ccache. */
 static int is_compiler(const char *path) {
-  static const char *const names[] = {"cc", "gcc", "clang", "c++", "g++", "clang++", "c99", "c11", 0};
+  static const char *const names[] = {"cc",  "gcc", "clang",  "c++",     "g++", "clang++",
+                                      "c99", "c11", "ccache", "sccache", 0};
   const char *name = path, *end = path + length(path), *core;
   for (const char *at = path; *at; at++)
     if (*at == '/')

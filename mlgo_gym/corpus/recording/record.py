@@ -12,13 +12,14 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
+from mlgo_gym.corpus.folder import format_counts
 from mlgo_gym.corpus.recording import shim
 from mlgo_gym.corpus.recording.libraries import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
@@ -36,6 +37,9 @@ RUSTC_WRAPPER = "mlgo-gym-rustc"
 _SHIM = (sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()))
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
 _GRACE = 10.0
+PROGRESS_SECONDS = 30.0
+"""Interval between two reports of the progress of a build, in seconds."""
+
 _CLOCK_STEP = 0.1  # resolution of file times in seconds
 _ARCHIVERS = {"ar": ("ar", "gcc-ar", "llvm-ar"), "ranlib": ("ranlib", "gcc-ranlib", "llvm-ranlib")}
 
@@ -56,6 +60,8 @@ def record_build(
     intercept_paths: bool = True,
     keep_interrupted: bool = True,
     crates: Collection[str] | None = None,
+    keep_objects: bool = True,
+    progress: Callable[[int], object] = lambda _compiles: None,
 ) -> Recording:
     """Run a build and write a corpus of its compiles.
 
@@ -98,6 +104,8 @@ def record_build(
         keep_interrupted: whether an interrupted build leaves a corpus. If not, the signal is raised again once the
             build has ended.
         crates: names of the Rust packages to record; by default all.
+        keep_objects: whether the objects of the build are of use. If not, they are compiled at -O1 to save time.
+        progress: called each half minute with the number of compiles so far.
 
     Raises:
         NothingCompiledError: no compile was seen.
@@ -108,7 +116,7 @@ def record_build(
     toolchain = toolchain or find_toolchain()
     folder = (folder or Path.cwd()).resolve()
     with Recorder(toolchain, optimize, root or folder, target=target, probes=probes) as recorder:
-        shims = _shims(toolchain, target)
+        shims = _shims(toolchain, target, keep_objects=keep_objects)
         variables = {**os.environ, **_build_environment(shims), **(environment or {})}
         recorder.settings["shims"] = str(shims)
         recorder.settings["crates"] = None if crates is None else sorted(crates)
@@ -120,15 +128,23 @@ def record_build(
         start = time.time() - _CLOCK_STEP
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
-                status = _run_build(command, folder, variables, out, keep_interrupted=keep_interrupted)
+                status = _run_build(
+                    command,
+                    folder,
+                    variables,
+                    out,
+                    lambda: progress(recorder.compiles),
+                    keep_interrupted=keep_interrupted,
+                )
         except OSError as error:
             raise CorpusError(f"expected a command that runs in {folder}: {error}") from error
+        unseen = recorder.count_unseen(start)
+        skipped = {"an object of a cache or of a compiler that was not intercepted": unseen} if unseen else {}
         try:
             recording = recorder.collect(output, metadata)
         except NothingCompiledError as error:
-            raise NothingCompiledError(f"the build ended with status {status}; {error}", status) from error
-        unseen = recorder.count_unseen(start)
-        skipped = {"an object of a compile that was not intercepted": unseen} if unseen else {}
+            counts = f" Skipped: {format_counts(skipped)}." if skipped else ""
+            raise NothingCompiledError(f"the build ended with status {status}; {error}{counts}", status) from error
         return replace(recording, status=status, skipped={**recording.skipped, **skipped})
 
 
@@ -137,6 +153,7 @@ def _run_build(
     folder: Path,
     environment: Mapping[str, str],
     out: IO[bytes] | None,
+    progress: Callable[[], object],
     *,
     keep_interrupted: bool,
 ) -> int:
@@ -144,7 +161,11 @@ def _run_build(
     build = subprocess.Popen(list(command), cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
     try:
         with _terminations_raised():
-            return build.wait()
+            while True:
+                try:
+                    return build.wait(timeout=PROGRESS_SECONDS)
+                except subprocess.TimeoutExpired:  # noqa: PERF203 - one iteration is half a minute
+                    progress()
     except KeyboardInterrupt as interruption:
         for how in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
@@ -200,9 +221,9 @@ def _build_environment(shims: Path) -> dict[str, str]:
     return variables
 
 
-def _shims(toolchain: Toolchain, target: str | None) -> Path:
+def _shims(toolchain: Toolchain, target: str | None, *, keep_objects: bool) -> Path:
     """Return the folder of a toolchain's shims, kept for configured build folders, which remember their compiler."""
-    launchers = _launchers(toolchain, target)
+    launchers = _launchers(toolchain, target, [] if keep_objects else ["-O1", "-g0"])
     folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
     if folder.is_dir():
         return folder
@@ -219,7 +240,7 @@ def _shims(toolchain: Toolchain, target: str | None) -> Path:
     return folder
 
 
-def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
+def _launchers(toolchain: Toolchain, target: str | None, level: Sequence[str]) -> dict[str, str]:
     triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
     names = {name: mode for mode, group in _NAMES.items() for name in group}
     names |= {f"{triple}-{name}": mode for name, mode in names.items() if name in ("gcc", "g++", "clang", "clang++")}
@@ -232,13 +253,15 @@ def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
     before, after = driver_options(toolchain, target)
     for mode in _NAMES:
         compiler = [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", *before]
-        groups = (linker_command(toolchain, mode, target), linker_overrides(target), compiler, after)
+        groups = (linker_command(toolchain, mode, target), linker_overrides(target), compiler, [*after, *level])
         scripts[mode] = _script([*_SHIM, mode, *(word for group in groups for word in (str(len(group)), *group))])
     launchers = {name: scripts[mode] for name, mode in names.items()}
     launchers[PATH_SHIM] = scripts["by-path"]
     launchers[RUSTC_WRAPPER] = _script([*_SHIM, "rust"])
     if rustc := shutil.which("rustc"):
         launchers["rustc"] = _script([*_SHIM, "rust", rustc])
+    caches = {name: path for name in shim.CACHES if (path := shutil.which(name))}
+    launchers |= {name: _script([*_SHIM, "by-path", *["0"] * 4, path]) for name, path in caches.items()}
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}

@@ -20,7 +20,7 @@ from typing import Any
 
 from mlgo_gym.corpus.driver import NATIVE, code_generation_flags, driver_options, rust_flags
 from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
-from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
+from mlgo_gym.corpus.folder import format_counts, write_command, write_description, write_metadata
 from mlgo_gym.corpus.recording.libraries import is_gcc, objects_written_since
 from mlgo_gym.corpus.recording.links import LinkWriter
 from mlgo_gym.corpus.targets import check_level
@@ -133,6 +133,11 @@ class Recorder:
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def compiles(self) -> int:
+        """Number of compiles and links so far, recorded or skipped."""
+        return len(list((self._folder / "records").iterdir()))
 
     def write_settings(self) -> Path:
         """Write the settings for shims and return the path."""
@@ -288,11 +293,6 @@ class Recorder:
     def _relative(self, path: str) -> str:
         resolved = Path(os.path.normpath(path))
         return str(resolved.relative_to(self._root)) if resolved.is_relative_to(self._root) else str(resolved)
-
-
-def format_counts(counts: Mapping[str, int]) -> str:
-    """Return numbers by reason in one line, the largest first."""
-    return ", ".join(f"{number} of {reason}" for reason, number in Counter(counts).most_common())
 
 
 def check_output(output: Path) -> None:

@@ -32,6 +32,9 @@ _COMPILE_ONLY = frozenset(
     -emit-pch c-header c++-header -xc-header -xc++-header
     """.split()  # noqa: SIM905 - a word list
 )
+CACHES = ("ccache", "sccache")
+"""Compiler caches, which are bypassed: an object from a cache is no compile to record."""
+
 _CXX_STANDARDS = ("-std=c++", "-std=gnu++")
 _HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
 
@@ -42,11 +45,13 @@ def main(argv: Sequence[str]) -> int:
     Args:
         argv: default language of the driver (`c` or `c++`); then four groups of words, each after its length: command
             of the linker driver, its options after the build's arguments, command of the compiler, and its options
-            after them; then the build's arguments. For compilers that were called by path: `by-path`, four empty
-            groups, the compiler, arguments. For Rust: `rust`, rustc, arguments.
+            after them; then the build's arguments. For compilers and caches that were called by path: `by-path`, four
+            empty groups, the program, arguments. For Rust: `rust`, rustc, arguments.
     """
     # Compilers that the real compiler starts are not recorded again.
     settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
+    if argv[0] == "by-path" and os.path.basename(argv[5]) in CACHES:
+        return _run_cache(list(argv[5:]), settings_path)
     if argv[0] == "rust":
         return _run_rustc(list(argv[1:]), settings_path)
     mode, linker, linker_after, compiler, after, arguments = _groups(argv)
@@ -80,6 +85,16 @@ def main(argv: Sequence[str]) -> int:
             compiles.record_link(settings, link, mode)
 
     return _run(command, settings_path, record)
+
+
+def _run_cache(command: list[str], settings_path: str | None) -> int:
+    """Run the compiler that a compiler cache starts, or the cache itself for its own options."""
+    if settings_path and command[1:] and not command[1].startswith("-"):
+        os.environ[SETTINGS_VARIABLE] = settings_path  # the compiler is recorded when it starts
+        del command[0]
+        while "=" in command[0]:  # settings of ccache
+            del command[0]
+    os.execvp(command[0], command)  # noqa: S606 - a shim becomes the compiler
 
 
 def _run_rustc(command: list[str], settings_path: str | None) -> int:

@@ -17,6 +17,7 @@ from mlgo_gym.corpus.datasets.pins import catalogue_page, corpus_digest, missing
 from mlgo_gym.corpus.folder import read_description, write_description
 from mlgo_gym.corpus.inspection import describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
+from mlgo_gym.corpus.recording import record
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
@@ -214,6 +215,7 @@ def test_the_committed_page_is_that_of_the_catalogue() -> None:
 BACK_END = """\
 import os, subprocess, zipfile
 def build_wheel(folder, config_settings=None, metadata_directory=None):
+    print("[3/7] part.c", flush=True)
     subprocess.run([os.environ["CC"], "-O2", "-c", "src/part.c", "-o", "part.o"], check=True)
     name = "tiny-2.0-py3-none-any.whl"
     with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
@@ -233,9 +235,17 @@ PACKAGE = {
 
 
 @pytest.mark.slow
-def test_any_source_distribution_is_built_as_pip_builds_it(index: PackageIndex, toolchain: Toolchain) -> None:
+def test_any_source_distribution_is_built_as_pip_builds_it_and_its_steps_are_reported(
+    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digest = index.add("tiny-2.0.tar.gz", source_distribution(PACKAGE, top="tiny-2.0"))
-    folder = fetch_dataset("pypi:tiny==2.0", toolchain=toolchain)
+    # A report after half a minute would make the test slow.
+    monkeypatch.setattr(record, "PROGRESS_SECONDS", 0.05)
+    steps: list[tuple[int, int | None, str]] = []
+    folder = fetch_dataset("pypi:tiny==2.0", toolchain=toolchain, progress=lambda *step: steps.append(step))
+    titles = list(dict.fromkeys(title for *_, title in steps))
+    assert titles == ["tiny: download", "tiny: build environment", "tiny: compile"]
+    assert (3, 7, "tiny: compile") in steps
     (module,) = open_corpus(folder, toolchain=toolchain)
     assert module.name == "part.o"
     assert module.metadata["source"] == "src/part.c"
@@ -315,4 +325,4 @@ def test_a_family_is_fetched_from_a_vendored_directory(toolchain: Toolchain) -> 
 def test_without_cargo_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(CorpusError, match=r"expected cargo and rustc on PATH, got none; install Rust from rustup\.rs"):
-        record_crates(DatasetBuild(find_dataset(f"{RUST}-text"), tmp_path, "Oz", toolchain, {}))
+        record_crates(DatasetBuild(find_dataset(f"{RUST}-text"), tmp_path, "Oz", toolchain, {}), print)

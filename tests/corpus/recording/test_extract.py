@@ -10,13 +10,10 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mlgo_gym.corpus.folder import CorpusReport, read_command, read_description
 from mlgo_gym.corpus.inspection import verify
@@ -35,8 +32,7 @@ from mlgo_gym.corpus.recording.object_list import (
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.compressed_object import compressed_object
-from tests.corpus.conftest import corpus_command, description, files_below
+from tests.corpus.conftest import corpus_command, description, files_below, write_files
 
 Build = Callable[..., Path]
 Extract = Callable[..., CorpusReport]
@@ -109,12 +105,12 @@ def test_objects_that_fail_are_skipped_and_named_and_leave_nothing(
     reasons = dict(report.skipped)
     assert set(reasons) == {f"{name}.o" for name in names[1:]}
     assert "expected a section .llvmcmd" in reasons["plain.o"]
-    assert "expected an ELF object file" in reasons["text.o"]
+    assert "expected a complete ELF object" in reasons["text.o"]
     assert "No such file" in reasons["none.o"]
     assert sorted(path.name for path in output.iterdir()) == ["corpus_description.json", "good.o.bc", "good.o.cmd"]
     shutil.rmtree(output)
     (tmp_path / "build/good.o").unlink()
-    with pytest.raises(CorpusError, match=r"expected modules in 4 objects, got none.*skipped because"):
+    with pytest.raises(CorpusError, match=r"in 4 objects, got none.*; skipped: 2 of expected a complete ELF object, 1"):
         extract()
     assert not output.exists()
 
@@ -213,34 +209,13 @@ def test_impossible_options_are_errors(build: Build, extract: Extract) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("llvm-objcopy") is None, reason="llvm-objcopy is not installed")
-def test_llvm_objcopy_and_pyelftools_read_the_same(build: Build, extract: Extract) -> None:
+def test_llvm_objcopy_and_our_reader_read_the_same(build: Build, extract: Extract) -> None:
     target = build("a.o", CODE)
     names = (".llvmcmd", ".llvmbc")
     assert read_with_objcopy("llvm-objcopy", target, names) == read_elf_sections(target, names)
     with pytest.raises(CorpusError, match="llvm-objcopy cannot read its sections"):
         read_with_objcopy("llvm-objcopy", target, (".nothing",))
     assert extract(llvm_objcopy="llvm-objcopy").modules == ["a.o"]
-
-
-def test_a_compressed_section_is_unpacked_unless_it_would_fill_the_memory(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.o"
-    path.write_bytes(compressed_object(1 << 20))
-    assert read_elf_sections(path, (".llvmbc", ".llvmcmd")) == (bytes(1 << 20), b"-cc1\0")
-    path.write_bytes(compressed_object(257 << 20))
-    with pytest.raises(CorpusError, match=r"at most 268,435,456 bytes in \.llvmbc, got 269,484,032"):
-        read_elf_sections(path, (".llvmbc",))
-
-
-@given(position=st.integers(0, 1335), value=st.integers(0, 255), more=st.integers(0, 1335))
-def test_a_damaged_object_raises_no_other_error(
-    tmp_path_factory: pytest.TempPathFactory, position: int, value: int, more: int
-) -> None:
-    data = bytearray(compressed_object(1 << 20))
-    data[position % len(data)] = data[more % len(data)] = value
-    path = tmp_path_factory.getbasetemp() / "damaged.o"
-    path.write_bytes(data)
-    with suppress(CorpusError):
-        read_elf_sections(path, (".llvmbc", ".llvmcmd"))
 
 
 BASE = Path("/output/directory")
@@ -252,13 +227,57 @@ def command_of(*arguments: str, **keys: Any) -> dict[str, Any]:
     return {"directory": str(BASE), "file": "foo.c", **words, **keys}
 
 
-def test_commands_without_an_output_and_broken_ones_are_skipped_and_named() -> None:
+def test_broken_commands_and_those_without_an_object_are_skipped_and_counted() -> None:
     broken = [{}, {"directory": "/x"}, {"directory": "/x", "command": "cc -o 'x"}, 7, {"directory": "/", "command": 7}]
     silent = command_of("-objc-isystem", "d", "-opt-record-file", "r")
-    found = from_compile_commands([*broken, None, silent, command_of(command="cc -c y.c -o y.o")])
-    assert [item.name for item in found.objects] == ["y.o"]
-    assert len(found.skipped) == 7
-    assert found.skipped[-1] == ("foo.c", "its command has no -o")
+    others = [command_of("-S"), command_of("-fsyntax-only"), command_of("@absent")]
+    listed = from_compile_commands([*broken, None, silent, *others, command_of(command="cc -c y.c -o y.o")])
+    assert [entry.name for entry in listed.objects] == ["foo.o", "y.o"]
+    assert dict(CorpusReport(skipped=listed.skipped).reasons) == {
+        "expected a compile command": 6,
+        "its command writes no object": 2,
+        "its response file cannot be read": 1,
+    }
+
+
+def test_an_object_is_the_output_of_the_command_with_its_response_files_else_of_the_entry_else_of_the_source(
+    tmp_path: Path,
+) -> None:
+    build = write_files(
+        tmp_path / "build",
+        {
+            "all.rsp": "-O2 @more.rsp",
+            "more.rsp": '-c "a b.c"\n-o "out/a b.o"',
+            "own.rsp": "-c x.c @own.rsp",
+            "flags.params": "-c\nsrc/x.c\n-o\nbin/x.o\n",
+        },
+    )
+    entries: list[tuple[dict[str, Any], str]] = [
+        ({"command": "cc @all.rsp"}, "out/a b.o"),
+        ({"arguments": ["cc", f"@{build}/flags.params"]}, "bin/x.o"),
+        ({"command": "cc -c x.c -o x.o", "output": "other.o"}, "x.o"),
+        ({"command": "cc -c x.c", "output": "objects/x.o"}, "objects/x.o"),
+        ({"command": "cc -c x.c @absent", "output": "y.o"}, "y.o"),
+        ({"command": "cc -c ../src/stem.v2.c", "file": "../src/stem.v2.c"}, "stem.v2.o"),
+        ({"command": "cc @own.rsp", "output": "own.o"}, "own.o"),
+    ]
+    database = tmp_path / "compile_commands.json"
+    database.write_text(json.dumps([{"directory": "build", "file": "x.c", **entry} for entry, _ in entries]))
+    listed = read_object_list(database, "json")
+    assert [(entry.name, entry.path) for entry in listed.objects] == [(name, build / name) for _, name in entries]
+    assert listed.skipped == []
+
+
+def test_parameter_files_in_a_link_are_read_and_unreadable_ones_counted(tmp_path: Path) -> None:
+    write_files(tmp_path, {"two.params": "two.o\n@three.params\n@two.params\n", "three.params": "a b.o\n-o\nx.o\n"})
+    link = ["-o", "program", "one.o", "-Wl,@two.params", "@absent.params"]
+    listed = from_linker_parameters(link, tmp_path)
+    assert [entry.name for entry in listed.objects] == ["one.o", "two.o", "a b.o"]
+    unread = [(name, "the parameter file cannot be read") for name in ("@two.params", "@absent.params")]
+    assert listed.skipped == unread
+    files = [{"execPath": "absent.params", "arguments": ["three.o"]}]
+    action = {"mnemonic": "CppLink", "arguments": link, "paramFiles": files}
+    assert [entry.name for entry in from_bazel_aquery({"actions": [action]}, tmp_path).objects][-1] == "three.o"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +336,7 @@ def test_of_a_local_thinlto_link_half_modules_are_skipped_and_named(tmp_path: Pa
         (tmp_path / name).touch()
     found = from_local_thinlto(tmp_path)
     assert [item.name for item in found.objects] == ["3"]
-    assert found.skipped == [("1", "1.thinlto.bc is missing"), ("2", "2.3.import.bc is missing")]
+    assert found.skipped == [("1", "its .thinlto.bc is missing"), ("2", "its .3.import.bc is missing")]
 
 
 def test_an_input_that_is_something_else_is_an_error(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.folder import read_description
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import record, write_files
 
@@ -40,7 +42,7 @@ def test_a_compiler_by_its_path_is_run_once_and_recorded_or_counted(
 ) -> None:
     script = f"$CC -c g.c; {own_compiler} -c f.c; printf '.text\\n' > s.s; $CC -c s.s; env -i {own_compiler} -c h.c"
     build = record(project, script, toolchain, intercept_paths=intercept_paths)
-    unseen = "an object of a compile that was not intercepted"
+    unseen = "an object of a cache or of a compiler that was not intercepted"
     assert build.status == 0
     assert (own_compiler.parents[2] / "log").read_text() == "called\n" * 2
     assert build.modules == (("f.o", "g.o") if intercept_paths else ("g.o",))
@@ -84,6 +86,36 @@ def test_compiles_by_gcc_that_clang_refuses_are_counted(project: Path, toolchain
     assert recording.compiler_paths == {gcc: 1}
     assert recording.skipped == {"a compile by gcc, which is no clang, that clang refuses": 1}
     assert recording.failures == ()
+
+
+@pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is not installed")
+def test_a_warm_compiler_cache_is_bypassed_and_objects_of_a_hidden_one_are_counted(
+    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CCACHE_DIR", str(project.parent / "cache"))
+    cached = "unset CCACHE_DISABLE; ccache $CC -c f.c; $(command -v ccache) gcc -c g.c; ccache --version > version"
+    for name in ("cold", "warm"):
+        corpus = project.parent / name
+        build = record_build(["sh", "-ec", cached], corpus, toolchain=toolchain, folder=project)
+        assert (build.modules, dict(build.skipped)) == (("f.o", "g.o"), {})
+    assert (project / "version").read_text().startswith("ccache version")
+    program = shutil.which("ccache")
+    with pytest.raises(NothingCompiledError, match="1 of an object of a cache or of a compiler that was not"):
+        record(project, f"env -i {program} {' '.join(toolchain.command)} -c h.c", toolchain)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_statically_linked_compiler_is_recorded(project: Path, own_compiler: Path, toolchain: Toolchain) -> None:
+    source = "int execv(const char *, char **); int main(int n, char **v) { return execv(*v = COMPILER, v); }\n"
+    write_files(project, {"compiler.c": source})
+    program = project.parent / "static" / "clang-22"
+    program.parent.mkdir()
+    build = ["gcc", "-static", f'-DCOMPILER="{own_compiler}"', str(project / "compiler.c"), "-o", str(program)]
+    if subprocess.run(build, capture_output=True, check=False).returncode:
+        pytest.skip("a static C library is not installed")
+    recording = record(project, f"{program} -c f.c", toolchain)
+    assert (recording.modules, recording.compiler_paths) == (("f.o",), {str(program): 1})
+    assert (own_compiler.parents[2] / "log").read_text() == "called\n"
 
 
 def interrupted(options: str, how: signal.Signals, project: Path, temporary: Path) -> tuple[int, str]:

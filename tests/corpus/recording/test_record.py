@@ -130,6 +130,15 @@ def test_flags_of_one_machine_or_of_the_link_are_dropped_and_equal_modules_are_o
     assert (build.modules, build.duplicates, build.failures) == (("a/sum.o",), 3, ())
 
 
+def test_one_source_built_to_two_folders_with_split_debug_information_is_two_modules(
+    project: Path, toolchain: Toolchain
+) -> None:
+    script = "for n in 1 2; do mkdir $n; (cd $n; cc -g -gsplit-dwarf -Dsum=sum$n -c ../lib/sum.c); done"
+    build = record(project, script, toolchain)
+    assert (build.modules, build.duplicates, build.failures) == (("1/sum.o", "2/sum.o"), 0, ())
+    assert sorted(path.name for path in (project / "2").iterdir()) == ["sum.dwo", "sum.o"]
+
+
 def test_two_folders_give_equal_recordings(project: Path, tmp_path: Path, toolchain: Toolchain) -> None:
     elsewhere = tmp_path / "elsewhere" / "project"
     shutil.copytree(project, elsewhere)
