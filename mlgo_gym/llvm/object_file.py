@@ -92,7 +92,7 @@ class ElfFile:
         return {
             names[start:end].decode(errors="replace"): self.contents(section)
             for section, (start, end) in enumerate(zip(starts, ends, strict=True))
-            if start < end and not self.sections["flags"][section] & _SHF_COMPRESSED
+            if start < end and not int(self.sections["flags"][section]) & _SHF_COMPRESSED
         }
 
     def table(self, section: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -268,7 +268,7 @@ def read_references(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any],
     fields = [("offset", word), ("info", word)]
     for index in np.flatnonzero(np.isin(elf.sections["type"], (SHT_REL, SHT_RELA))).tolist():
         section = int(elf.sections["info"][index])
-        if section >= len(elf.sections) or not elf.sections["flags"][section] & SHF_ALLOC:
+        if section >= len(elf.sections) or not int(elf.sections["flags"][section]) & SHF_ALLOC:
             continue
         added = [("addend", word)] if elf.sections["type"][index] == SHT_RELA else []
         entries = elf.table(index, [*fields, *added])
