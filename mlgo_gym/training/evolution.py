@@ -189,7 +189,7 @@ def _restored(checkpoint: Path, identity: str) -> list[Weights]:
 
 def flatten(network: Network) -> Weights:
     """Return all weights and biases of a network in one array, float64."""
-    return np.concatenate([part.ravel() for part in (*network.weights, *network.biases)]).astype(np.float64)
+    return np.asarray(np.concatenate([part.ravel() for part in (*network.weights, *network.biases)]), np.float64)
 
 
 def unflatten(network: Network, values: Weights) -> Network:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from mlgo_gym.corpus import open_corpus
@@ -87,7 +88,7 @@ class Simple(TreeImitation):
         return constant(0, hidden=len(rounds))
 
 
-def observations() -> np.ndarray:
+def observations() -> npt.NDArray[np.float32]:
     generator = np.random.default_rng(0)
     rows = np.round(generator.normal(0, 100, (4000, 3))).astype(np.float32)
     rows[:1000, 1] = generator.integers(-8, 12, 1000)
