@@ -326,14 +326,6 @@ def test_without_an_episode_there_are_no_actions_no_state_and_no_picture(env: In
     assert env.render() is None
 
 
-def test_a_deep_copy_without_an_episode_samples_the_same(env: InlineEnv) -> None:
-    env.reset(seed=1)
-    env.close()
-    copied = copy.deepcopy(env)
-    assert modules(copied, 8, seed=None) == modules(env, 8, seed=None)
-    copied.close()
-
-
 # Lifetime
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.catalogue import dataset_names
 from mlgo_gym.corpus.folder import read_description, write_command, write_description
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run, run_json
@@ -95,22 +93,6 @@ def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: P
     write_description(tmp_path, ["good", "none"])
     result = run("corpus", "info", tmp_path)
     assert (result.exit_code, "none.bc" in result.stderr) == (1, True)
-
-
-def test_list_names_the_builtin_corpus_and_the_datasets(toolchain: Toolchain) -> None:
-    builtin = open_corpus("builtin", toolchain=toolchain)
-    entries = {entry["name"]: entry for entry in run_json("corpus", "list", "--clang", "bundled")}
-    assert (entries["builtin"]["modules"], entries["builtin"]["folder"]) == (len(builtin), str(builtin.path))
-    assert {"zstd", "lz4"} <= set(entries)
-
-
-def test_fetch_names_what_it_does_not_know() -> None:
-    result = run("corpus", "fetch", "zztd", "pypi:x")
-    assert result.exit_code == 1
-    assert "got 'zztd'" in result.stderr
-    assert "expected pypi:NAME==VERSION" in result.stderr
-    with pytest.raises(CorpusError, match=", ".join(dataset_names()[:3])):
-        run("corpus", "fetch")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run
 from tests.conftest import clang_argument
 
-NO_MODEL = "-Cllvm-args=-enable-ml-inliner=release"
 """A flag that needs a model, which no released compiler has."""
 
 
@@ -60,21 +59,6 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
     _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
     assert [problem for problem in problems if "cannot be written: Not a directory" in problem]
     assert "$MLGO_CACHE" in remedies
-
-
-def test_a_flag_without_a_model_is_a_problem_in_variables_and_in_configurations_of_cargo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home, inner = tmp_path / "home", tmp_path / "project" / "crate"
-    places = [tmp_path / "project" / ".cargo" / "config", home / "config.toml"]
-    inner.mkdir(parents=True)
-    for place in places:
-        place.parent.mkdir()
-        place.write_text(f'[build]\nrustflags = ["{NO_MODEL}"]\n')
-    monkeypatch.chdir(inner)
-    _, problems, _ = examine(RUSTFLAGS=NO_MODEL, CXXFLAGS="-O2", CARGO_HOME=str(home), OTHER=NO_MODEL)
-    message = "contains -enable-ml-inliner=release, and a released compiler has no"
-    assert [problem.partition(f" {message}")[0] for problem in problems] == ["RUSTFLAGS", *map(str, places)]
 
 
 def test_a_rustc_that_cannot_be_used_has_a_reason_and_is_needed_for_crates_only(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import select
 import signal
@@ -22,14 +21,10 @@ from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.integrations.trace import write_log
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.testing import fake_clang
-from mlgo_gym.training.pipeline import Pipeline
 from tests.conftest import MakeBitcode
 from tests.traces import alive, ends_within, scratch_folders
 
@@ -284,13 +279,6 @@ def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compila
             session.advise_ahead([bytes(8)])
     with Session(compile_calls.command, ADVISORS) as session, pytest.raises(MlgoError, match="expected one advisor"):
         session.advise_ahead([bytes(8)])
-
-
-def test_a_pipeline_has_a_round_and_a_log_the_header_of_a_channel() -> None:
-    with pytest.raises(MlgoError, match="expected rounds ≥ 1, got 0"):
-        Pipeline(None, None, rounds=0)  # type: ignore[arg-type] # neither is used
-    with pytest.raises(MlgoError, match="got one without advice"):
-        write_log(io.BytesIO(), LogHeader((TensorSpec("x", "int64_t", (1,)),)), [], [])
 
 
 # Coroutines that wait for compilers, run by blocking and by an event loop

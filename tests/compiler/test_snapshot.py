@@ -25,7 +25,6 @@ from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advis
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import fake_clang
 from tests.conftest import MakeBitcode
-from tests.fakes.no_ptrace import without_ptrace
 from tests.traces import alive, children, ends_within
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left", "can_fork")
@@ -273,17 +272,6 @@ def test_shared_output_and_threads_are_refused_and_the_original_continues(odd: s
         assert object_after(session, INLINE) == INLINE
 
 
-def test_descriptors_with_gaps_and_earlier_output_are_in_both() -> None:
-    gaps = "os.dup2(advice, 40); os.close(advice); advice = 40; os.dup2(log, 30); os.close(log); log = 30"
-    program = odd_program(f"{gaps}; os.write(1, b'before '); os.write(2, b'words ')", "os.write(2, b'more')")
-    with program as session, session.fork() as fork:
-        numbers = [sorted(os.listdir(f"/proc/{copied.pid}/fd")) for copied in (session, fork)]  # noqa: PTH208
-        assert numbers[0] == numbers[1]
-        for copied, answer in ((session, KEEP), (fork, INLINE)):
-            assert object_after(copied, answer) == b"before " + answer
-            assert copied.stderr == "words more"
-
-
 def test_a_stopped_program_is_not_copied_and_a_signal_that_is_handled_disturbs_nothing() -> None:
     with odd_program("signal.signal(signal.SIGUSR1, lambda *_: None)") as session:
         os.kill(session.pid, signal.SIGSTOP)
@@ -343,10 +331,3 @@ def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting
 
 
 # Where ptrace is denied
-
-
-def test_a_denied_fork_leaves_the_session_as_it_was() -> None:
-    with odd_program("") as session:
-        with pytest.raises(SnapshotError, match="Operation not permitted"):
-            without_ptrace(session.fork)
-        assert object_after(session, INLINE) == INLINE

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -50,17 +49,6 @@ def decisions(env: JointEnv, answer: Any = None) -> Iterator[tuple[dict[str, Any
 
 
 # Observations
-
-
-def test_the_spaces_are_those_that_libraries_take(env: JointEnv) -> None:
-    assert env.action_space == gym.spaces.Discrete(ACTIONS)
-    assert ACTIONS == 42
-    assert isinstance(env.observation_space, gym.spaces.Dict)
-    assert env.observation_space["task"] == gym.spaces.Discrete(3)
-    assert env.observation_space["action_mask"] == gym.spaces.Box(0, 1, (ACTIONS,), np.int8)
-    assert env.observation_space["observations"].shape == (19 * COLUMNS + 1,)
-    assert env.feature_names[0] == "sroa_savings | is_free[0] | li_size"
-    assert env.feature_names[-1] == "- | progress | -"
 
 
 def test_inlining_comes_first_then_the_others_interleave_each_with_its_own_mask_and_words(many_calls: str) -> None:

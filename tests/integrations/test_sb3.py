@@ -180,23 +180,6 @@ def test_a_failed_compile_is_a_truncation(varied: str) -> None:
     env.close()
 
 
-def test_options_name_the_modules_of_the_next_reset_only(varied: str) -> None:
-    env = adapted(INLINE, varied, 3)
-    env.seed(1)
-    env.set_options([{"module": "calls"}, {}, {"module": "mixed"}])
-    env.reset()
-    assert [info["module"] for info in env.reset_infos[::2]] == ["calls", "mixed"]
-    env.set_options({"module": "again"})
-    env.reset()
-    assert [info["module"] for info in env.reset_infos] == ["again"] * 3
-    found = set()
-    for _ in range(5):
-        env.reset()
-        found |= {info["module"] for info in env.reset_infos}
-    assert len(found) > 1
-    env.close()
-
-
 def test_attributes_and_methods_of_some_environments(varied: str) -> None:
     env = adapted(INLINE, varied, 3, render_mode="ansi")
     env.reset()

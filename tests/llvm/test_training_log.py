@@ -167,21 +167,3 @@ def test_a_malformed_log_raises_one_error_that_names_the_offset() -> None:
             assert caught.value.offset == len(before), data[:99]
             assert complaint in str(caught.value)
             assert f"(at byte {len(before)})" in str(caught.value)
-
-
-def test_the_writer_refuses_what_belongs_elsewhere() -> None:
-    out = io.BytesIO()
-    writer = LogWriter(out, SCORED)
-    with pytest.raises(ValueError, match="needs a context: call context"):
-        writer.observation(PAYLOAD)
-    writer.context("f")
-    for payload in (PAYLOAD[:-1], PAYLOAD + b"\n"):
-        with pytest.raises(ValueError, match=r"bytes, found \d+"):
-            writer.observation(payload)
-    with pytest.raises(ValueError, match="write the observation first"):
-        writer.outcome(1.0)
-    assert out.getvalue() == line_of(SCORED) + b'{"context":"f"}\n'
-    assert writer.observation(PAYLOAD) == 0
-    writer.outcome(1.0)
-    with pytest.raises(ValueError, match="once: write the observation first"):
-        writer.outcome(1.0)

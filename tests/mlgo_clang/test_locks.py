@@ -17,8 +17,6 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import read_counters
 from mlgo_clang.files import holder, is_stopped, lock
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.storage.temporary_folders import locked
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
 HOLD = """
@@ -63,15 +61,6 @@ def test_a_lock_is_waited_for_until_the_deadline_or_its_release_and_not_while_it
         assert lock(file.fileno(), 3600)
         with path.open() as again, pytest.raises(BlockingIOError):
             fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_a_folder_that_a_stopped_process_makes_is_an_error_with_its_number(tmp_path: Path) -> None:
-    with (
-        held(tmp_path / ".folder.lock", stopped=True) as process,
-        pytest.raises(MlgoError, match=f"process {process.pid}, which is stopped; continue or end it"),
-        locked(tmp_path / "folder", 3600),
-    ):
-        pass
 
 
 def counting_clang(folder: Path) -> Path:

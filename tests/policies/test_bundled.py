@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -67,19 +66,6 @@ def test_a_name_means_one_network_whatever_the_environment_computes(corpus: Path
             PolicyError, match=f"^{full} needs callee features, .* callee_features=True, or use {fast}$"
         ):
             load_policy(full, inline)
-
-
-def test_unknown_names_and_other_environments_are_refused(inline: CompilerEnv, evict: CompilerEnv) -> None:
-    with pytest.raises(PolicyError, match="expected a bundled policy, got 'inline-oy'; use one of evict, inline-os"):
-        network_file("inline-oy")
-    for policy, env, message in (
-        ("inline-zo", inline, r"there is no policy 'inline-zo'; did you mean inline-oz or inline-os\?"),
-        ("inline-oz-fast", evict, "decisions on inlining"),
-        ("evict", inline, "decisions on eviction"),
-        ("default", gym.make("CartPole-v1"), "CartPole"),
-    ):
-        with pytest.raises(PolicyError, match=message):
-            load_policy(policy, env)
 
 
 def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> None:

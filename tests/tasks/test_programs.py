@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from mlgo_gym import open_corpus
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, find_dataset
-from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError, ToolchainError
 from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
@@ -24,10 +23,8 @@ from mlgo_gym.tasks.metrics.counters import (
     PROGRAM_TARGET,
     Count,
     count_program,
-    find_counter,
     find_emulator,
     has_hardware_counter,
-    read_cachegrind,
     run_program,
 )
 from tests.cli.command import run
@@ -153,23 +150,6 @@ def test_a_program_cannot_write_outside_of_its_folder(tmp_path: Path) -> None:
     with pytest.raises(MlgoError, match="exit status"):
         run_program([SHELL, "-c", f"echo > {outside}"], folder)
     assert not outside.exists()
-
-
-def test_a_missing_counter_or_emulator_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    emulator = "expected qemu-arm on PATH for programs of thumbv7em, got none; install the package qemu"
-    with pytest.raises(MlgoError, match=emulator):
-        find_emulator(TARGETS["thumbv7em"])
-    if platform.machine() == "x86_64":
-        assert find_emulator(TARGETS[DEFAULT_TARGET]) is None
-    if not has_hardware_counter():
-        with pytest.raises(MlgoError, match=r"expected a hardware counter .* or valgrind, got neither; install"):
-            find_counter()
-
-
-def test_the_lines_of_a_function_are_added() -> None:
-    text = "desc: x\nevents: Ir\nfl=a.c\nfn=f\n1 10\n2 5\nfn=g\n0 1\nfl=b.c\nfn=f\n9 100\nsummary: 116\n"
-    assert read_cachegrind(text) == {"f": 115, "g": 1}
 
 
 @pytest.mark.slow  # the first link for a target compiles its C library

@@ -119,17 +119,6 @@ def test_a_single_environment_needs_a_reset_after_each_step(few: Path) -> None:
     assert env.reset(seed=np.int64(3))[0].tolist() == env.reset(seed=3)[0].tolist()
 
 
-def test_an_ended_episode_is_scored_once(few: Path) -> None:
-    envs = InlineBanditVectorEnv(3, labels=few, autoreset_mode="Disabled")
-    envs.reset(seed=1)
-    assert envs.step(np.ones(3))[2].all()
-    with pytest.raises(ActionError, match="environment 0: expected a pending decision, got none; reset it first"):
-        envs.step(np.ones(3))
-    envs.reset(options={"reset_mask": np.array([True, False, True])})
-    with pytest.raises(ActionError, match="environment 1: expected a pending decision"):
-        envs.step(np.ones(3))
-
-
 def test_wrong_arguments_and_calls_get_one_line(bandit: InlineBanditVectorEnv, few: Path) -> None:
     bandit.reset(seed=0)
     one_is_wrong = np.ones(512)
