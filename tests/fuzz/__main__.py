@@ -1,10 +1,11 @@
-"""Fuzz the readers: `python -m tests.fuzz [FORMAT …] --inputs 1000000 --output runs/fuzz`.
+"""Fuzz the readers with atheris: `python -m tests.fuzz [FORMAT …] --inputs 1000000 --output runs/fuzz`.
 
 Each format has its own processes, one after the other, of at most 250,000 inputs each: atheris leaks a kilobyte per
-comparison of arrays. Coverage guides the inputs where atheris is installed and the reader is Python; elsewhere they are
-random changes of real files. The output keeps the corpus that coverage found, and the next run starts with it. A
-finding is an input that raises anything but the typed error, takes over a second or 200 MB, or ends the process. The
-shortest input of each cause is kept; `--keep` copies it to `tests/fuzz/found`, which the tests read.
+comparison of arrays. The output keeps the corpus that coverage found, and the next run starts with it.
+
+A finding is an input that raises anything but the typed error, takes over a second or 200 MB, or ends the process. It
+ends the fuzzing of its format, and its path is printed. `python -m tests.fuzz.worker FORMAT PATH` reads it alone. The
+tests read all files in `tests/fuzz/found/FORMAT`.
 
 The exit status is 1 if there is a finding.
 """
@@ -12,9 +13,8 @@ The exit status is 1 if there is a finding.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,114 +22,76 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from tests.fuzz.formats import FOLDER, FORMATS, Format, memory
-from tests.fuzz.worker import BAD_SEED, FINDS, INPUT, REPORT
+from tests.fuzz.formats import FORMATS, FOUND, INPUT, Format
 
-FOUND = Path(__file__).parent / "found"
 PIECE = 250_000
 """Maximum number of inputs of one process."""
 
-MAX_DEATHS = 20
-"""Number of inputs that end the process after which a format is stopped."""
 
-
-def fuzz(tested: Format, inputs: int, seed: int, output: Path) -> dict[str, Any]:
-    """Fuzz one format, and return its report."""
-    place = (output / tested.name).absolute()
-    (place / FINDS).mkdir(parents=True, exist_ok=True)
-    engine = "mutations" if tested.native or find_spec("atheris") is None else "atheris"
-    total: dict[str, Any] = {"engine": engine, "seconds": 0.0, "cpu_seconds": 0.0, "findings": {}}
-    total |= dict.fromkeys(("inputs", "refused", "ended", "slowest", "grown_mb", "processes", "deaths"), 0)
-    while total["inputs"] < inputs and total["deaths"] < MAX_DEATHS:
-        piece = min(PIECE, inputs - total["inputs"])
-        _run(tested.name, [tested.name, engine, str(piece), str(seed + total["processes"]), str(place)], place, total)
-        total["processes"] += 1
-    (output / f"{tested.name}.json").write_text(json.dumps(total, indent=1) + "\n")
-    return total
-
-
-def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:
-    """Let one process read inputs, and add its report to the total."""
-    for left in (REPORT, INPUT):
-        (place / left).unlink(missing_ok=True)
-    start = time.monotonic()
-    # The folder in memory is removed however the process ends.
-    scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory(), ignore_cleanup_errors=True)
-    with scratch as folder, (place / "log").open("ab") as log:
-        command = [sys.executable, "-m", "tests.fuzz.worker", *words]
-        worker = subprocess.run(command, stderr=log, check=False, env={**os.environ, FOLDER: folder})
-    report = _take(place, total)
-    if worker.returncode == 0:
-        total["inputs"] += report["inputs"]
-        return
-    total["deaths"] += 1
-    if worker.returncode == BAD_SEED or not (place / INPUT).exists():
-        sys.exit(f"{name}: no input was read; see the end of {place / 'log'}")
-    current = (place / INPUT).read_bytes()
-    count, size = (int.from_bytes(current[at : at + 8], "little") for at in (0, 8))
-    data = current[16 : 16 + size]
-    total["inputs"] += count + 1
-    total["seconds"] += max(0.0, time.monotonic() - start - report.get("seconds", 0))
-    key = f"death-{-worker.returncode}-{hashlib.sha256(data).hexdigest()[:8]}"
-    total["findings"][key] = f"the process ended with {worker.returncode}"
-    (place / FINDS / key).write_bytes(data)
-
-
-def _take(place: Path, total: dict[str, Any]) -> dict[str, Any]:
-    """Add the report of a process to the total, without its inputs; remove and return the report."""
-    report: dict[str, Any] = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
-    (place / REPORT).unlink(missing_ok=True)
-    for name in ("seconds", "cpu_seconds", "refused", "ended"):
-        total[name] += report.get(name, 0)
-    for name in ("slowest", "grown_mb"):
-        total[name] = max(total[name], report.get(name, 0))
-    total["findings"] |= report.get("findings", {})
-    return report
-
-
-def keep(tested: Format, output: Path) -> None:
-    """Copy the findings to the inputs of the tests."""
-    for path in sorted((output / tested.name / FINDS).iterdir()):
-        folder = FOUND / tested.name
+def fuzz(fuzzed: Format, inputs: int, seed: int, output: Path) -> Path | None:
+    """Fuzz a format that has its libraries, and print a line of statistics; return the path of a finding."""
+    if fuzzed.missing:
+        print(f"{fuzzed.name:22} skipped: {fuzzed.missing} is not installed", flush=True)
+        return None
+    place = (output / fuzzed.name).absolute()
+    corpus, seeds, findings = folders = [place / name for name in ("corpus", "seeds", "findings")]
+    for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / hashlib.sha256(path.read_bytes()).hexdigest()[:12])
+    for number, data in enumerate(fuzzed.seeds()):
+        (seeds / str(number)).write_bytes(data)
+    tokens = ('"' + "".join(f"\\x{byte:02x}" for byte in token) + '"\n' for token in fuzzed.tokens)
+    (place / "tokens").write_text("".join(["\n", *tokens]))  # libFuzzer refuses an empty file
+    corpora = [str(folder) for folder in (corpus, seeds, FOUND / fuzzed.name) if folder.exists()]
+    options = [f"-artifact_prefix={findings}/", f"-dict={place / 'tokens'}", "-timeout=60", "-print_final_stats=1"]
+    started, executed = time.monotonic(), 0
+    for start in range(0, inputs, PIECE):
+        pace = [f"-runs={min(PIECE, inputs - start)}", f"-seed={seed and seed + start}"]
+        finding = _run([fuzzed.name, *corpora, *options, "-keep_seed=1", *pace], place)
+        statistics = dict(re.findall(r"stat::(\w+): +(\d+)", (place / "log").read_text(errors="replace")))
+        executed += int(statistics.get("number_of_executed_units", 0))
+        if finding is not None:
+            break
+    seconds, memory = time.monotonic() - started, statistics.get("peak_rss_mb", "?")
+    print(f"{fuzzed.name:22} {executed or '?':>9} {seconds:>7.0f} s {memory:>6} MB  {finding or ''}", flush=True)
+    return finding
+
+
+def _run(arguments: list[str], place: Path) -> Path | None:
+    """Let one process read inputs; return the path of a finding."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    # The folder is removed however the process ends.
+    scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory, ignore_cleanup_errors=True)
+    with scratch as folder, (place / "log").open("wb") as log:
+        command = [sys.executable, "-m", "tests.fuzz.worker", *arguments]
+        status = subprocess.run(command, stderr=log, check=False, env={**os.environ, "TMPDIR": folder}).returncode
+        if status == 0:
+            return None
+        if saved := re.findall(rb"Test unit written to (.*)", (place / "log").read_bytes()):
+            return Path(os.fsdecode(saved[-1]))
+        if not (last := Path(folder, INPUT)).exists():
+            sys.exit(f"expected a process that reads inputs, got exit status {status}; see {place / 'log'}")
+        return Path(shutil.copy(last, place / "findings" / f"ended-{time.time_ns()}"))
 
 
 def main() -> None:
     """Fuzz the formats, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}; default: all")
-    parser.add_argument("--inputs", type=int, default=20_000, help="number of inputs per format")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--inputs", type=int, default=20_000, help="number of inputs per format (≥ 1)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the mutations (≥ 0); 0: another one each time")
     parser.add_argument("--output", type=Path, default=Path("runs/fuzz"))
-    parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
-    unknown = sorted(set(arguments.formats) - set(FORMATS))
-    if unknown:
+    if unknown := sorted(set(arguments.formats) - set(FORMATS)):
         parser.error(f"expected one of {', '.join(FORMATS)}, got {unknown[0]!r}")
-    print(f"{'format':22} {'engine':>9} {'inputs':>9} {'CPU':>9} {'refused':>7} {'slowest':>8} {'grown':>7}  findings")
-    failed = False
-    for name in arguments.formats or FORMATS:
-        tested = FORMATS[name]
-        missing = [module for module in tested.needs if find_spec(module) is None]
-        if missing:
-            print(f"{name:22} skipped: {', '.join(missing)} is not installed", flush=True)
-            continue
-        total = fuzz(tested, arguments.inputs, arguments.seed, arguments.output)
-        share = total["refused"] / max(total["inputs"], 1)
-        print(
-            f"{name:22} {total['engine']:>9} {total['inputs']:>9} {total['cpu_seconds']:>7.0f} s {share:>7.0%} "
-            f"{total['slowest']:>6.3f} s {total['grown_mb']:>4.0f} MB  {len(total['findings'])}",
-            flush=True,
-        )
-        for finding in total["findings"].values():
-            print(f"    {finding}", flush=True)
-        if arguments.keep:
-            keep(tested, arguments.output)
-        failed = failed or bool(total["findings"])
-    sys.exit(failed)
+    if arguments.inputs < 1 or arguments.seed < 0:
+        parser.error(f"expected --inputs ≥ 1 and --seed ≥ 0, got {arguments.inputs} and {arguments.seed}")
+    if find_spec("atheris") is None:
+        parser.error("expected atheris, got a Python without it; pip install 'mlgo-gym[fuzz]'")
+    print(f"{'format':22} {'inputs':>9} {'time':>9} {'peak':>9}  finding", flush=True)
+    tested = [FORMATS[name] for name in arguments.formats or FORMATS]
+    findings = [fuzz(fuzzed, arguments.inputs, arguments.seed, arguments.output) for fuzzed in tested]
+    sys.exit(any(findings))
 
 
 if __name__ == "__main__":

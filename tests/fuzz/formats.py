@@ -6,13 +6,14 @@ lazy parts of the result, so that no damage is found later.
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
@@ -41,59 +43,79 @@ from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
 
-TYPED = (MlgoError,)
-"""Errors that a reader may raise."""
-
 JSON_TOKENS = (
     *(b"NaN", b"Infinity", b"1e309", b"-1", b"0", b"null", b"true", b"{}", b"[]", b'""', b"1.5", b'"\\ud800"'),
     *(b"9223372036854775808", b"1" * 40, b"[" * 40, b'{"a":' * 20, b'"\\u0000"', b'".."', b'"/"'),
 )
 
 
-FOLDER = "MLGO_FUZZ_FOLDER"
-"""Environment variable with the folder of a process, which its parent removes."""
+VALID = Path(__file__).parent / "valid"
+"""Valid inputs: a folder for each format that has them."""
+
+FOUND = Path(__file__).parent / "found"
+"""Inputs of former findings: a folder for each format."""
+
+INPUT = "input"
+"""File in the temporary folder of a process with the input that it reads."""
+
+SECONDS = 1.0
+"""Maximum CPU time of one input, in seconds."""
+
+MEMORY_KIB = 200 * 1000
+"""Maximum growth of the peak resident memory by one input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A fuzzed format: its reader, valid inputs from the real writers, and bytes that mutations insert.
+    """A fuzzed format: its reader, bytes that mutations insert, and valid inputs from the real writers.
 
-    It needs some modules. Coverage does not see a `native` reader. Inputs have at most `longest` bytes.
+    The readers of formats with `needs`, the modules of libraries in C++, may end the process.
     """
 
     name: str
     read: Callable[[bytes], object]
-    seeds: Callable[[], list[bytes]]
     tokens: tuple[bytes, ...] = ()
+    write: Callable[[], list[bytes]] = list
     needs: tuple[str, ...] = ()
-    native: bool = False
-    longest: int = 8192
+
+    @property
+    def missing(self) -> str:
+        """The needed modules that are not installed, separated by commas."""
+        return ", ".join(module for module in self.needs if find_spec(module) is None)
+
+    def seeds(self) -> list[bytes]:
+        """Return valid inputs."""
+        return [*self.write(), *(path.read_bytes() for path in sorted((VALID / self.name).glob("*")))]
+
+    def refuses(self, data: bytes) -> bool:
+        """Read an input; return whether the reader raised `MlgoError`.
+
+        Raises:
+            AssertionError: the reader took over a second of CPU time, or over 200 MB.
+            Exception: any other error of the reader.
+        """
+        start, peak = time.process_time(), getrusage(RUSAGE_SELF).ru_maxrss
+        try:
+            self.read(data)
+            refused = False
+        except MlgoError:
+            refused = True
+        seconds, grown = time.process_time() - start, getrusage(RUSAGE_SELF).ru_maxrss - peak
+        assert seconds < SECONDS, f"took {seconds:.1f} s"
+        assert grown < MEMORY_KIB, f"took {grown / 1000:.0f} MB"
+        return refused
 
 
 @lru_cache(maxsize=1)
-def _folder() -> Path:
-    """Return a folder in memory for readers of paths; this process or its parent removes it."""
-    given = os.environ.get(FOLDER)
-    return Path(given or tempfile.mkdtemp(prefix="mlgo-fuzz-", dir=memory()))
-
-
-def memory() -> str | None:
-    """Return a folder in memory; None without one."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def remove_folder() -> None:
-    """Remove the folder of this process."""
-    if _folder.cache_info().currsize:
-        shutil.rmtree(_folder(), ignore_errors=True)
-        _folder.cache_clear()
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Return the folder for readers of paths, which the end of the process removes."""
+    return tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", ignore_cleanup_errors=True)
 
 
 def _file(name: str, data: bytes) -> Path:
-    path = _folder() / name
+    path = Path(folder().name, name)
     path.parent.mkdir(exist_ok=True)
-    # Overwritten: removing it would take longer than most readers.
-    path.write_bytes(data)
+    path.write_bytes(data)  # overwrites: to remove the file would take longer than most readers
     return path
 
 
@@ -105,44 +127,34 @@ def _env() -> CompilerEnv:
 
 
 def _training_log(data: bytes) -> None:
+    failure = None
+    outcomes = list[list[object]]()
+    for size in (1 << 20, 1 + len(data) % 61):
+        decoder, events = LogDecoder(), list[object]()
+        try:
+            for start in range(0, len(data), size):
+                decoder.feed(data[start : start + size])
+                while (event := decoder.next_event()) is not None:
+                    events.append(event)
+        except TrainingLogError as error:
+            failure = error
+        outcomes.append([*events, str(failure)])
     # The events and the error do not depend on the size of the pieces.
-    assert _events(data, 1 << 20) == _events(data, 1 + len(data) % 61)
-    decoder = LogDecoder()
-    decoder.feed(data)
-    while decoder.next_event() is not None:
-        pass
-
-
-def _events(data: bytes, size: int) -> list[object]:
-    decoder, events = LogDecoder(), list[object]()
-    try:
-        for start in range(0, len(data), size):
-            decoder.feed(data[start : start + size])
-            while (event := decoder.next_event()) is not None:
-                events.append(event)
-    except TrainingLogError as error:
-        events.append(str(error))
-    return events
+    assert outcomes[0] == outcomes[1]
+    if failure is not None:
+        raise failure
 
 
 def _bitcode(data: bytes) -> None:
     facts = parse_bitcode(data, "fuzz.bc")
-    assert facts.level
-    assert facts.prevailing_level
+    assert all((facts.level, facts.prevailing_level))
     assert facts.functions >= max(facts.minsize, facts.optsize, facts.optnone) >= 0
 
 
-def _wasm(data: bytes) -> None:
-    sizes = function_sizes(data)
-    assert sum(sizes.functions.values()) + sizes.unnamed == sizes.text == object_sizes(data).text
-    assert min([sizes.unnamed, *sizes.functions.values()]) >= 0
-
-
-def _elf(data: bytes) -> None:
-    sizes = object_sizes(data)
+def _object(data: bytes) -> None:
+    sizes, functions = object_sizes(data), function_sizes(data)
     assert sizes.object == len(data)
-    assert min(sizes.text, sizes.llvm_size) >= 0
-    functions = function_sizes(data)
+    assert min(sizes.text, sizes.llvm_size, functions.unnamed, *functions.functions.values()) >= 0
     assert sum(functions.functions.values()) + functions.unnamed == functions.text == sizes.text
 
 
@@ -151,14 +163,6 @@ def _record(data: bytes) -> None:
         assert isinstance(name, str)
         assert costs.count is not None
         costs.cost(CostWeights())
-
-
-def _command(data: bytes) -> None:
-    refused_argument(parse_command(data, "fuzz.cmd"))
-
-
-def _model(spec: str, name: str) -> Callable[[bytes], None]:
-    return lambda data: _acts(load_policy(f"{spec}:{_file(name, data)}", _env()))
 
 
 def _acts(policy: Policy) -> None:
@@ -174,21 +178,17 @@ def _process(kind: str) -> ModelProcess:
 
 
 def _results(data: bytes) -> None:
-    header, episodes, modules = split(data, 3)
-    _file(f"results/{HEADER}", header)
-    _file(f"results/{MODULES}", modules)
-    result = load_result(_file(f"results/{EPISODES}", episodes).parent)
-    assert result.deviations is not None
-    assert result.failures is not None
-    assert result.without_decisions is not None
-    assert result.languages is not None
+    for name, part in zip((HEADER, EPISODES, MODULES), split(data, 3), strict=True):
+        path = _file(f"results/{name}", part)
+    result = load_result(path.parent)
+    assert None not in (result.deviations, result.failures, result.without_decisions, result.languages)
     for project in (None, *result.projects):
         assert len(result.summaries(project)) <= len(result.policies)
 
 
 def _recipe(data: bytes) -> None:
     recipe = read_recipe(_file("fuzz.recipe", data))
-    assert set(recipe.answers) <= {0, 1}
+    assert recipe.advisor != INLINING.name or set(recipe.answers) <= {0, 1}
     assert all(site.functions for site in recipe.actions)
     assert recipe.change > -2
 
@@ -197,10 +197,6 @@ def _tflite(data: bytes) -> None:
     spec, model = split(data, 2)
     _file("tflite/output_spec.json", spec)
     _acts(TflitePolicy(_env(), _file("tflite/model.tflite", model).parent, _process("tflite")))
-
-
-def _onnx(data: bytes) -> None:
-    _acts(OnnxPolicy(_env(), _file("model.onnx", data), _process("onnx")))
 
 
 def _embedded(data: bytes) -> None:
@@ -219,38 +215,40 @@ def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
     return lambda data: read(_file(f"{name}/{name}", data).parent)
 
 
+def _objects(kind: str) -> Callable[[bytes], object]:
+    return lambda data: read_object_list(_file(kind, data), kind)
+
+
 FORMATS = {
-    each.name: each
-    for each in (
-        Format("training-log", _training_log, seeds.training_logs, (b'{"observation":0}\n', *JSON_TOKENS)),
-        Format("channel-header", read_header, seeds.headers, JSON_TOKENS, longest=2048),
-        Format("bitcode", _bitcode, seeds.bitcode, (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")),
-        Format("elf", _elf, seeds.objects, (b"\xff" * 8, b"\x02\0\0\0", b"\x12\0\0\0", b"\xff\xff")),
-        Format("wasm", _wasm, seeds.webassembly, (b"\x80\x80\x80\x80\0", b"\xff\xff\xff\xff\x0f", b"\x07linking")),
-        Format("optimisation-record", _record, seeds.records, (b"--- !Missed\nPass: regalloc\n", b"nan", b"inf")),
+    fuzzed.name: fuzzed
+    for fuzzed in (
+        Format("training-log", _training_log, (b'{"observation":0}\n', *JSON_TOKENS)),
+        Format("channel-header", read_header, JSON_TOKENS),
+        Format("bitcode", _bitcode, (b"BC\xc0\xde", b"\xde\xc0\x17\x0b"), seeds.bitcode),
+        Format("elf", _object, (b"\xff" * 8, b"\x02\0\0\0", b"\x12\0\0\0", b"\xff\xff"), seeds.objects),
+        Format("wasm", _object, (b"\x80\x80\x80\x80\0", b"\xff\xff\xff\xff\x0f", b"\x07linking"), seeds.webassembly),
+        Format("optimisation-record", _record, (b"--- !Missed\nPass: regalloc\n", b"nan", b"inf")),
         Format("optimisation-remarks", lambda data: read_allocation_remarks(data.decode(errors="replace")),
-               seeds.remarks, (b"nan", b"inf", b"1e999", b" spills ", b" total spills cost ")),
-        Format("corpus-description", _at(DESCRIPTION_FILE, read_description), seeds.descriptions, JSON_TOKENS),
-        Format("module-metadata", _at("module.json", lambda folder: read_metadata(folder, "module")), seeds.metadata,
-               JSON_TOKENS),
-        Format("links", _at("links.json", read_links), seeds.links, JSON_TOKENS),
-        Format("compile-commands", lambda data: read_object_list(_file("commands.json", data), "json"),
-               seeds.compile_commands, JSON_TOKENS),
-        Format("linker-parameters", lambda data: read_object_list(_file("parameters", data), "params"),
-               seeds.parameters, (b"-o\n", b"'", b'"', b"\\", b".o\n"), longest=256),
-        Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
-               seeds.bazel, JSON_TOKENS),
-        Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
-        Format("tensors", lambda data: read_tensors(_file("x", data)), seeds.tensors, JSON_TOKENS, longest=2048),
-        Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
-        Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
-        Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
-               native=True),
-        Format("model-description", read_model_description, seeds.model_descriptions, JSON_TOKENS, longest=2048),
-        Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
-        Format("results", _results, seeds.results, JSON_TOKENS),
-        Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
-        Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),
+               (b"nan", b"inf", b"1e999", b" spills ", b" total spills cost ")),
+        Format("corpus-description", _at(DESCRIPTION_FILE, read_description), JSON_TOKENS),
+        Format("module-metadata", _at("module.json", lambda path: read_metadata(path, "module")), JSON_TOKENS),
+        Format("links", _at("links.json", read_links), JSON_TOKENS),
+        Format("compile-commands", _objects("json"), JSON_TOKENS),
+        Format("linker-parameters", _objects("params"), (b"-o\n", b"'", b'"', b"\\", b".o\n")),
+        Format("bazel-aquery", _objects("bazel_aquery"), JSON_TOKENS),
+        Format("command", lambda data: refused_argument(parse_command(data, "fuzz.cmd")),
+               (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
+        Format("tensors", lambda data: read_tensors(_file("x", data)), JSON_TOKENS),
+        Format("network", lambda data: _acts(load_policy(f"mlp:{_file('net.safetensors', data)}", _env())),
+               JSON_TOKENS, seeds.networks),
+        Format("onnx", lambda data: _acts(OnnxPolicy(_env(), _file("model.onnx", data), _process("onnx"))),
+               write=seeds.onnx, needs=("onnx", "onnxruntime")),
+        Format("tflite", _tflite, write=seeds.tflite, needs=("ai_edge_litert", "flatbuffers")),
+        Format("model-description", read_model_description, JSON_TOKENS),
+        Format("recipe", _recipe, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS), seeds.recipes),
+        Format("results", _results, JSON_TOKENS, seeds.results),
+        Format("embedded-bitcode", _embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8), seeds.embedded),
+        Format("parquet", _parquet, write=seeds.parquet, needs=("pyarrow",)),
     )
 }  # fmt: skip
 """All formats by name."""
