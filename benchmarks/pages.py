@@ -77,7 +77,12 @@ SKIPPED = {
         "OPENAI_API_KEY=",
     ),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
-    "needs a build of LLVM with TensorFlow Lite or its headers": ("cmake … ", "clang -Oz -mllvm", "build/bin/clang"),
+    "needs a build of LLVM with TensorFlow Lite or its headers": (
+        "cmake … ",
+        "cmake -G Ninja -S llvm",
+        "clang -Oz -mllvm",
+        "build/bin/clang",
+    ),
 }
 """Beginnings of the commands that are skipped, by reason."""
 
@@ -90,6 +95,7 @@ NEEDED = {
     r"@thumbv7em .*--run$": ("qemu-arm",),
     r"\bexport tflite\b": ("import ai_edge_litert", "import flatbuffers"),
     r"\bonnx\b": ("import onnx", "import onnxruntime"),
+    r"\bexport tosa\b": ("import ai_edge_litert", "import tosa_converter_for_tflite"),
 }
 """Programs and Python packages without which commands are skipped, by a pattern of the commands."""
 
