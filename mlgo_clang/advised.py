@@ -8,7 +8,6 @@ import signal
 from mlgo_clang.advisors import EVICTION, INLINING
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
-from mlgo_clang.driver_commands import named_output
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted
@@ -100,7 +99,7 @@ def compile_advised(job: Job) -> int:
     try:
         problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
         if problem:
-            count("recipe failed", f"because {_first_line(problem)}")
+            count("recipe failed", _because(problem))
         if problem == "":
             return 0
         if job.settings.decides_nothing:
@@ -120,8 +119,8 @@ def _attempt(compile_job: Callable[[Job], str | None], job: Job) -> str | None:
         return str(error)
 
 
-def _first_line(problem: str) -> str:
-    return problem.splitlines()[0][:200]
+def _because(problem: str) -> str:
+    return f"because {problem.splitlines()[0][:200]}"
 
 
 def _compile_by_recipe(job: Job) -> str | None:
@@ -170,7 +169,7 @@ def _compile_by_policies(job: Job) -> str:
     try:
         problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
     except FrameError as error:
-        count("left to clang", f"because {error}")
+        count("left to clang", _because(str(error)))
         become(job.command)
     if not problem:
         count("compiled with a policy")
@@ -226,42 +225,40 @@ def _compile_smallest(job: Job) -> str:
     A policy whose compile fails is dropped: inlining decides whether some sources compile.
     """
     candidates: list[tuple[int, Candidate]] = []
-    problem, exceeded = "", None
+    failures: list[MlgoError] = []
     warnings = bytearray()
     for policy in job.settings.policies:
-        is_written = False
+        written = None
         try:
             candidate = _candidate(job, policy)
-            if job.output:
-                warnings.clear()
-                failure = _run(job, candidate, warnings)
-                is_written = not failure
-                if failure:
-                    raise CandidateError(failure)
-                size = _object_size(job, job.output)
-            else:
-                size = _size_by_clang(job, candidate[0])
-            candidates.append((size, candidate))
+            candidates.append((_size(job, candidate, warnings), candidate))
+            written = candidate if job.output else None
         except (CandidateError, ProtocolError) as error:
-            count("dropped a policy of a list", f"because {policy}: {_first_line(str(error))}")
-            problem = str(error)
-            if isinstance(error, FrameError):
-                exceeded = error
-            elif not candidates:
+            count("dropped a policy of a list", _because(f"{policy}: {error}"))
+            failures.append(error)
+            if not candidates and not isinstance(error, FrameError):
                 job.two_steps()  # raises if the source does not compile at all
-    if not candidates and exceeded is not None:
-        raise exceeded
     if not candidates:
-        return problem
-    # Of equal sizes the last, whose object is there if its policy is the last of the list.
-    best = min(reversed(range(len(candidates))), key=lambda index: candidates[index][0])
-    if not is_written or best != len(candidates) - 1:
+        raise next((error for error in failures if isinstance(error, FrameError)), failures[-1])
+    # Of equal sizes the last: its object is there if its policy is the last of the list.
+    _, best = min(reversed(candidates), key=lambda pair: pair[0])
+    if best is not written:
         # One more compile and no copy: a compile can write more files than the object.
         warnings.clear()
-        if problem := _run(job, candidates[best][1], warnings):
+        if problem := _run(job, best, warnings):
             return problem
     _write_all(2, warnings)
     return ""
+
+
+def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:
+    """Compile with a candidate and return the size; the output is its object, or of a crate as before."""
+    if not job.output:
+        return _size_by_clang(job, candidate[0])
+    warnings.clear()
+    if problem := _run(job, candidate, warnings):
+        raise CandidateError(problem)
+    return _object_size(job, job.output)
 
 
 def _object_size(job: Job, path: str) -> int:
@@ -305,7 +302,14 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         repeated = _decisions_of(run)
         decisions = len(repeated) if len(advisors) == 1 else None
         return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
-    frames = _FrameList() if job.settings.max_frame else None
+    frames = None
+    if job.settings.max_frame:
+        from mlgo_clang.frames import FrameList, check_frames
+
+        if "-fstack-usage" in job.rest:
+            # Clang writes one list of frames.
+            raise PolicyError("expected no -fstack-usage with --mlgo-max-frame, got it; remove one of them")
+        frames = FrameList()
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
@@ -316,7 +320,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, llvm_option=option)
         problem = _problem(job, run, decisions)
         if frames is not None and not problem:
-            _check_frames(job, frames.read())
+            check_frames(frames.read(), job.settings.max_frame, job.compiler, job.rest, timeout)
         if buffered and not problem:
             _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
     finally:
@@ -325,55 +329,6 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         if buffered:
             os.close(stderr)
     return problem
-
-
-class _FrameList:
-    """A file in memory to which clang writes the stack frames of a compile, as for `-fstack-usage`.
-
-    Attributes:
-        options: the options with which clang does so.
-    """
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("mlgo-clang-frames", os.MFD_CLOEXEC)
-        self.options = ("-Xclang", "-stack-usage-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
-
-    def read(self) -> dict[str, int]:
-        """Return the bytes of each frame, by the place and the name of its function."""
-        text = os.pread(self._file, os.fstat(self._file).st_size, 0).decode(errors="surrogateescape")
-        # Each line has the place, the bytes and their kind, with tabs between.
-        rows = [line.rsplit("\t", 2) for line in text.splitlines()]
-        return {place: int(size) for place, size, _ in rows}
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-def _check_frames(job: Job, frames: dict[str, int]) -> None:
-    """Raise `FrameError` if a frame exceeds the limit, and is larger than that of clang alone."""
-    limit = job.settings.max_frame
-    large = {place: size for place, size in frames.items() if size > limit}
-    if not large:
-        return
-    plain = _FrameList()
-    try:
-        rest = list(job.rest)
-        output = named_output(rest)
-        if output is not None and rest[output[0]] == output[1]:
-            rest[output[0]] = os.devnull
-        elif output is not None:
-            rest[output[0]] = f"-o{os.devnull}"
-        else:
-            rest = ["-o", os.devnull, *rest]
-        run = InteractiveCompile([*job.compiler, "-w", *plain.options], rest, [], -1, job.settings.timeout)
-        alone = plain.read() if run.status == 0 else {}
-    finally:
-        plain.close()
-    # A function that clang alone inlines everywhere has its frame within another one.
-    largest = max(alone.values(), default=0)
-    for place, size in large.items():
-        if size > alone.get(place, largest):
-            raise FrameError(f"the frame of {place} has {size} bytes, and --mlgo-max-frame is {limit}")
 
 
 def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
@@ -411,5 +366,5 @@ def _compile_alone(job: Job, problem: str) -> int:
         say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
     say(f"warning: {job.invocation.source} is compiled by {name} alone: {problem}", job.dialect)
-    count(f"compiled by {name} alone", f"because {_first_line(problem)}")
+    count(f"compiled by {name} alone", _because(problem))
     return 0

@@ -21,9 +21,6 @@ WASM_CODE, WASM_DATA = 10, 11
 SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS = 2, 4, 8
 """Flags of an ELF section in memory and of one with instructions, and the type of one without contents (elf(5))."""
 
-METRICS = ("text", "loaded")
-"""Metrics by which the smallest of several objects is kept."""
-
 
 def object_size(data: bytes, metric: str = "text") -> int:
     """Return a size of an ELF or WebAssembly object in bytes.

@@ -41,16 +41,21 @@ def run_to_end(
         raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None
 
 
+def compile_command(compiler: Sequence[str], rest: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
+    """Return the command line of a compile with other arguments, further flags, and no other file than the output."""
+    words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
+    # The flags go before a `--`, and after any -g.
+    end = words.index("--") if "--" in words else len(words)
+    return [*compiler, *words[:end], *flags, "-c", "-o", output, *words[end:]]
+
+
 def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: float = DEFAULT_TIMEOUT) -> bytes:
     """Return the module that the front end makes of a source, before any optimisation and without debug information.
 
     Raise PolicyError if the front end refuses the source, for which the compile itself prints the reason.
     """
-    words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
-    flags = ["-c", "-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists"]
-    # The flags go before a `--`, and after any -g.
-    end = words.index("--") if "--" in words else len(words)
-    command = [*compiler, *words[:end], *flags, "-o", "-", *words[end:]]
+    flags = ["-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists"]
+    command = compile_command(compiler, rest, flags, "-")
     # With the current date in __DATE__ a source would become another module every day.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
     result = run_to_end(command, seconds, environment=environment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.errors import UsageError
-from mlgo_clang.object_size import METRICS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +35,9 @@ BY_LEVEL = "inline-fast"
 _SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
 
+METRICS = ("text", "loaded")
+"""Sizes of an object by which the smallest is kept (`mlgo_clang.object_size`)."""
+
 DEFAULT_TIMEOUT = 1800.0
 """Seconds; clang writes nothing during the code generation after its last request."""
 
@@ -48,7 +50,7 @@ class Settings:
             bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
-        metric: size by which the smallest of several objects is kept: `text` or `loaded` (`mlgo_clang.object_size`).
+        metric: size by which the smallest of several objects is kept: one of `METRICS`.
         max_frame: largest stack frame in bytes that a policy may cause; 0 for no limit.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.

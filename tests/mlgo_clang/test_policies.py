@@ -129,6 +129,9 @@ def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_c
     assert compiled("--mlgo-policy=always", "--mlgo-max-frame=3005") == plain
     assert counted("left to clang") == 1
     assert compiled("--mlgo-policy=always,never", "--mlgo-max-frame=3005") == compiled("--mlgo-policy=never")
+    both = run("--mlgo-policy=never", "--mlgo-max-frame=4000", "-fstack-usage", *COMPILE)
+    assert (both.returncode, b"expected no -fstack-usage with --mlgo-max-frame" in both.stderr) == (0, True)
+    assert (project / "calls.su").exists()
     # The frame of clang alone exceeds this limit as well.
     assert compiled("--mlgo-policy=never", "--mlgo-max-frame=100") == compiled("--mlgo-policy=never")
 
