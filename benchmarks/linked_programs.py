@@ -29,7 +29,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
+from benchmarks.measuring import (
+    RESULTS,
+    SOURCES,
+    Table,
+    check_outputs,
+    command_line,
+    cpu_seconds,
+    fetch,
+    read_json,
+    write_json,
+)
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_symbol_table
 from mlgo_gym.tasks.metrics import find_counter
@@ -113,7 +123,7 @@ class Bench:
         self.sources = sorted(path for path in names if not re.search(library.exclude, str(path)))
 
     def _prepare(self) -> None:
-        archive = fetch(self.library, self._options.work / "sources")
+        archive = fetch(self.library.archive, self.library.sha256, self.library.get, self._options.work / "sources")
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
         with tarfile.open(archive) as file:
@@ -178,23 +188,8 @@ class Bench:
         symbols.write_text("\n".join(f"-Wl,-u,{symbol}" for symbol in interface))
         handle = self._work / "handle.c"
         handle.write_text("void *__dso_handle = 0;\n")
-        subprocess.run(
-            [
-                "g++",
-                *WHOLE,
-                f"-Wl,-e,{interface[0]}",
-                f"@{symbols}",
-                "-o",
-                linked,
-                "-x",
-                "c",
-                handle,
-                "-x",
-                "none",
-                *objects,
-            ],
-            check=True,
-        )
+        roots: list[str | Path] = [f"-Wl,-e,{interface[0]}", f"@{symbols}", "-x", "c", handle, "-x", "none"]
+        subprocess.run(["g++", *WHOLE, "-o", linked, *roots, *objects], check=True)
         data = linked.read_bytes()
         found |= {"text": object_sizes(data).text, "unwind": unwind_bytes(data), "file": len(data)}
         digests = []
@@ -222,18 +217,6 @@ def unwind_bytes(data: bytes) -> int:
         if strings[start : strings.index(b"\0", start)] in (b".eh_frame", b".gcc_except_table"):
             found += len(elf.contents(index))
     return found
-
-
-def fetch(library: Library, folder: Path) -> Path:
-    """Return the archive of a library; download it if the folder lacks it, and check its digest."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / library.archive
-    if not path.exists():
-        subprocess.run(shlex.split(library.get.format(python=sys.executable)), cwd=folder, check=True)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != library.sha256:
-        raise SystemExit(f"expected {path.name} with the SHA-256 {library.sha256}, got {found}; remove the file")
-    return path
 
 
 def read_libraries() -> dict[str, Library]:
@@ -270,9 +253,7 @@ def main() -> None:
                 continue
             bench = Bench(name, libraries[name], options)
             found, digests = bench.measure(variant)
-            expected = row.setdefault("outputs", digests)
-            if digests != expected:
-                raise SystemExit(f"{name}, {variant}: expected outputs {expected}, got {digests}")
+            check_outputs(row, f"{name}, {variant}", digests, is_first=variant == first)
             row["variants"][variant] = found
             write_json(options.output, results)
             plain = row["variants"][first]

@@ -26,7 +26,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
+from benchmarks.measuring import (
+    RESULTS,
+    SOURCES,
+    Table,
+    check_outputs,
+    command_line,
+    cpu_seconds,
+    fetch,
+    read_json,
+    write_json,
+)
 from benchmarks.ten_projects import FLAGS, LINK, Project, read_projects
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.deploy.c_code import decision_code
@@ -84,7 +94,7 @@ class Bench:
         self._build, self._cache = self._folder / "build", options.work / "cache"
         self._log = (options.work / f"{project.name}.log").open("ab")
         if not (self._folder / "configured").exists():
-            self._prepare(fetch(project, options.work / "sources"))
+            self._prepare(fetch(project.archive, project.sha256, project.get, options.work / "sources"))
 
     def _prepare(self, source: Path) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -178,18 +188,6 @@ class Bench:
         return instructions, digests
 
 
-def fetch(project: Project, folder: Path) -> Path:
-    """Return the archive of a project; download it if the folder lacks it, and check its digest."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / project.archive
-    if not path.exists():
-        subprocess.run(shlex.split(project.get.format(python=sys.executable)), cwd=folder, check=True)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != project.sha256:
-        raise SystemExit(f"expected {path.name} with the SHA-256 {project.sha256}, got {found}; remove the file")
-    return path
-
-
 def measure(projects: Sequence[Project], variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
     """Measure what the results lack, print and write: each variant against the first one."""
     results = read_json(options.output, {})
@@ -204,11 +202,7 @@ def measure(projects: Sequence[Project], variants: Mapping[str, Variant], option
         for name in missing:
             assert bench is not None
             found, digests = bench.measure(variants[name])
-            if name == first:
-                row["outputs"] = digests
-            expected = row.setdefault("outputs", digests)
-            if digests != expected:
-                raise SystemExit(f"{project.name}, {name}: expected outputs {expected}, got {digests}")
+            check_outputs(row, f"{project.name}, {name}", digests, is_first=name == first)
             row["variants"][name] = found
             write_json(options.output, results)
         plain = row["variants"].get(first)

@@ -29,7 +29,7 @@ PREPARED = (
 """Conditions that the stub proposes, in order."""
 
 
-class Stub(LLMInterface):  # type: ignore[misc]
+class Stub(LLMInterface):  # type: ignore[misc]  # OpenEvolve has no types
     """A model that returns prepared programs; it reads no prompt."""
 
     numbers = count()

@@ -94,6 +94,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
     values = {
         "NAME": comment_text(policy.name),
         "MAJOR": str(llvm.major),
+        "LINKAGE": fill_template("linkage.cpp", {}) if with_callees else "",
         "POLICY": policy.code,
         "DECISION": policy.decision,
         "INDICES": ", ".join([*indices, "-1"]),

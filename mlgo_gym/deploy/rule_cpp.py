@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from mlgo_gym.compiler.callee_features import MODULE_SHARE
 from mlgo_gym.deploy.c_code import DecisionCode, fill_template
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.rules import RuleText, is_rule, rule_file
@@ -24,26 +25,11 @@ _PARAMETERS = {
 }
 """Names of parameters; that of another feature is its own in LLVM's style."""
 
-_FRACTIONS = frozenset({"module_share"})
-"""Features that are no whole numbers."""
-
 _ARGUMENTS = {"Caller": "*Call.getCaller()", "Callee": "*Call.getCalledFunction()"}
 """Parameters for the functions of a call, as in `_FUNCTIONS`."""
 
 _FEATURE = re.compile(r"\(double\)features\[(\d+)\]")
 _WHOLE = re.compile(r"(?<![\w.])(\d+)\.0\b")
-
-_RANK = """// Linkage as a number: internal 0, linkonce 1, weak 2, available_externally 3, external 4.
-static int rankOfLinkage(const llvm::Function &F) {
-  if (F.hasLocalLinkage())
-    return 0;
-  if (F.hasLinkOnceLinkage())
-    return 1;
-  if (F.hasWeakLinkage())
-    return 2;
-  return F.hasAvailableExternallyLinkage() ? 3 : 4;
-}
-"""
 
 
 def rule_cpp(policy: str) -> DecisionCode:
@@ -64,13 +50,12 @@ def rule_cpp(policy: str) -> DecisionCode:
     )
     for index, name in enumerate(rule.features):
         if name not in _FUNCTIONS:
-            kind = "double" if name in _FRACTIONS else "int64_t"
+            kind = "double" if name == MODULE_SHARE else "int64_t"
             parameters.append(f"{kind} {_parameter(name)}")
             values.append(f"static_cast<{kind}>(features[{index}])")
     values_of = {
         # A condition has no backslash and no line break.
         "RULE": rule.text.replace(" or ", "\n//   or "),
-        "RANK": _RANK if "rankOfLinkage" in condition else "",
         "PARAMETERS": ",\n                             ".join(parameters),
         "CONDITION": condition.replace(" || ", "\n         || "),
         "VALUES": ",\n                          ".join(values),

@@ -9,42 +9,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from mlgo_gym.deploy.exports import EVICTION_COLUMNS, EVICTION_INTEGERS, EVICTION_RULE, DefaultRule, write_export
-from mlgo_gym.deploy.network_graph import DECISION, LOGITS, Binary, check_outputs, forward
-from mlgo_gym.extras import library
+from mlgo_gym.deploy.exports import EVICTION_COLUMNS, EVICTION_INTEGERS, DefaultRule, write_export
+from mlgo_gym.deploy.network_graph import DECISION, LOGITS, check_outputs, forward
+from mlgo_gym.deploy.tflite_graph import TfliteGraph
 from mlgo_gym.policies.eviction import COLUMN_FEATURES
 from mlgo_gym.policies.foreign_model import MODEL, OUTPUT_SPEC
 from mlgo_gym.policies.network import Network
 
-LOGARITHMS = 2**15
-"""Logarithms of whole numbers below this are in a table, because the format has none of double precision.
-
-No feature of the 111,724 bundled labels is above 15,130. The float32 logarithm of larger numbers may
-differ in the last bit.
-"""
-
 EVICTION_DECISION = "index_to_evict"
 """The output of evictions that is the advice; named as in llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp."""
 
-_PREFIX = "action_"
-"""LLVM's prefix of each feature, unless `-ml-inliner-trained-model-feed-prefix` names another."""
-
-_VERSION, _IDENTIFIER = 3, b"TFL3"
 _LARGEST = float(np.finfo(np.float32).max)
-_BOUND = 2.0**53  # as in observations of an environment
-_BINARY = {
-    "add": ("ADD", "Add"),
-    "subtract": ("SUB", "Sub"),
-    "multiply": ("MUL", "Mul"),
-    "divide": ("DIV", "Div"),
-    "minimum": ("MINIMUM", "MaximumMinimum"),
-    "maximum": ("MAXIMUM", "MaximumMinimum"),
-}
 
 
 def tflite_model(name: str, network: Network, rule: DefaultRule | None = None, *, for_tosa: bool = False) -> bytes:
@@ -63,7 +41,7 @@ def tflite_model(name: str, network: Network, rule: DefaultRule | None = None, *
         PolicyError: the network has more outputs.
     """
     check_outputs(network)
-    graph = _Graph(name, for_tosa=for_tosa)
+    graph = TfliteGraph(name, for_tosa=for_tosa)
     inputs = list(network.features)
     if rule is not None and rule.feature in inputs:
         inputs.remove(rule.feature)
@@ -90,7 +68,7 @@ def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> 
     Raises:
         MissingExtraError: ai-edge-litert is not installed.
     """
-    graph = _Graph(name, for_tosa=for_tosa)
+    graph = TfliteGraph(name, for_tosa=for_tosa)
     columns = EVICTION_COLUMNS
     inputs = [
         graph.input(feature, (1, columns), np.int64 if feature in EVICTION_INTEGERS else np.float32)
@@ -140,321 +118,3 @@ def write_tflite_folder(folder: Path, model: bytes, decision: str = DECISION) ->
     """Write the folder of a model, or raise an MlgoError."""
     write_export(folder / MODEL, model)
     write_export(folder / OUTPUT_SPEC, output_spec(decision).encode())
-
-
-class _Graph:
-    """A model of one subgraph under construction; a tensor is its number, and there is no batch.
-
-    Truth values are float32, 0 or 1. A graph of evictions has one row for each column of the decision.
-    """
-
-    def __init__(self, name: str, *, for_tosa: bool) -> None:
-        self._for_tosa = for_tosa
-        # TOSA converts int64 to int32 alone; no feature of LLVM exceeds it.
-        self.integer = np.int32 if for_tosa else np.int64
-        feature, extra = "an export to TensorFlow Lite", "tflite"
-        self._flatbuffers = library("flatbuffers", feature, extra)
-        self._schema = schema = library("ai_edge_litert.schema_py_generated", feature, extra)
-        self._model, self._graph = schema.ModelT(), schema.SubGraphT()
-        self._model.version, self._model.description = _VERSION, f"{name}, by mlgo-gym"
-        # By convention the first buffer is empty and belongs to all tensors without contents.
-        self._model.buffers, self._model.operatorCodes, self._model.subgraphs = [schema.BufferT()], [], [self._graph]
-        self._graph.name = "main"
-        self._graph.tensors, self._graph.operators = [], []
-        self._graph.inputs, self._graph.outputs = [], []
-        self._codes: dict[int, int] = {}
-
-    def input(self, feature: str, shape: tuple[int, ...] = (1,), dtype: Any = np.int64) -> int:
-        number = self._tensor(shape, dtype, f"{_PREFIX}{feature}:0")
-        self._graph.inputs.append(number)
-        return self.cast(number, self.integer) if dtype is np.int64 else number
-
-    def output(self, values: int, name: str) -> None:
-        self._graph.tensors[values].name = f"{name}:0"
-        self._graph.outputs.append(values)
-
-    def constant(self, values: npt.NDArray[Any]) -> int:
-        table = np.asarray(values, order="C")
-        buffer = self._schema.BufferT()
-        buffer.data = np.frombuffer(table.tobytes(), np.uint8)
-        self._model.buffers.append(buffer)
-        number = self._tensor(table.shape, table.dtype, "")
-        self._graph.tensors[number].buffer = len(self._model.buffers) - 1
-        return number
-
-    def number(self, value: float) -> int:
-        return self.constant(np.full((1, 1), value, np.float32))
-
-    def binary(self, operation: Binary | Literal["divide"], left: int, right: int) -> int:
-        code, options = _BINARY[operation]
-        if self._for_tosa and options == "MaximumMinimum":
-            # MLIR has no EmitC of arith.minimumf.
-            values = (left, right) if operation == "minimum" else (right, left)
-            inputs = [self._condition("LESS", left, right), *values]
-            return self._operate("SELECT_V2", inputs, self._joint_shape(left, right), np.float32, "SelectV2")
-        return self._operate(code, [left, right], self._joint_shape(left, right), np.float32, options)
-
-    def signed_log(self, values: int) -> int:
-        shape = self._shape(values)
-        size = self._operate("ABS", [values], shape, np.float32, "Abs")
-        logarithm = self._iterated_log(size) if self._for_tosa else self._table_log(size)
-        negative = self._operate("NEG", [logarithm], shape, np.float32, "Neg")
-        is_negative = self.compare("LESS", values, self.constant(np.zeros(1, np.float32)))
-        return self.choose(is_negative, negative, logarithm)
-
-    def _table_log(self, size: int) -> int:
-        table = np.log1p(np.arange(LOGARITHMS, dtype=np.float64)).astype(np.float32)
-        last = self.constant(np.full(1, LOGARITHMS - 1, np.float32))
-        near = self.gather(self.constant(table), self.cast(self.binary("minimum", size, last), np.int32), 0)
-        more = self.binary("add", size, self.constant(np.ones(1, np.float32)))
-        logarithm = self._operate("LOG", [more], self._shape(size))
-        return self.choose(self.compare("GREATER", size, last), logarithm, near)
-
-    def _iterated_log(self, size: int) -> int:
-        """Return `log(1 + x)`, within 2e-6, by Halley's iteration: MLIR has no EmitC of logarithms."""
-        shape = self._shape(size)
-        one, two, log2 = (self.constant(np.full(1, number, np.float32)) for number in (1, 2, np.log(2)))
-        value = self.binary("add", size, one)
-        powers = self.constant(np.exp2(np.arange(1, 64, dtype=np.float32)))
-        above = self.compare("GREATER_EQUAL", self.reshape(value, (*shape, 1)), powers)
-        doublings = self.reduce("SUM", above, len(shape))
-        logarithm = self.binary("multiply", doublings, log2)
-        for _ in range(3):
-            power = self._exponential(logarithm)
-            ratio = self.binary("divide", self.binary("subtract", value, power), self.binary("add", value, power))
-            logarithm = self.binary("add", logarithm, self.binary("multiply", ratio, two))
-        return logarithm
-
-    def product(self, values: int, weight: npt.NDArray[np.float32]) -> int:
-        # The last row of a cumulative sum: the order of a sum in one operation is the library's.
-        shape = self._shape(values)
-        products = self.binary("multiply", self.reshape(values, (*shape, 1)), self.constant(weight))
-        if self._for_tosa:
-            return self.reduce("SUM", products, len(shape) - 1)
-        sums = self._cumulative_sum(products, len(shape) - 1)
-        return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
-
-    def tanh(self, values: int) -> int:
-        # Of float32: the last bit is the library's.
-        if self._for_tosa:
-            one, two = (self.constant(np.full(1, number, np.float32)) for number in (1, 2))
-            power = self._exponential(self.binary("multiply", values, two))
-            return self.binary("subtract", one, self.binary("divide", two, self.binary("add", power, one)))
-        return self._operate("TANH", [values], self._shape(values))
-
-    def _exponential(self, values: int) -> int:
-        return self._operate("EXP", [values], self._shape(values), np.float32, "Exp")
-
-    def decision(self, logits: int, outputs: int) -> int:
-        """Return the decision of a network's outputs, an integer of shape (1,); equal outputs give 0."""
-        no, yes = self.constant(np.zeros(1, np.float32)), logits
-        if outputs == 2:
-            no, yes = (self.gather(logits, self.constant(np.array([index], np.int32)), 0) for index in (0, 1))
-        return self.compare("GREATER", yes, no, self.integer)
-
-    def own_choice(self, rows: int, legal: int) -> int:
-        """Return the column of clang's own choice, int32 of shape (1,)."""
-        columns = {
-            part: self.gather(rows, self.constant(np.array([COLUMN_FEATURES.index(feature)], np.int32)), 1)
-            for part, feature in EVICTION_RULE.items()
-        }
-        urgent = self.times(self.finite(columns["URGENT"], np.inf), self.number(10))
-        broken = self.binary("add", self.finite(columns["BROKEN"], np.inf), urgent)
-        weight = self.finite(columns["WEIGHT"], np.inf)
-        hint, local = (self.compare("GREATER", columns[part], self.number(0)) for part in ("HINT", "LOCAL"))
-        decline = self.last_row(legal)
-        lighter = self.compare("LESS", weight, self.last_row(weight))
-        allowed = self.binary("maximum", lighter, self.opposite(decline))
-        finite = self.compare("LESS", broken, self.number(np.inf))
-        eligible = self.times(self.times(legal, self.opposite(self.is_last())), self.times(finite, allowed))
-        # A local column is taken only if no column before it is.
-        before = self.constant(np.tril(np.ones((EVICTION_COLUMNS,) * 2, np.float32), -1))
-        later = self._any_before(before, eligible)
-        candidates = self.times(eligible, self.opposite(self.times(self.times(decline, local), later)))
-        # The scan keeps each column that is cheaper than all before it, and stops at the first hint among these.
-        fewer, equal = (self._earlier(code, broken) for code in ("LESS", "EQUAL"))
-        lower = self.binary("maximum", fewer, self.times(equal, self._earlier("LESS_EQUAL", weight)))
-        cheapest = self.times(candidates, self.opposite(self._any_before(self.times(lower, before), candidates)))
-        first = self.binary("subtract", self.number(1000), self.positions())
-        score = self.times(cheapest, self.choose(hint, first, self.binary("add", self.positions(), self.number(1))))
-        # Without such a column: nothing if that is legal, else the first legal one.
-        falling = np.linspace(0.5, 0.1, EVICTION_COLUMNS, dtype=np.float32)[:, None]
-        nothing = self.times(self.is_last(), decline)
-        others = self.times(self.times(legal, self.opposite(decline)), self.constant(falling))
-        return self.place_of("ARG_MAX", self.binary("add", score, self.binary("add", nothing, others)))
-
-    def _any_before(self, pairs: int, columns: int) -> int:
-        """Return whether a column j has a truth value, among those of each row i of the pairs, of shape (i, j)."""
-        blocking = self.times(pairs, self.reshape(columns, (1, EVICTION_COLUMNS)))
-        return self.holds_once(blocking, 1)
-
-    def _earlier(self, code: str, values: int) -> int:
-        """Return whether the value of column j and that of column i compare so, of shape (i, j)."""
-        return self.compare(code, self.reshape(values, (1, EVICTION_COLUMNS)), values)
-
-    def positions(self) -> int:
-        return self.constant(np.arange(EVICTION_COLUMNS, dtype=np.float32)[:, None])
-
-    def is_last(self) -> int:
-        return self.constant(np.eye(EVICTION_COLUMNS, dtype=np.float32)[:, -1:])
-
-    def last_row(self, values: int) -> int:
-        return self.gather(values, self.constant(np.array([EVICTION_COLUMNS - 1], np.int32)), 0)
-
-    def opposite(self, truth: int) -> int:
-        return self.binary("subtract", self.number(1), truth)
-
-    def times(self, left: int, right: int) -> int:
-        return self.binary("multiply", left, right)
-
-    def holds_once(self, truth: int, axis: int) -> int:
-        return self.compare("GREATER", self.reduce("SUM", truth, axis, keep=True), self.number(0))
-
-    def smallest_row(self, rows: int) -> int:
-        """Return the minimum of each column: half of the rows remain after each step."""
-        while (count := self._shape(rows)[0]) > 1:
-            half = (count + 1) // 2
-            first, second = (np.arange(start, start + half, dtype=np.int32) for start in (0, count - half))
-            parts = (self.gather(rows, self.constant(indices), 0) for indices in (first, second))
-            rows = self.binary("minimum", *parts)
-        return rows
-
-    def spread(self, row: int) -> int:
-        return self.times(row, self.constant(np.ones((EVICTION_COLUMNS, 1), np.float32)))
-
-    def finite(self, values: int, nan: float) -> int:
-        """Return values within the bounds of observations, and a number in place of NaN."""
-        low, high = (self.constant(np.full(1, bound, np.float32)) for bound in (-_BOUND, _BOUND))
-        bounded = self.binary("maximum", self.binary("minimum", values, high), low)
-        replacement = self.constant(np.full(self._shape(values), nan, np.float32))
-        return self.choose(self.compare("EQUAL", values, values), bounded, replacement)
-
-    def relation(self, first: int, second: int) -> int:
-        """Return the difference relative to the sum of the amounts."""
-        amounts = [self._operate("ABS", [values], self._shape(values), np.float32, "Abs") for values in (first, second)]
-        total = self.binary("add", self.binary("add", *amounts), self.number(1e-6))
-        return self.binary("divide", self.binary("subtract", first, second), total)
-
-    def join(self, parts: list[int], axis: int) -> int:
-        shape = list(self._shape(parts[0]))
-        shape[axis] = sum(self._shape(part)[axis] for part in parts)
-        dtype = np.float32 if self._is_float(parts[0]) else self.integer
-        return self._operate("CONCATENATION", parts, tuple(shape), dtype, "Concatenation", axis=axis)
-
-    def place_of(self, code: str, values: int) -> int:
-        """Return the first place of the smallest or the largest value of one column, int32 of shape (1,)."""
-        inputs = [values, self.constant(np.array([0], np.int32))]
-        kind = self._schema.TensorType.INT32
-        return self._operate(code, inputs, (1,), np.int32, code.title().replace("_", ""), outputType=kind)
-
-    def compare(self, code: str, left: int, right: int, dtype: Any = np.float32) -> int:
-        return self.cast(self._condition(code, left, right), dtype)
-
-    def _condition(self, code: str, left: int, right: int) -> int:
-        options = code.title().replace("_", "")
-        return self._operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
-
-    def choose(self, truth: int, yes: int, no: int, dtype: Any = np.float32) -> int:
-        """Return elements of `yes` where a truth value is 1, else those of `no`; `yes` has the full shape."""
-        condition = self._condition("GREATER", truth, self.constant(np.zeros(1, np.float32)))
-        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), dtype, "SelectV2")
-
-    def reduce(self, code: str, values: int, axis: int, *, keep: bool = False) -> int:
-        """Return a sum or the like over one axis, which stays with the extent 1 if `keep` is set."""
-        shape = list(self._shape(values))
-        shape[axis : axis + 1] = [1] if keep else []
-        inputs = [values, self.constant(np.array([axis], np.int32))]
-        return self._operate(code, inputs, tuple(shape), np.float32, "Reducer", keepDims=keep)
-
-    def _cumulative_sum(self, values: int, axis: int) -> int:
-        """Return the sums up to each element along an axis."""
-        inputs = [values, self.constant(np.array(axis, np.int32))]
-        return self._operate("CUMSUM", inputs, self._shape(values), np.float32, "Cumsum")
-
-    def gather(self, values: int, index: int, axis: int) -> int:
-        """Return the slices of float32 at the indices, whose shape replaces the axis."""
-        shape = self._shape(values)
-        slices = (*shape[:axis], *self._shape(index), *shape[axis + 1 :])
-        return self._operate("GATHER", [values, index], slices, np.float32, "Gather", axis=axis)
-
-    def reshape(self, values: int, shape: tuple[int, ...]) -> int:
-        extents = self.constant(np.array(shape, np.int32))
-        return self._operate("RESHAPE", [values, extents], shape, np.float32, "Reshape", newShape=list(shape))
-
-    def cast(self, values: int, dtype: Any) -> int:
-        before = self._graph.tensors[values]
-        if before.type == self._type(dtype):
-            return values
-        number = self._operate("CAST", [values], self._shape(values), dtype, "Cast")
-        options = self._graph.operators[-1].builtinOptions
-        options.inDataType, options.outDataType = before.type, self._graph.tensors[number].type
-        return number
-
-    def finish(self) -> bytes:
-        """Return the bytes of the model, with the features' names in a signature."""
-        for number, tensor in enumerate(self._graph.tensors):
-            tensor.name = tensor.name or f"t{number}"
-        if self._for_tosa:
-            signature = self._schema.SignatureDefT()
-            signature.signatureKey, signature.subgraphIndex = "action", 0
-            signature.inputs, signature.outputs = map(self._signature, (self._graph.inputs, self._graph.outputs))
-            self._model.signatureDefs = [signature]
-        builder = self._flatbuffers.Builder(1024)
-        builder.Finish(self._model.Pack(builder), _IDENTIFIER)
-        return bytes(builder.Output())
-
-    def _signature(self, numbers: list[int]) -> list[Any]:
-        entries = []
-        for number in numbers:
-            entry = self._schema.TensorMapT()
-            name = self._graph.tensors[number].name.removeprefix(_PREFIX)
-            entry.name, entry.tensorIndex = name.partition(":")[0], number
-            entries.append(entry)
-        return entries
-
-    def _shape(self, number: int) -> tuple[int, ...]:
-        return tuple(self._graph.tensors[number].shape)
-
-    def _is_float(self, number: int) -> bool:
-        return bool(self._graph.tensors[number].type == self._type(np.float32))
-
-    def _type(self, dtype: Any) -> Any:
-        return getattr(self._schema.TensorType, np.dtype(dtype).name.upper())
-
-    def _joint_shape(self, left: int, right: int) -> tuple[int, ...]:
-        return np.broadcast_shapes(self._shape(left), self._shape(right))
-
-    def _tensor(self, shape: tuple[int, ...], dtype: Any, name: str) -> int:
-        tensor = self._schema.TensorT()
-        tensor.name, tensor.shape, tensor.buffer, tensor.type = name, list(shape), 0, self._type(dtype)
-        self._graph.tensors.append(tensor)
-        return len(self._graph.tensors) - 1
-
-    def _operate(
-        self,
-        code: str,
-        inputs: list[int],
-        shape: tuple[int, ...],
-        dtype: Any = np.float32,
-        options: str = "",
-        **settings: Any,
-    ) -> int:
-        """Add an operation with one output; its options are those of `schema.{options}Options`."""
-        schema = self._schema
-        builtin = getattr(schema.BuiltinOperator, code)
-        if builtin not in self._codes:
-            entry = schema.OperatorCodeT()
-            # Readers from before 2020 look at the deprecated field, which ends at 127.
-            entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = builtin, min(builtin, 127), 1
-            self._codes[builtin] = len(self._model.operatorCodes)
-            self._model.operatorCodes.append(entry)
-        operator = schema.OperatorT()
-        operator.opcodeIndex = self._codes[builtin]
-        operator.inputs, operator.outputs = inputs, [self._tensor(shape, dtype, "")]
-        if options:
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, f"{options}Options")
-            operator.builtinOptions = getattr(schema, f"{options}OptionsT")()
-            for name, value in settings.items():
-                setattr(operator.builtinOptions, name, value)
-        self._graph.operators.append(operator)
-        return int(operator.outputs[0])

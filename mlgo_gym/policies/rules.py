@@ -270,7 +270,11 @@ def load_rule(env: CompilerEnv, path: Path) -> Policy:
     Raises:
         PolicyError: the file has no condition, or the environment lacks a feature or has other decisions.
     """
-    rule, name = RuleText.load(path), path.stem if path.parent == NETWORKS else f"rule:{path}"
+    return rule_policy(env, RuleText.load(path), path.stem if path.parent == NETWORKS else f"rule:{path}")
+
+
+def rule_policy(env: CompilerEnv, rule: RuleText, name: str) -> Rule:
+    """Return the policy of a rule; `name` is for errors. Raises `PolicyError` as `load_rule()`."""
     check_advisor(name, env, INLINING)
     check_binary(name, env)
     features = feature_vector(name, env, rule.features)

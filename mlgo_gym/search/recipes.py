@@ -19,7 +19,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.tasks.measurement import SIZE_METRICS
+from mlgo_gym.tasks.measurement import SIZE_METRICS, Measurement
 
 _MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
 
@@ -57,10 +57,10 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         else:
             compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
-            sizes = object_sizes(compiled.object_bytes)
-            text = sizes.text
+            text = compiled.text
             if env.metric in SIZE_METRICS and env.metric != "text":
-                others = {"cost": (float(getattr(sizes, env.metric)), float(task.outcome(baseline, env.metric)))}
+                measured = Measurement(object_sizes(compiled.object_bytes)), baseline
+                others = {"cost": tuple(task.outcome(measurement, env.metric) for measurement in measured)}
         if len(by_site) != len(actions):
             raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
     return Recipe(

@@ -25,8 +25,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.features import feature_vector, flat_part
-from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
+from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText, rule_policy
 from mlgo_gym.scheduling import ItemQueue, SequentialRunner, WorkerFailure
 from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.storage.cache import JsonCache, key_of
@@ -250,9 +250,7 @@ def _source(source_or_path: str | Path) -> tuple[str, bool]:
 def _choose(text: str, env: CompilerEnv, *, is_rule: bool) -> Choose:
     """Return a candidate as a function from an observation and its info to an action."""
     if is_rule:
-        rule = RuleText.parse(text, "the candidate")
-        features = feature_vector("the candidate", env, rule.features)
-        return lambda observation, _info: int(rule(features(observation)))
+        return rule_policy(env, RuleText.parse(text, "the candidate"), "the candidate").act
     module = ModuleType("candidate")
     try:
         exec(compile(text, "candidate.py", "exec"), vars(module))  # noqa: S102 - the candidate, in its own process

@@ -13,7 +13,8 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.deploy.native_library import build_native_library, main
 from mlgo_gym.deploy.onnx_model import onnx_model
-from mlgo_gym.deploy.tflite_export import LOGARITHMS, tflite_model
+from mlgo_gym.deploy.tflite_export import tflite_model
+from mlgo_gym.deploy.tflite_graph import LOGARITHMS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.policies import load_policy

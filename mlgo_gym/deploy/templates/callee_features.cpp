@@ -13,18 +13,6 @@
 
 namespace {
 
-enum { Internal, Discardable, Weak, Available, External };
-
-int linkageOf(const Function &F) {
-  if (F.hasLocalLinkage())
-    return Internal;
-  if (F.hasLinkOnceLinkage())
-    return Discardable;
-  if (F.hasWeakLinkage())
-    return Weak;
-  return F.hasAvailableExternallyLinkage() ? Available : External;
-}
-
 // Lines that LLVM prints of an instruction. The environment counts printed lines, so the policy learned from them.
 unsigned linesOf(const Instruction &I) {
   if (const auto *Switch = dyn_cast<SwitchInst>(&I))
@@ -83,7 +71,7 @@ public:
     const int *Pair = Pairs[{Context, Callee}].Count;
     const int Kept = Callee->Called[0];
     // Clang counts the symbol of an externally visible function as one more use.
-    const double Uses = Users - (Callee->Linkage != Internal);
+    const double Uses = Users - (Callee->Linkage != 0); // 0 is internal
     const double Seen[] = {
         double(Callee->Linkage), double(Callee->Unnamed),    double(Callee->Comdat),    double(Caller),
         double(Callee->Lines),   double(Callee->Calls),      double(Others),            double(Visit),
@@ -130,7 +118,7 @@ private:
     Named &Function = Known[F.getName()];
     if (Function.Linkage >= 0 || F.isDeclaration())
       return;
-    Function.Linkage = linkageOf(F);
+    Function.Linkage = rankOfLinkage(F);
     Function.Unnamed = F.getUnnamedAddr() != GlobalValue::UnnamedAddr::None;
     Function.Comdat = F.hasComdat();
     Function.Lines = Function.Calls = 0;

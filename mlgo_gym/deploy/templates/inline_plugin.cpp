@@ -28,7 +28,7 @@
 static_assert(LLVM_VERSION_MAJOR == @MAJOR@, "expected LLVM @MAJOR@; export the plugin for this LLVM");
 
 // ---- the policy: its features, and its weights ----------------------------------------------------------------------
-@POLICY@
+@LINKAGE@@POLICY@
 // ---- the advisor ----------------------------------------------------------------------------------------------------
 
 using namespace llvm;

@@ -1,4 +1,4 @@
-@RANK@
+
 // The rule, in the names of mlgo-gym's features:
 //   @RULE@
 static bool shouldInlineCall(@PARAMETERS@) {
