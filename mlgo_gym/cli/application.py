@@ -111,10 +111,10 @@ class CommandGroup(TyperGroup):
         self._lazy = _Commands("" if name == "mlgo-gym" else name or "")
         self.commands = self._lazy  # type: ignore[assignment] # typer only reads it
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002, D102
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002, D102 - as click declares it
         return list(self.commands)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: D102
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: D102 - as click declares it
         self.commands = {name: TyperCommand(name, help=self._lazy.summary(name)) for name in self._lazy}
         super().format_help(ctx, formatter)
 

@@ -111,6 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     """Build a library and print its path; return the exit status."""
     network, output, *compiler = arguments
     # `mlgo-clang` reads the path.
+    # `mlgo-clang` reads the path.
     return exit_status_of(lambda: print(build_native_library(Path(network), Path(output), compiler)))  # noqa: T201
 
 

@@ -12,6 +12,7 @@ from mlgo_gym.integrations.normalize_features import FlatNormalizer
 from mlgo_gym.policies.normalization import Normalization
 
 if TYPE_CHECKING:
+    # Generic in some versions of Gymnasium alone.
     _VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any]  # type: ignore[type-arg, unused-ignore]
 else:
     # Before gymnasium 1.3 it takes no types.

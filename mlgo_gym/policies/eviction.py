@@ -74,7 +74,7 @@ class EvictionPolicy:
         if network.features != INPUTS or network.outputs != 1:
             raise PolicyError(f"expected a network for evictions with one output, got other inputs in {name}")
         self._network = network
-        self._columns = int(env.action_space.n)  # type: ignore[attr-defined]
+        self._columns = int(env.action_space.n)  # type: ignore[attr-defined]  # Discrete, as its task says
         names = [f"{feature}[{column}]" for column in range(self._columns) for feature in COLUMN_FEATURES]
         self._features = feature_vector(name, env, [*names, "progress"])
 

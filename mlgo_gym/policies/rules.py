@@ -103,7 +103,7 @@ def ratio_policy(env: CompilerEnv, ratio: float) -> Policy:
         raise PolicyError(
             f"expected ratio:NUMBER with a number > 0, got ratio:{ratio:g}; write for instance ratio:1.25"
         )
-    columns = int(env.action_space.n)  # type: ignore[attr-defined]
+    columns = int(env.action_space.n)  # type: ignore[attr-defined]  # Discrete, as its task says
     names = ("is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
     find = feature_vector("ratio", env, [f"{name}[{column}]" for name in names for column in range(columns)])
 
@@ -189,7 +189,7 @@ class RuleText:
         """Return whether the condition holds for raw features, float32 of shape (features,)."""
         # `_Translation` accepts neither calls nor attributes.
         names = dict(zip(self.features, values.tolist(), strict=True))
-        return bool(eval(self._python, {"__builtins__": {}}, names))  # noqa: S307
+        return bool(eval(self._python, {"__builtins__": {}}, names))  # noqa: S307 - of names and numbers alone
 
     @classmethod
     def parse(cls, text: str, name: str) -> RuleText:

@@ -97,6 +97,7 @@ class Processes(Workers[Item, Result]):
     def wait(self, workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:
         """Wait for a message or the end of a connection."""
         by_connection = {worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)}
+        # Typeshed allows other objects.
         return [by_connection[readable] for readable in connection.wait(list(by_connection))]  # type: ignore[index]
 
 

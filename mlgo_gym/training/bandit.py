@@ -206,7 +206,7 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
         self.observation_space = gym.spaces.Box(table.observation_space.low, table.observation_space.high)
         self.action_space = gym.spaces.Discrete(2)
 
-    def reset(  # type: ignore[override, unused-ignore]
+    def reset(  # type: ignore[override, unused-ignore]  # as the other environments, by version of Gymnasium
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Draw a label; return its observation, float32 of shape (features,), and an empty info.
@@ -283,7 +283,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         for number in range(self.num_envs):
             self._last[number] = np.zeros(table.observations.shape[1:], np.float32)
 
-    def reset(  # type: ignore[override, unused-ignore]
+    def reset(  # type: ignore[override, unused-ignore]  # as the other environments, by version of Gymnasium
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Draw labels; return the observations, float32 of shape (num_envs, features), and an empty info.

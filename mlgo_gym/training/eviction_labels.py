@@ -75,7 +75,7 @@ class _Labelling:
         self._known: Mapping[str, list[Eviction]] = {}
         self._unflipped = self._compile({})
         self._known = self._unflipped.functions
-        self._size = int(env.action_space.n)  # type: ignore[attr-defined]
+        self._size = int(env.action_space.n)  # type: ignore[attr-defined]  # Discrete, as its task says
         self._counts = Counter(decisions=sum(map(len, self._known.values())), flips=0, failed=0)
         self._labels: dict[DecisionSite, _Label] = {}
         self._waiting = {

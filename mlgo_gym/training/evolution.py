@@ -200,6 +200,7 @@ def unflatten(network: Network, values: Weights) -> Network:
     return replace(network, weights=parts[:count], biases=parts[count:])
 
 
+# A worker passes a store.
 def _start(start: Network, env: CompilerEnv, store: FileStore | None) -> Callable[[_Episode], _Score]:  # noqa: ARG001
     return partial(_run, env, start)
 

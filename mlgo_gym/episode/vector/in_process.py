@@ -109,7 +109,7 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             else:
                 setattr(view, name, value)
 
-    @property  # type: ignore[misc]
+    @property  # type: ignore[misc]  # Gymnasium declares an attribute
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override] # as in `SyncVectorEnv`
         """The random generator of each environment."""
         return self.call(_RANDOM)
