@@ -1,8 +1,8 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC COMMAND…` reads the bitcode of a
+`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC FACTS COMMAND…` reads the bitcode of a
 module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`;
-METRIC is the size that a search of inlining makes smaller.
+METRIC is the size that a search of inlining makes smaller; FACTS is a file of link facts or empty.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED
 
 SECONDS = 600.0
 """Seconds without a sign of life after which a clang is stopped: a build keeps all cores busy."""
@@ -94,12 +94,20 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def module_environment(
-    data: bytes, command: Sequence[str], clang: str, policy: str, *, evicts: bool = False, metric: str = "text"
+    data: bytes,
+    command: Sequence[str],
+    clang: str,
+    policy: str,
+    *,
+    evicts: bool = False,
+    metric: str = "text",
+    facts: str = "",
 ) -> Iterator[CompilerEnv]:
     """Give an environment with one module, compiled by `clang` as a driver's command line compiles its source.
 
     The data are the module's bitcode before any optimisation. The environment is of inlining, and computes callee
-    features if the policy uses them; or it is of evictions, by the metric `estimated-instructions`.
+    features if the policy uses them; or it is of evictions, by the metric `estimated-instructions`. With a file of link
+    facts, the metric of inlining is `estimated-linked`: each copy of a function counts its share of the linked file.
 
     Raises:
         MlgoError: the flags or the module cannot be used.
@@ -112,7 +120,10 @@ def module_environment(
         if evicts:
             env = make_environment("mlgo/RegAllocEvict-v0", {**arguments, "metric": ESTIMATED_INSTRUCTIONS})
         else:
-            env = make_environment("mlgo/Inline-v0", with_callee_features({**arguments, "metric": metric}, [policy]))
+            arguments["metric"] = metric
+            if facts:
+                arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
+            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy]))
         try:
             yield env
         finally:
@@ -142,11 +153,12 @@ def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, fol
 
 def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
-    folder, source, compiles, clang, kind, policy, metric, *command = arguments
+    folder, source, compiles, clang, kind, policy, metric, facts, *command = arguments
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        with module_environment(data, command, clang, policy, evicts=kind == EVICTION.name, metric=metric) as env:
+        evicts = kind == EVICTION.name
+        with module_environment(data, command, clang, policy, evicts=evicts, metric=metric, facts=facts) as env:
             recipe = search_recipe(env, source, policy, int(compiles), Path(folder))
         keep_recipe(recipe, folder, data)
 

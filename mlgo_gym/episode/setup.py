@@ -139,7 +139,9 @@ class Setup:
         makers: dict[str, Callable[[], ProjectCost]] = {
             INSTRUCTIONS: lambda: ModulePrograms(corpus, toolchain, plain.object, trust=trust),
             LINKED: lambda: LinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
-            ESTIMATED_LINKED: lambda: EstimatedLinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
+            ESTIMATED_LINKED: lambda: EstimatedLinkedSize(
+                corpus, toolchain, plain, trust=trust, limits=limits, facts=self._link_facts
+            ),
         }
         if INSTRUCTIONS in self.weights:
             find_counter()

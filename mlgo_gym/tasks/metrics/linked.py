@@ -3,7 +3,7 @@
 `linked` repeats the links of a recorded build. `estimated-linked` estimates the bytes of an object that survive a link.
 A linker keeps one copy of each shared function (COMDAT), so each of n copies counts 1/n of its bytes. The copies are
 those of plain clang's objects; a function that plain clang drops everywhere counts by the modules that define it before
-optimisation. All other functions count fully. A shared library has a stub for each function that it calls by name, and
+optimisation. Link facts have the copies of modules outside of the corpus. All other functions count fully. A shared library has a stub for each function that it calls by name, and
 each of n callers counts 1/n of it. The sum over the modules of a build estimates its linked files, if one policy
 compiles all of them.
 """
@@ -24,6 +24,7 @@ from mlgo_gym.corpus.recording.links import Link, read_links, relink
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, UntrustedError
 from mlgo_gym.llvm.bitcode import shared_definitions
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import (
     STUB_BYTES,
     LinkedSymbols,
@@ -82,14 +83,23 @@ class BuildLinks:
         plain: Objects by plain clang.
         trust: Whether to run link arguments unchecked.
         limits: Limits of each program of a link.
+        facts: Link facts of the build, for the estimate: copies of functions in objects outside of the corpus.
     """
 
     counts_calls = False
 
     def __init__(
-        self, corpus: Corpus, toolchain: Toolchain, plain: PlainObjects, *, trust: bool, limits: Limits
+        self,
+        corpus: Corpus,
+        toolchain: Toolchain,
+        plain: PlainObjects,
+        *,
+        trust: bool,
+        limits: Limits,
+        facts: LinkFacts | None = None,
     ) -> None:
         self._corpus = corpus
+        self._facts = facts
         self._links = read_links(corpus.path) if corpus.path is not None and corpus.path.is_dir() else ()
         self._toolchain = toolchain
         self._plain = plain
@@ -272,6 +282,8 @@ class EstimatedLinkedSize(BuildLinks):
                 copies.update(symbols.shared)
                 callers.update(symbols.called)
                 definitions.update(shared_definitions(self._corpus.whole().module(name).bitcode))
+            if self._facts is not None:
+                copies |= Counter({name: count for name, (count, _) in self._facts.counts.items()})
             dropped = frozenset[str]() if link is None else self._dropped(link, names)
             has_stubs = link is not None and _calls_by_name(link)
             self._together[key] = _LinkedTogether(copies, definitions, dropped, callers if has_stubs else None)
