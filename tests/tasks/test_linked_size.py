@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Any
 
@@ -15,6 +16,7 @@ from mlgo_gym.environment_work import RemoteEnvironment
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import search_module
@@ -88,14 +90,17 @@ def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> 
         assert {*failed_end(env, "a.o").info} == {*never}
 
 
-def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str) -> None:
-    """A part of a corpus shares with the modules beyond it."""
+def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str, tmp_path: Path) -> None:
+    """A part of a corpus shares with the modules beyond it, and link facts know more objects."""
     half = function_sizes(plain_object(unlinked, "a.o")).size(SHARED) / 2
     part = open_corpus(unlinked).filter(names="a.o")
     for corpus in (unlinked, part, join_corpora([part])):
         info = end(corpus, "estimated-linked", 0)
         assert info["baseline_estimated-linked"] == pytest.approx(info["baseline_text"] - half, abs=1)
     assert half > 0
+    LinkFacts({SHARED: (4, 8)}).write(tmp_path / "facts")
+    info = end(unlinked, "estimated-linked", 0, callee_features=True, link_facts=str(tmp_path / "facts"))
+    assert info["baseline_estimated-linked"] == pytest.approx(info["baseline_text"] - half * 3 / 2, abs=1)
 
 
 def test_the_estimate_knows_recorded_links(build: str, unlinked: str) -> None:
