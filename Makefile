@@ -54,7 +54,7 @@ fuzz: $(VENV)/.installed-fuzz
 
 # Builds the release, inspects it, installs it in a new environment and runs the README's commands.
 release-check: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/release_check.py $(if $(NETWORK),--network)
+	$(BIN)/python benchmarks/release_check.py $(if $(NETWORK),--network) $(if $(ADDRESS),--address $(ADDRESS))
 
 # The tests on each installed Python with the oldest and the newest requirements, and with each clang. TESTS selects
 # tests; `core` selects those of the engine.

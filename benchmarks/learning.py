@@ -3,9 +3,10 @@
     python -m benchmarks.learning [--only PATTERN] [--seeds 0,1,2]
 
 Each run is the command of an example, as a user starts it, on the machine of this program; it writes the change of its
-checkpoints on validation modules. The policy that it leaves is then evaluated once on the projects of `HELD_OUT`. Their
-labels and modules are in no training and no choice. The results are in docs/results/learning.json; the same command
-does only the runs that the file lacks, and trains no model that is in the folder of the models.
+checkpoints on validation modules. The policy that it leaves is then evaluated once on the projects of
+`benchmarks.held_out`: on six, and on eighteen others. Their labels and modules are in no training and no choice. The
+results are in docs/results/learning.json; the same command does only the runs that the file lacks, and trains no model
+that is in the folder of the models.
 """
 
 from __future__ import annotations
@@ -18,14 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import held_out
 from benchmarks.measuring import RESULTS, ROOT, command_line, cpu_seconds, facts, read_json, write_json
-from mlgo_gym import Execution, evaluate, open_corpus
-
-HELD_OUT = (
-    *("quickjs==1.19.4", "tree-sitter==0.25.2", "cmarkgfm==2025.10.22", "libsass==0.23.0", "uvloop==0.22.1"),
-    "yajl==0.3.5",
-)
-"""Packages of the package index, C and C++, that no policy of this project was trained on."""
 
 WORK = ROOT / "runs" / "learning"
 """Folder of the models, which `benchmarks.reference` evaluates as well."""
@@ -118,14 +113,13 @@ _SECONDS = re.compile(r"^([\d.]+) CPU seconds$", re.MULTILINE)
 
 
 def measure(policy: str, level: str, output: Path) -> dict[str, Any]:
-    """Return the statistics of a policy on the held-out modules that have a decision; `output` has the results."""
-    corpus = open_corpus(",".join(f"pypi:{package}@{level}" for package in HELD_OUT))
-    execution = Execution(jobs=2)
-    result = evaluate("mlgo/Inline-v0", policies={"policy": policy}, corpus=corpus, execution=execution, output=output)
-    if result.failures:
-        raise SystemExit(f"{policy}: {len(result.failures)} modules failed, first {result.failures[0]}")
-    change = result.summaries()[0].changes[result.metrics[0]]
-    return facts(change.pairs, change.clusters)
+    """Return the statistics of a policy on the modules of six projects, and below `others` on those of eighteen."""
+
+    def on(part: str) -> dict[str, Any]:
+        found = held_out.measure(held_out.SETS[part], level, policy, 2, output.with_name(f"{output.name}-{part}"))
+        return facts([tuple(pair) for pair in found["sizes"]], found["projects"])
+
+    return {**on("six"), "others": on("others")}
 
 
 def learn(work: Path, title: str, seed: int) -> dict[str, Any]:
@@ -155,9 +149,7 @@ def main() -> None:
     seeds = list(map(int, options.seeds.split(",")))
     runs = [(f"{method.level} {method.name}", seed) for seed in seeds for method in METHODS]
     runs += [(f"{level} {policy}", 0) for level, policies in RULES.items() for policy in policies if 0 in seeds]
-    data = read_json(options.json, {"held_out": HELD_OUT, "runs": []})
-    if tuple(data["held_out"]) != HELD_OUT:
-        raise SystemExit(f"expected the projects of {options.json}, got others; choose another file")
+    data = read_json(options.json, {"runs": []})
     done = {(run["title"], run["seed"]) for run in data["runs"]}
     for title, seed in runs:
         if re.search(options.only, title) and (title, seed) not in done:

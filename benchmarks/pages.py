@@ -54,7 +54,7 @@ SKIPPED = {
     ),
     "takes hours": (
         "make compatibility",
-        "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default,POLICY",
+        "mlgo-gym evaluate mlgo/Inline-v0 --corpus benchmark",
         "mlgo-gym train policy --level Oz",
     ),
     "takes minutes; tests/cli/test_commands.py runs it": ("mlgo-gym importance",),
@@ -99,7 +99,7 @@ NEEDED = {
 }
 """Programs and Python packages without which commands are skipped, by a pattern of the commands."""
 
-DATASETS = re.compile(r"(?<=--corpus )[\w@,]*\b(zstd|lz4|sentencepiece)\b[\w@,:]*|(?<=corpus=\")zstd(?=\")")
+DATASETS = re.compile(r"(?<=--corpus )[\w@,]*\b(benchmark|zstd|lz4|sentencepiece)\b[\w@,:]*|(?<=corpus=\")zstd(?=\")")
 """Corpora whose sources are downloaded. Without a network `builtin` replaces them."""
 
 SMALLER = (

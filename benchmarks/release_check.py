@@ -1,16 +1,20 @@
 """Builds, installs and uses the wheel and the source distribution; prints a line per step: `make release-check`.
 
-    python benchmarks/release_check.py
+    python benchmarks/release_check.py [--address https://HOST/OWNER/NAME]
 
 Checks the files of the wheel, installs each distribution in a new environment with an empty cache, and there runs
 `mlgo-gym doctor`, the demonstration without a network, and the steps of the README. All steps run outside the checkout.
 Copies both distributions to `dist/` at the end. The exit status is 1 if a step fails.
+
+The address of the repository stands for `ADDRESS` in all committed files, and makes the links of the README absolute:
+a package index shows that page alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +25,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+
+ADDRESS = "https://example.org/mlgo-gym"
+"""The address in the repository, which a release replaces."""
 
 MAX_WHEEL_BYTES = 6_000_000
 
@@ -68,6 +75,22 @@ def run(title: str, words: Sequence[str | Path], folder: Path, **environment: st
     return done.stdout
 
 
+def released(folder: Path, address: str) -> Path:
+    """Return a copy of the committed files with the address of a release, and absolute links in the README."""
+    folder.mkdir()
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "x"], cwd=folder, input=archive, check=True)
+    found = subprocess.run(["git", "grep", "-lF", ADDRESS], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in found.stdout.split():
+        if not name.startswith("benchmarks/"):
+            page = folder / name
+            page.write_text(page.read_text(encoding="utf-8").replace(ADDRESS, address), encoding="utf-8")
+    page = folder / "README.md"
+    text = re.sub(r"(\]\()(?!\w+:|#)", rf"\1{address}/blob/main/", page.read_text(encoding="utf-8"))
+    page.write_text(re.sub(r'((?:src|srcset)=")(?!\w+:)', rf"\1{address}/raw/main/", text), encoding="utf-8")
+    return folder
+
+
 def is_allowed(name: str) -> bool:
     """Return whether a wheel may have a file of this name."""
     fine = name.startswith(ALLOWED) and "/test" not in name
@@ -112,17 +135,19 @@ def main() -> None:
     """Build, and check both distributions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", action="store_true", help="also run steps of the README that download sources")
+    parser.add_argument("--address", default=ADDRESS, help="address of the repository (default: a placeholder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-release-") as temporary:
         work = Path(temporary)
         run("build environment", (sys.executable, "-m", "venv", "build"), work)
         builder = work / "build" / "bin" / "python"
         run("install build", (builder, "-m", "pip", "install", "-q", "--disable-pip-version-check", "build"), work)
-        run("build wheel and sdist", (builder, "-m", "build", "--outdir", work / "dist", ROOT), work)
-        (wheel,), (source,) = (list((work / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
+        source = released(work / "source", options.address)
+        run("build wheel and sdist", (builder, "-m", "build", "--outdir", work / "dist", source), work)
+        (wheel,), (archive,) = (list((work / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
         check_files(wheel)
         check("wheel", wheel, work, network=options.network)
-        check("sdist", source, work, network=False)
+        check("sdist", archive, work, network=False)
         shutil.copytree(work / "dist", ROOT / "dist", dirs_exist_ok=True)
 
 

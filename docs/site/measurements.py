@@ -40,17 +40,18 @@ def interval(ends: Sequence[float] | None) -> str:
 
 
 def joined(seeds: Sequence[Mapping[str, Any]]) -> Facts:
-    """Return the facts of a method: means over its seeds; the least and the most of them in place of an interval."""
+    """Return the facts of a method: means over its seeds, and the widest of their intervals over projects."""
 
     def mean(key: str) -> float:
         return float(sum(seed[key] for seed in seeds) / len(seeds))
 
-    means = [seed["mean"] for seed in seeds]
+    means, intervals = [seed["mean"] for seed in seeds], [seed["interval"] for seed in seeds]
     return {
         **seeds[0],
         "seeds": len(seeds),
         "failed": sum(seed.get("failures", 0) for seed in seeds),
-        "interval": seeds[0]["interval"] if len(seeds) == 1 else (min(means), max(means)),
+        "interval": (min(low for low, _ in intervals), max(high for _, high in intervals)) if all(intervals) else None,
+        "range": (min(means), max(means)) if len(seeds) > 1 else None,
         **{key: mean(key) for key in ("mean", "total", "better", "worse", "train_cpu_seconds") if key in seeds[0]},
     }
 
@@ -148,7 +149,13 @@ def learning() -> dict[str, Facts]:
     seeds: dict[str, list[Facts]] = {}
     for run in read("learning")["runs"]:
         seeds.setdefault(run["title"], []).append(run)
-    return {
+    rules = {
+        f"{level} last-call": {**held_out_facts("six", level, "last-call"), "range": None, "minutes": 0.0}
+        for level in ("Oz", "Os")
+    }
+    for row in rules.values():
+        row["most_larger"] = row["worse"] / row["modules"]
+    return rules | {
         title: {
             **joined(runs),
             "minutes": sum(run.get("cpu_seconds", 0.0) for run in runs) / len(runs) / 60,

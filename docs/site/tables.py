@@ -44,7 +44,7 @@ def policy_of(level: str, method: str) -> str:
 
 def policies() -> Rows:
     """Yield the methods of the benchmark that are no searches, the smallest code at -Oz first."""
-    columns = [cell for level in LEVELS for cell in (f"-{level}", "95 % interval", "larger")]
+    columns = [cell for level in LEVELS for cell in (f"-{level}", *CHANGE)]
     yield ["method", "compiles", *columns, "training, seeds"]
     found = {
         level: {name: row for (name, compiles), row in benchmark(level).items() if not compiles} for level in LEVELS
@@ -54,13 +54,18 @@ def policies() -> Rows:
         names, key=lambda name: min(found[level][name]["mean"] for level in LEVELS if name in found[level])
     ):
         rows = {level: found[level][name] for level in LEVELS if name in found[level]}
-        cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [NONE] * 3)]
+        cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [NONE] * 4)]
         row = next(iter(rows.values()))
         yield [name, str(row.get("of", 1)), *cells, _training(row)]
 
 
+CHANGE = ("95 % interval", "seeds", "larger")
+
+
 def _change(facts: Mapping[str, Any]) -> list[str]:
-    return [percent(facts["mean"]), interval(facts["interval"]), *counted(facts, "worse")]
+    """Return a mean, its interval over projects, the least and the most of the seeds, and the larger modules."""
+    ends = [interval(facts["interval"]), interval(facts["range"])]
+    return [percent(facts["mean"]), *ends, *counted(facts, "worse")]
 
 
 def _training(row: Mapping[str, Any]) -> str:
@@ -72,7 +77,7 @@ def _training(row: Mapping[str, Any]) -> str:
 
 def searches() -> Rows:
     """Yield the searches of both levels, and policies on the same modules."""
-    yield ["method", "compiles", "-Oz", "95 % interval", "larger", "-Os", "95 % interval", "larger"]
+    yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE))]
     rows = [
         (name, compiles) for name, compiles in benchmark("Oz") if compiles == 50 or (compiles and "bundles" in name)
     ]
@@ -85,12 +90,13 @@ def searches() -> Rows:
 
 def bundled(*methods: str) -> Rows:
     """Yield methods on the test split, by language."""
-    yield ["policy", "level", "C", "C++", "all modules", "95 % interval", "larger", "modules"]
+    yield ["policy", "level", "C", "C++", "all modules", CHANGE[0], CHANGE[2], "modules"]
     for level in LEVELS:
         for method in methods:
             facts = benchmark(level)[method, 0]
             languages = [percent(measurements.by_language(level, method, cxx=cxx)["mean"]) for cxx in (False, True)]
-            yield [policy_of(level, method), f"-{level}", *languages, *_change(facts), *counted(facts, "modules")]
+            mean, ends, _, larger = _change(facts)
+            yield [policy_of(level, method), f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
 
 
 def card_policies(card: str) -> Rows:
@@ -106,14 +112,14 @@ def card_policies(card: str) -> Rows:
 def learning() -> Rows:
     """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
     yield [
-        *("level", "policy", "training", "CPU minutes", "seeds", "modules"),
-        *("geometric mean", "interval", "total", "larger"),
+        *("level", "policy", "training", "CPU minutes", "runs", "modules"),
+        *("geometric mean", *CHANGE[:2], "total", "larger"),
     ]
     for name, row in sorted(measurements.learning().items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
         budget = row.get("budget", NONE)
         training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [NONE] * 3
-        figures = [percent(row["mean"]), interval(row["interval"]), percent(row["total"])]
+        figures = [*_change(row)[:3], percent(row["total"])]
         yield [
             *(f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures),
             f"{row['most_larger']:.1%}".replace("%", " %"),
@@ -281,6 +287,18 @@ def held_out() -> Rows:
                 yield [title, f"-{level}", f"`{policy}`", *counted(row, "modules"), *cells, *against]
 
 
+def readme() -> Rows:
+    """Yield the bundled policy and the rule of each level on every set of held-out modules."""
+    counts = {part: measurements.held_out_facts(part, LEVELS[0], LAST_CALL)["modules"] for part in SETS}
+    sets = [cell for part, title in SETS.items() for cell in (f"{title}, {counts[part]} modules", "95 % interval")]
+    yield ["policy", "level", *sets]
+    for level in reversed(LEVELS):
+        for policy in (f"inline-{level.lower()}", LAST_CALL):
+            rows = [measurements.held_out_facts(part, level, policy) for part in SETS]
+            cells = [cell for row in rows for cell in (percent(row["mean"]), interval(row["interval"]))]
+            yield [f"`{policy}`", f"-{level}", *cells]
+
+
 LINKED = {
     "inline-oz": "`inline-oz`",
     "last-call": "`last-call`",
@@ -322,7 +340,6 @@ CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
-    "bundled.readme": partial(bundled, BUNDLED),
     "bundled.test": partial(bundled, BUNDLED, FAST, "`threshold:5`", "smallest of five compiles"),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
@@ -331,6 +348,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "learning": learning,
     "linked.builds": linked_builds,
     "linked.libraries": linked,
+    "readme": readme,
     "performance.forks": forks,
     "performance.throughput": throughput,
     "run_time.held_out": run_time,

@@ -41,7 +41,8 @@ def open_corpus(
     Args:
         spec: one of the following, or several joined with commas; modules are then named `CORPUS/NAME`.
 
-            - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them; or `programs`.
+            - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them; or `programs`;
+              or `benchmark`, the corpora of the benchmark.
             - `rust-FAMILY`, a family of Rust crates; or `rust`, all of them. They need cargo.
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
             - `csmith:SEED` or `csmith:SEED:COUNT`, random programs.

@@ -12,7 +12,13 @@ from mlgo_gym.corpus.splits import PARTS
 from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.errors import CorpusError, did_you_mean
 
-BUILTIN, CATALOGUE = "builtin", "catalogue"
+BUILTIN, CATALOGUE, BENCHMARK = "builtin", "catalogue", "benchmark"
+BENCHMARK_DATASETS = (
+    "builtin", "zstd", "lz4", "brotli", "zopfli", "ujson", "hiredis", "httptools", "pyclipper", "box2d-py", "fasttext",
+    "blosc", "pillow", "lupa", "pycryptodome", "pysimdjson", "jsonnet", "sentencepiece", "snappy", "lightgbm",
+)  # fmt: skip
+"""The corpora that `benchmark` stands for (docs/results/benchmark.md)."""
+
 _DATASET, _PYPI, _CSMITH = "dataset:", "pypi:", "csmith:"
 _PART = re.compile(rf"(.+):((?:{'|'.join(PARTS)})(?:-projects)?)", re.DOTALL)
 
@@ -68,7 +74,11 @@ def parse_corpora(text: str) -> tuple[CorpusSpec, ...]:
         CorpusError: there is no such name, level, target or part, or no such path.
     """
     pieces = [text] if _is_path(text) else [piece.strip() for piece in text.split(",") if piece] or [text]
-    return tuple(map(_parse, pieces))
+    return tuple(
+        replace(spec, name=name)
+        for spec in map(_parse, pieces)
+        for name in (BENCHMARK_DATASETS if spec.name == BENCHMARK and not spec.is_path else (spec.name,))
+    )
 
 
 def _parse(text: str, shown: str = "") -> CorpusSpec:
@@ -82,7 +92,7 @@ def _parse(text: str, shown: str = "") -> CorpusSpec:
         return replace(whole, parts=(*whole.parts, divided[2]))
     name, optimize, target = [*text.split("@", 2), "", ""][:3]
     if _is_named(name):
-        check_level(optimize or DEFAULT_LEVEL, BUILTIN_LEVELS if name == BUILTIN else LEVELS, shown)
+        check_level(optimize or DEFAULT_LEVEL, BUILTIN_LEVELS if name in (BUILTIN, BENCHMARK) else LEVELS, shown)
         if target:
             find_target(target)
         return CorpusSpec(name, optimize or DEFAULT_LEVEL if target else optimize, target)
@@ -96,7 +106,7 @@ def _is_path(text: str) -> bool:
 
 
 def _names() -> list[str]:
-    return [BUILTIN, CATALOGUE, RUST, *fetched_names()]
+    return [BUILTIN, BENCHMARK, CATALOGUE, RUST, *fetched_names()]
 
 
 def _is_named(name: str) -> bool:

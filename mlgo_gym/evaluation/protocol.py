@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.specification import CorpusSpec, parse_corpora
+from mlgo_gym.corpus.specification import BENCHMARK, parse_corpora
 from mlgo_gym.corpus.splits import Part
 
 VERSION = 1
@@ -22,11 +22,6 @@ LEVELS = ("Oz", "Os")
 
 SPLIT: Part = "test"
 """The evaluated part of each dataset. Policies learn on `train` and choose checkpoints on its part `valid`."""
-
-DATASETS = (
-    "builtin", "zstd", "lz4", "brotli", "zopfli", "ujson", "hiredis", "httptools", "pyclipper", "box2d-py", "fasttext",
-    "blosc", "pillow", "lupa", "pycryptodome", "pysimdjson", "jsonnet", "sentencepiece", "snappy", "lightgbm",
-)  # fmt: skip
 
 SEEDS = (0, 1, 2)
 """Seeds of random methods; each is run."""
@@ -42,7 +37,7 @@ _SEARCH_SEED = "search"
 
 def protocol_corpus(level: str) -> str:
     """Return the corpus of one of `LEVELS`, as `open_corpus` takes it; `SPLIT` is the evaluated part."""
-    return ",".join(str(CorpusSpec(name, level).short) for name in DATASETS)
+    return ",".join(str(spec.short) for spec in parse_corpora(f"{BENCHMARK}@{level}"))
 
 
 def search_modules(corpus: Corpus, has_decisions: Callable[[str], bool]) -> list[str]:

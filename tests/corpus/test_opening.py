@@ -47,6 +47,8 @@ def test_a_specification_is_printed_as_it_was_written(text: str) -> None:
 
 
 def test_a_specification_has_level_target_and_parts(folder: Path) -> None:
+    first, second, *_ = parse_corpora("benchmark@Os:test")
+    assert (str(first), str(second)) == ("builtin@Os:test", "zstd@Os:test")
     (spec,) = parse_corpora("zstd@Os@thumbv7em:train-projects:fit")
     assert spec == CorpusSpec("zstd", "Os", "thumbv7em", ("train-projects", "fit"))
     assert (spec.dataset, str(spec.at("O2").short)) == ("zstd", "zstd@O2@thumbv7em:train-projects:fit")
