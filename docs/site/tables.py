@@ -213,8 +213,8 @@ def targets() -> Rows:
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    titles = ("fast bundled policy", "bundled policy", "smallest of several")
-    yield ["target, level", "modules", *titles, "programs", "linked, bundled policy", "search, modules", "search"]
+    titles = ("fast bundled policy", "larger", "bundled policy", "larger", "smallest of several", "programs", "linked")
+    yield ["target, level", "modules", *titles, "larger", "search, modules", "search"]
     changes = read("targets")["changes"]
     for key in sorted(
         {name.rpartition(" ")[0] for name in changes}, key=lambda key: (key.split()[0], key.split()[1] != "Oz")
@@ -222,10 +222,14 @@ def target_sizes() -> Rows:
         target, level = key.split()
         policy = f"inline-{level.lower()}"
         found = [changes.get(f"{key} {name}") for name in (f"{policy}-fast", policy, "smallest")]
-        cells = [f"{percent(each['objects']['mean'])}, {each['objects']['worse']}" if each else NONE for each in found]
+        *cells, _ = [
+            cell
+            for row in found
+            for cell in ([percent(row["objects"]["mean"]), *counted(row["objects"], "worse")] if row else [NONE] * 2)
+        ]
         linked, search = changes[f"{key} {policy}"]["linked"], changes.get(f"{key} search", {}).get("objects")
         more = [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
-        programs = [*counted(linked, "modules"), f"{percent(linked['mean'])}, {linked['worse']}"]
+        programs = [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
         yield [
             f"`{target}`, -{level}",
             *counted(changes[f"{key} {policy}"]["objects"], "modules"),
