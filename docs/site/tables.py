@@ -326,6 +326,18 @@ def linked() -> Rows:
         yield [library, f"{plain:,}", *cells]
 
 
+def linked_tutorial() -> Rows:
+    """Yield the sections of the library of the tutorial, in each build."""
+    builds = read("linked_programs")["yaml-cpp"]["variants"]
+    plain = builds["Oz"]
+    yield ["build", "`.text`", "change", "unwinding", "stripped file"]
+    for name, title in {"Oz": "plain -Oz", "Os": "plain -Os", **LINKED}.items():
+        if name in builds:
+            row = builds[name]
+            changes = [percent(row[key] / plain[key] - 1) for key in ("text", "unwind", "file")]
+            yield [title, f"{row['text']:,}", *changes]
+
+
 def linked_builds() -> Rows:
     """Yield the change of each build over the held-out libraries, against plain clang at -Oz."""
     columns = ("geometric mean", "95 % interval", "in total", "larger", "unwinding", "file", "programs", "instructions")
@@ -352,6 +364,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "learning": learning,
     "linked.builds": linked_builds,
     "linked.libraries": linked,
+    "linked.tutorial": linked_tutorial,
     "readme": readme,
     "performance.forks": forks,
     "performance.throughput": throughput,
