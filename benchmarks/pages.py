@@ -76,7 +76,10 @@ SKIPPED = {
         "python examples/openevolve/run.py",
         "OPENAI_API_KEY=",
     ),
-    "needs a toolchain for Arm": ("mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em-none-eabihf", "arm-none-eabi-gcc"),
+    "needs a toolchain for Arm": (
+        "mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em-none-eabihf",
+        "arm-none-eabi-gcc",
+    ),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
     "needs a build of LLVM with TensorFlow Lite or its headers": (
         "cmake … ",

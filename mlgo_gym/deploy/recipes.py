@@ -1,8 +1,8 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC FACTS COMMAND…` reads the bitcode of a
-module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or `eviction`;
-METRIC is the size that a search of inlining makes smaller; FACTS is a file of link facts or empty.
+`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC FACTS COMMAND…` reads the bitcode of
+a module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or
+`eviction`; METRIC is the size that a search of inlining makes smaller; FACTS is a file of link facts or empty.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mlgo_clang.driver_commands import cc1_commands
 from mlgo_gym.compiler.bounded_run import run_bounded
@@ -116,7 +117,7 @@ def module_environment(
         bitcode = folder / "module.bc"
         bitcode.write_bytes(data)
         options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
-        arguments = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
+        arguments: dict[str, Any] = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
         if evicts:
             env = make_environment("mlgo/RegAllocEvict-v0", {**arguments, "metric": ESTIMATED_INSTRUCTIONS})
         else:

@@ -3,9 +3,9 @@
 `linked` repeats the links of a recorded build. `estimated-linked` estimates the bytes of an object that survive a link.
 A linker keeps one copy of each shared function (COMDAT), so each of n copies counts 1/n of its bytes. The copies are
 those of plain clang's objects; a function that plain clang drops everywhere counts by the modules that define it before
-optimisation. Link facts have the copies of modules outside of the corpus. All other functions count fully. A shared library has a stub for each function that it calls by name, and
-each of n callers counts 1/n of it. The sum over the modules of a build estimates its linked files, if one policy
-compiles all of them.
+optimisation. Link facts have the copies in objects outside of the corpus. All other functions count fully. A shared
+library has a stub for each function that it calls by name, and each of n callers counts 1/n of it. The sum over the
+modules of a build estimates its linked files, if one policy compiles all of them.
 """
 
 from __future__ import annotations
