@@ -42,9 +42,13 @@ def _multiply(values: Floats, weight: Floats) -> Floats:
     NumPy's matrix product sums in an order that depends on the machine and on the number of rows. Exported networks
     (`mlgo_gym.deploy`) sum in this order, so that they decide alike to the last bit.
     """
-    if values.ndim == 1 and weight.shape[1] > 1:
-        # NumPy adds whole rows in order, but single columns in pairs.
-        product: Floats = np.add.reduce(values[:, np.newaxis] * weight, axis=0)
+    product: Floats
+    if values.ndim == 1:
+        # NumPy adds whole rows in order, but single columns in pairs; partial sums are always in order.
+        if weight.shape[1] == 1:
+            product = np.add.accumulate(values * weight[:, 0])[-1:]
+        else:
+            product = np.add.reduce(values[:, np.newaxis] * weight, axis=0)
         return product
     product = values[..., :1] * weight[0]
     for number in range(1, len(weight)):
