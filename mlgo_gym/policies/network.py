@@ -28,6 +28,9 @@ _NAME = re.compile(rf"{_PART}( \| {_PART}){{0,2}}")  # an element of `mlgo/Joint
 # A Python number would be converted at every call, which takes longer than the operation.
 _ZERO = np.float32(0)
 
+_BLOCK = 32
+"""Number of rows that are multiplied at once; more do not fit into a core's cache."""
+
 # Exponentials are computed in float64 and rounded, so that they are the same on every machine.
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "relu": lambda values: np.maximum(values, _ZERO, out=values),
@@ -42,18 +45,17 @@ def _multiply(values: Floats, weight: Floats) -> Floats:
     NumPy's matrix product sums in an order that depends on the machine and on the number of rows. Exported networks
     (`mlgo_gym.deploy`) sum in this order, so that they decide alike to the last bit.
     """
-    product: Floats
+    # NumPy adds whole rows in order, but the numbers of a row in pairs; partial sums are always in order.
+    if weight.shape[1] == 1:
+        return np.asarray(np.add.accumulate(values * weight[:, 0], axis=-1)[..., -1:], np.float32)
     if values.ndim == 1:
-        # NumPy adds whole rows in order, but single columns in pairs; partial sums are always in order.
-        if weight.shape[1] == 1:
-            product = np.add.accumulate(values * weight[:, 0])[-1:]
-        else:
-            product = np.add.reduce(values[:, np.newaxis] * weight, axis=0)
-        return product
-    product = values[..., :1] * weight[0]
-    for number in range(1, len(weight)):
-        product += values[..., number : number + 1] * weight[number]
-    return product
+        return np.asarray(np.add.reduce(values[:, np.newaxis] * weight, axis=0), np.float32)
+    rows = values.reshape(-1, len(weight))
+    product: Floats = np.empty((len(rows), weight.shape[1]), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        np.add.reduce(rows[block, :, np.newaxis] * weight, axis=1, out=product[block])
+    return product.reshape(*values.shape[:-1], -1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
