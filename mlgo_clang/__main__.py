@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, run_alone, say
+from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, run_alone, say
 from mlgo_clang.counters import count
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.invocation import read_invocation
@@ -25,6 +25,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
 
     The mode is `gcc` or `g++`, the language that the driver assumes.
     """
+    open_standard_streams()
     try:
         settings, rest = split_arguments(arguments)
         compiler = compiler_command(settings.clang, mode)

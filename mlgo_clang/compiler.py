@@ -96,6 +96,13 @@ def missing_linker(command: Sequence[str]) -> str:
     return "" if which(program) else program
 
 
+def open_standard_streams() -> None:
+    """Open each closed standard stream as the null device, as clang does, so that no other file gets its number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
 def become(command: Sequence[str]) -> NoReturn:
     """Replace this process by the compiler, so that the caller deals with the compiler itself."""
     # Python ignores these signals, and the compiler would inherit that.

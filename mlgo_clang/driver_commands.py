@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -53,7 +55,7 @@ def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[s
         shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
         return []
-    return [] if shown.returncode else read_commands(shown.stderr.decode(errors="surrogateescape"))
+    return [] if shown.returncode else read_commands(os.fsdecode(shown.stderr))
 
 
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:

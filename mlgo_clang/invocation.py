@@ -33,7 +33,9 @@ _OTHER_WORK = frozenset(
     """.split()  # noqa: SIM905 - a word list
 )
 _OTHER_WORK_JOINED = tuple(
-    "-MJ -save-temps --save-temps -flto -fembed-bitcode= -fthinlto-index --help --version".split()  # noqa: SIM905 - likewise
+    """
+    -MJ -save-temps --save-temps -flto -fembed-bitcode= -fthinlto-index -fproc-stat-report -ccc-print --help --version
+    """.split()  # noqa: SIM905 - likewise
 )
 """Options that make clang do more or other work, or show or keep its own command line."""
 
@@ -89,8 +91,8 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
                 return Invocation("", "", level, "it switches optimisations off")
         elif word == "-" or not word.startswith("-"):
             inputs.append((word, language))
-        elif word.startswith("-o"):
-            output = word[2:]
+        elif word.startswith(("-o", "--output=")):
+            output = word.partition("=")[2] if word.startswith("--") else word[2:]
         elif word.startswith("-x"):
             language = word[2:]
         elif word.startswith("--language="):
@@ -112,6 +114,8 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
         return Invocation("", "", level, f"the language is {language}")
     if not os.path.isfile(source):
         return Invocation("", "", level, "the input is no regular file")
+    if os.path.exists(output) and (not os.path.isfile(output) or os.path.samefile(output, source)):
+        return Invocation("", "", level, "the output is no object of its own")
     return Invocation(source, output, level, "")
 
 
@@ -134,5 +138,5 @@ def expand_response_files(arguments: Sequence[str], folder: str = "", outer: tup
 def _words_of_file(path: str) -> list[str]:
     import shlex
 
-    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-        return shlex.split(file.read())
+    with open(path, "rb") as file:
+        return shlex.split(os.fsdecode(file.read().removeprefix(b"\xef\xbb\xbf")))

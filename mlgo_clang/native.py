@@ -59,7 +59,10 @@ class NativeNetwork:
     def __init__(self, path: str, compiler: Sequence[str], link_facts: str = "") -> None:
         self.path = path
         self._facts = read_lines(link_facts) if link_facts else b""
-        library = _library(path, compiler)
+        try:
+            library = _library(path, compiler)
+        except OSError as error:
+            raise PolicyError(f"expected a cache folder that can be written, got {error}; set MLGO_CACHE") from error
         try:
             self.library = ctypes.CDLL(library)
         except OSError as error:

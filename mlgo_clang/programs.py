@@ -69,7 +69,10 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
 
     If it fails, the last line of its standard error is the text of a PolicyError.
     """
-    result = run_to_end([sys.executable, "-m", f"mlgo_gym.deploy.{name}", *arguments], seconds, data)
+    # With `-m` Python would import modules of the current folder, such as a project's json.py.
+    start = "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    start += f"runpy.run_module('mlgo_gym.deploy.{name}', run_name='__main__')"
+    result = run_to_end([sys.executable, "-c", start, *arguments], seconds, data)
     if result.returncode != 0:
         lines = result.stderr.decode(errors="replace").strip().splitlines()
         raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")

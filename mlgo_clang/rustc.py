@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, run_alone, say, which
+from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, run_alone, say, which
 from mlgo_clang.counters import count
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.invocation import Invocation
@@ -31,6 +31,7 @@ _NO_LTO = frozenset(("off", "false", "no", "n"))
 
 def main() -> int:
     """Run `mlgo-rustc`, and return the exit status; most often this process becomes rustc."""
+    open_standard_streams()
     try:
         return _run(sys.argv[1:])
     except UsageError as error:

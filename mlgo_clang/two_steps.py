@@ -25,7 +25,7 @@ _BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes", "-o"
 _FROM_BITCODE = (*REMARKS, "-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
 _FRONT_END = (
     "-dependency-file", "-MT", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
-    "-fdiagnostics-show-category",
+    "-fdiagnostics-show-category", "-fdiagnostics-format",
 )  # fmt: skip
 """Options with a value that the back end does not get: the front end writes these files, remarks need a plain form."""
 _FRONT_END_ALONE = ("-sys-header-deps", "-MP", "-MG", "-module-file-deps", "-w")
@@ -73,7 +73,7 @@ class TwoSteps:
         printed = _message_file()
         try:
             shown = InteractiveCompile([*compiler, "-###", *colour], rest, [], printed, timeout)
-            text = _contents(printed).decode(errors="surrogateescape")
+            text = os.fsdecode(_contents(printed))
         finally:
             os.close(printed)
         commands = read_commands(text)
@@ -86,7 +86,7 @@ class TwoSteps:
             )
         # Warnings about the command line itself.
         warnings = (line for line in text.splitlines() if ": warning: " in line and not line.startswith(' "'))
-        os.write(self._warnings, "".join(f"{line}\n" for line in warnings).encode(errors="surrogateescape"))
+        os.write(self._warnings, os.fsencode("".join(f"{line}\n" for line in warnings)))
         self._program, self._line = words[:2], words[2:]
         self.exact = not any(word.startswith(_OTHER_RESULTS) for word in self._line)
         version = text.partition("clang version ")[2].partition(".")[0]

@@ -154,7 +154,9 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> tuple[lis
     if not headers:
         raise ToolchainError(f"expected a target with a C library of the bundled compiler, got {target!r}")
     flags = TARGETS[target].flags if target in TARGETS else (f"--target={target.partition('.')[0]}",)
-    return ["--no-default-config", *flags], [*after, *headers]
+    # A source that is preprocessed already uses none of them.
+    after = ["--start-no-unused-arguments", *after, *headers, "--end-no-unused-arguments"]
+    return ["--no-default-config", *flags], after
 
 
 def zig_target(target: str) -> list[str]:

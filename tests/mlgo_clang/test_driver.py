@@ -117,6 +117,10 @@ INVOCATIONS = r"""
 -Oz -Wall -fcolor-diagnostics -c warns.c -o out.o
 -Oz -c wrong.c -o out.o
 -Oz -c leaf.c -o nowhere/out.o
+-Oz -MD -c leaf.c --output=out.o
+-Oz -c leaf.c -o /dev/null
+-Oz -c leaf.c -o leaf.c
+-Oz -c -ccc-print-phases leaf.c
 -Oz -c leaf.c other.c
 @more.rsp
 @nowhere.rsp
@@ -157,7 +161,7 @@ def test_it_does_as_clang_does(invocation: str, clang: dict[str, list[str]], tmp
     mode = words.pop(0) if words[0] in DRIVERS else "gcc"
     folder = tmp_path / "sources"
     expected = outcome([*clang[mode], *words], folder)
-    for policy in ("default", "never"):
+    for policy in ("default", "smallest"):
         actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *words], folder)
         assert actual[:3] == expected[:3], policy
         assert actual[3].keys() == expected[3].keys(), policy

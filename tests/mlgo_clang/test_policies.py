@@ -256,6 +256,7 @@ def test_clang_compiles_alone_if_a_policy_cannot_be_used(run: Run, project: Path
     [
         ("-g", "-MD"),
         ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w", "-fno-builtin", "-fstack-usage"),
+        ("-Wall", "-fdiagnostics-format=sarif", "-Wno-sarif-format-unstable"),
         ("--mlgo-eviction-policy=first_legal",),
         ("--target=aarch64-linux-gnu",),
     ],
@@ -287,3 +288,10 @@ def test_the_decisions_of_a_network_are_compiled(run: Run, project: Path, tmp_pa
     once = write_network(tmp_path / "once.safetensors", "module_decisions", -1, 0.5)
     assert size(once) not in (size("never"), size(always))
     assert size(f"{always},default") == size("default") < size(always) == size("always")
+    # Closed streams and an encoding that lacks a letter of a path.
+    shutil.copy(project / "calls.c", project / "ü.c")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    closed = ("sh", "-c", 'exec "$0" "$@" <&- >&-')
+    words = (f"--mlgo-policy={always}", "--mlgo-strict", "-Oz", "-c", "ü.c", "-o", "calls.o")
+    result = run(*words, before=closed, **ascii_only)
+    assert (result.returncode, result.stderr) == (0, b"")

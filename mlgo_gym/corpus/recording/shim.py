@@ -69,7 +69,9 @@ def main(argv: Sequence[str]) -> int:
     inputs = [word for word in expanded if not word.startswith("-")]
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
-    command = [*linker, *arguments, *linker_after] if links else [*compiler, *arguments, *after]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    program, added = (linker, linker_after) if links else (compiler, after)
+    command = [*program, *arguments[:end], *added, *arguments[end:]]
     has_sources = any(word.endswith(_SOURCES) or word.startswith(("-x", "--language")) for word in expanded)
     if not settings_path or not (has_sources or (links and inputs)):
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler

@@ -277,7 +277,7 @@ def run_front_end(command: list[str], folder: str) -> tuple[int, str]:
         )
     except subprocess.TimeoutExpired:
         return 1, f"{command[0]} did not end within {_FRONT_END_SECONDS} s"
-    return result.returncode, result.stderr.decode(errors="surrogateescape")
+    return result.returncode, os.fsdecode(result.stderr)
 
 
 def new_record(settings: dict[str, Any]) -> str:

@@ -159,12 +159,15 @@ def test_module_names_are_the_paths_of_objects(project: Path, toolchain: Toolcha
         echo '-Dsum=d -c lib/sum.c -o "a b.o"' > words; cc @words
         cc -x c -Dsum=e -c lib/sum.c -o x.o
         cp lib/sum.c sum.txt; cc -xc -Dsum=f -c sum.txt -o text.o
-        cc -Dsum=g -E lib/sum.c > sum.i; cc -c sum.i
+        cc -Dsum=g -E lib/sum.c > sum.i; cc -Werror -c sum.i
+        cc -Dsum=j -c -o dashes.o -- lib/sum.c
         mkdir a b; cc -Dsum=h -c lib/sum.c -o a/x.o; cc -Dsum=i -c lib/sum.c -o b/x.o
     """
     build = record(project, script, toolchain)
     assert set(build.modules) == {"a.o", "lib/sum.o", "first.o", "lib/other.o", "a b.o", "x.o", "text.o", "sum.o"} | {
-        f"{folder}/x.o" for folder in "ab"
+        "a/x.o",
+        "b/x.o",
+        "dashes.o",
     }
     assert (build.duplicates, build.replaced) == (0, 0)
 
