@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 
+from mlgo_gym.compiler.call_graph import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, CallGraph
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import InliningOptions
@@ -19,7 +21,7 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import BOUNDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.measurement import Measurement
-from mlgo_gym.tasks.task import Task
+from mlgo_gym.tasks.task import GRAPH, Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 _WIDTH = 8
@@ -49,16 +51,23 @@ class InlineTask(Task):
     advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
     tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE,)
     has_contexts: ClassVar[bool] = True
+    observations: ClassVar[tuple[str, ...]] = (*Task.observations, GRAPH)
 
     _misplaced = False
 
     def _bind(self, observation: str) -> None:
-        del observation  # both forms are equal without a mask
+        # The other forms are equal without a mask.
+        self._graph = observation == GRAPH
         header = self.headers[0]
         self.layout = FeatureLayout(header, bounds=BOUNDS)
         self.feature_names = self.layout.names
         self.action_space = gym.spaces.Discrete(2)
-        self.observation_space = self.layout.flat_space()
+        self.observation_space = flat = self.layout.flat_space()
+        if self._graph:
+            low, high = (np.pad(bound, (len(EDGE_COLUMNS), 0), constant_values=0) for bound in (flat.low, flat.high))
+            low[:], high[: len(EDGE_COLUMNS)] = np.minimum(low, 0), np.inf
+            nodes = gym.spaces.Box(0, np.inf, (len(NODE_COLUMNS),))
+            self.observation_space = gym.spaces.Graph(nodes, gym.spaces.Box(low, high))
         self._default = _offset(header, INLINING_DEFAULT)
         self._block_count = _offset(header, "callee_basic_block_count")
         self._choice = self._block_count if self._misplaced else self._default
@@ -86,18 +95,33 @@ class InlineTask(Task):
         return b"".join((before, bytes(_WIDTH), between, choice, after))
 
     def observe(self, decision: Decision) -> Any:
-        """Return the features of a call site."""
-        return self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
+        """Return the features of a call site, or the call graph around it."""
+        features = self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
+        if not self._graph:
+            return features
+        assert decision.code is not None, "sessions of this form read code"
+        return self._draw(decision.code.call_graph(self.max_functions), features)
+
+    def _draw(self, graph: CallGraph, features: npt.NDArray[np.float32]) -> gym.spaces.GraphInstance:
+        """Return a call graph as an observation; the edge of the decision has its features."""
+        edges = np.zeros((len(graph.edges), graph.edges.shape[1] + len(features)), np.float32)
+        edges[:, : graph.edges.shape[1]] = graph.edges
+        edges[:1, graph.edges.shape[1] :] = features
+        return gym.spaces.GraphInstance(graph.nodes.astype(np.float32), edges, graph.edge_links)
 
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
-        """Return the features of several call sites."""
+        """Return the features of several call sites, or a tuple of call graphs."""
+        if self._graph:
+            return tuple(self.final_observation() if each is None else self.observe(each) for each in decisions)
         payloads = [self._nothing if decision is None else decision.payload for decision in decisions]
         if self._misplaced:
             payloads = [self._nothing if decision is None else self.features(decision) for decision in decisions]
         return self.layout.flat_batch(payloads)
 
     def final_observation(self) -> Any:
-        """Return zeros."""
+        """Return zeros, or a graph of one node without edges."""
+        if self._graph:
+            return self._draw(NO_CALLS, self.layout.flat(self._nothing))
         return self.layout.flat(self._nothing)
 
     def default_action(self, decision: Decision) -> int:
@@ -151,6 +175,11 @@ class InlineEnv(CompilerEnv):
     instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with
     its own choice; the environment corrects `inlining_default` there, and the count is 0. With `callee_features=True`
     the callee features follow.
+
+    With `observation="graph"` it is a `Graph` of at most `max_functions` nodes: the caller, the callee, and the nearest
+    functions over calls. Nodes have the columns `mlgo_gym.compiler.call_graph.NODE_COLUMNS`. Edges have
+    `EDGE_COLUMNS`, then the features above: those of the call on the first edge, which is that of the decision, and
+    zeros elsewhere.
 
     ## Action space
 

@@ -14,8 +14,10 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
+from mlgo_gym.compiler.call_graph import CallGraph
 from mlgo_gym.compiler.coroutine import run, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.decision_code import DecisionCode, DecisionIR
 from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
@@ -235,6 +237,34 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             MlgoError: the episode has no such decision, or the task has other decisions than inlining.
         """
         return counterfactuals(self._started("counterfactual()"), decisions)
+
+    def ir(self) -> DecisionIR:
+        """Return the code of caller, predicted callee and call at the pending inlining decision; needs `ir=True`.
+
+        Raises:
+            ActionError: no inlining decision is pending (call `reset()`).
+            MlgoError: the environment does not follow the code.
+        """
+        return self._code("ir()").ir()
+
+    def call_graph(self, functions: int | None = None) -> CallGraph:
+        """Return the call graph at the pending inlining decision; needs `ir=True` or `observation="graph"`.
+
+        Args:
+            functions: Largest number of functions (≥ 2): the nearest to the call. Default: all of the module.
+
+        Raises: as `ir()`.
+        """
+        limit = None if functions is None else whole_number("functions", functions, 2)
+        return self._code("call_graph()").call_graph(limit)
+
+    def _code(self, method: str) -> DecisionCode:
+        code = self._started(method).pending().code
+        if code is not None:
+            return code
+        if not self.setup.options.reads_code:
+            raise MlgoError(f"expected an inlining environment with ir=True for {method}, got another; add it")
+        raise ActionError(f"expected a pending inlining decision for {method}, got another; step() to one first")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a fork; without a pending decision, a new environment with the same arguments and random state."""

@@ -13,8 +13,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from mlgo_gym.compiler.callee_features import (
     AVAILABLE,
@@ -36,46 +38,75 @@ def callee_prediction_code() -> str:
     return (files("mlgo_gym.compiler") / "callee_prediction.c").read_text(encoding="utf-8")
 
 
-class CalleePrediction:
-    """Predicts the callees of the decisions of one session; `facts` are the link facts of the build."""
+class CallTracker:
+    """Follows the calls of one session, from the code and the remarks that clang prints."""
 
-    def __init__(self, facts: LinkFacts | None = None) -> None:
-        self._facts = facts
+    def __init__(self) -> None:
         self._calls = CallQueue()
-        self._history = DecisionHistory()
         self._offsets: list[int] = []
         self._pending: tuple[str, list[int], int] | None = None
         self._inlined = False
+
+    def _follow(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> Any:
+        """Learn the last decision and the code printed since; return the record of the pending decision."""
+        if self._pending is not None:
+            context, features, blocks = self._pending
+            # clang names the callee of a decision after its answer.
+            name = callee_name(contexts.remarks[-1], features) or ""
+            self._note(context, name, self._calls.learn(name, blocks, inlined=self._inlined))
+        for left, dump in contexts.dumps:
+            self._read(dump, left=left)
+        record = np.frombuffer(payload, header.dtype, 1)[0]
+        self._offsets = self._offsets or feature_offsets(header)
+        blocks = int(record["callee_basic_block_count"][0])
+        self._pending = contexts.site.context, printed_features(payload, self._offsets), blocks
+        return record
+
+    def _note(self, context: str, callee: str, call: QueuedCall | None) -> None:
+        """Note a decision in a component, and its call if that is known."""
+
+    def _read(self, dump: str, *, left: bool) -> None:
+        """Read the code of a component that the inliner visits or has left."""
+        if not left:
+            self._calls.begin(dump)
+
+    def answer(self, advice: bytes) -> None:
+        """Note the answer to the pending decision: 0 keeps the call, other values inline it."""
+        self._inlined = any(advice)
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        copied = copy.copy(self)
+        copied._calls = copy.deepcopy(self._calls)
+        return copied
+
+
+class CalleePrediction(CallTracker):
+    """Predicts the callees of the decisions of one session; `facts` are the link facts of the build."""
+
+    def __init__(self, facts: LinkFacts | None = None) -> None:
+        super().__init__()
+        self._facts = facts
+        self._history = DecisionHistory()
 
     def predict(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> tuple[str, bytes]:
         """Return the predicted callee of the pending decision, empty if unknown, and its callee features.
 
         Payload and header are as clang wrote them. The features are float32, in the order of `CALLEE_FEATURES`.
         """
-        if self._pending is not None:
-            context, features, blocks = self._pending
-            # clang names the callee of a decision after its answer.
-            name = callee_name(contexts.remarks[-1], features) or ""
-            self._calls.learn(name, blocks, inlined=self._inlined)
-            self._history.add(context, name, inlined=self._inlined)
-        for dump in contexts.dumps:
-            self._calls.begin(dump)
-        record = np.frombuffer(payload, header.dtype, 1)[0]
-        blocks = int(record["callee_basic_block_count"][0])
-        self._offsets = self._offsets or feature_offsets(header)
-        self._pending = contexts.site.context, printed_features(payload, self._offsets), blocks
-        call = self._calls.predict(contexts.site.functions[0], blocks)
+        record = self._follow(payload, header, contexts)
+        call = self._calls.predict(contexts.site.functions[0], int(record["callee_basic_block_count"][0]))
         users, functions = (float(record[name][0]) for name in SOURCE_FEATURES)
         return call.callee, self._history.features(contexts.site, call, users, functions, self._facts).tobytes()
 
-    def answer(self, advice: bytes) -> None:
-        """Note the answer to the pending decision: 0 keeps the call, other values inline it."""
-        self._inlined = any(advice)
+    def _note(self, context: str, callee: str, call: QueuedCall | None) -> None:
+        del call
+        self._history.add(context, callee, inlined=self._inlined)
 
-    def copy(self) -> CalleePrediction:
+    def copy(self) -> Self:
         """Return an independent copy."""
-        copied = copy.copy(self)
-        copied._calls, copied._history = copy.deepcopy(self._calls), self._history.copy()
+        copied = super().copy()
+        copied._history = self._history.copy()
         return copied
 
 
@@ -86,9 +117,9 @@ _LINKAGES = {
     "available_externally": AVAILABLE,
 }
 _NOT_REQUESTED = ("noinline", "alwaysinline", "optnone")
-_NAME = r'@("[^"]*"|[-\w.$]+)'
-_DEFINE = re.compile(r"define ([^@\n]*)" + _NAME + r"\(")
-_CALL = re.compile(r"(?:call|invoke) [^@]*?" + _NAME + r"\(")
+NAME = r'@("[^"]*"|[-\w.$]+)'
+_DEFINE = re.compile(r"define ([^@\n]*)" + NAME + r"\(")
+CALL = re.compile(r"(?:call|invoke) [^@]*?" + NAME + r"\(")
 _ATTRIBUTES = "; Function Attrs: "
 _DEBUGGING = ("#dbg_", "@llvm.dbg.")
 """Parts of lines that describe variables: debug records, or calls before LLVM 19."""
@@ -106,14 +137,23 @@ class _Function:
 
 
 @dataclass(slots=True, eq=False)
-class _Queued:
-    """A call that the inliner will process or has processed."""
+class QueuedCall:
+    """A call that the inliner will process or has processed.
+
+    Attributes:
+        callee, caller: Names of the functions.
+        history: Inlined functions that the call comes from, the outermost first.
+        position: Number of earlier direct calls in the code that the call comes from; -1 if unknown.
+        inlined: Whether the call was inlined.
+        inner: Calls of the inlined code.
+    """
 
     callee: str
     caller: str
     history: tuple[str, ...] = ()
+    position: int = -1
     inlined: bool = False
-    inner: list[_Queued] = field(default_factory=list)
+    inner: list[QueuedCall] = field(default_factory=list)
 
 
 class CallQueue:
@@ -123,8 +163,8 @@ class CallQueue:
         self._first: dict[str, _Function] = {}
         self._bodies: dict[str, list[str]] = {}
         self._blocks: dict[str, int] = {}
-        self._roots: dict[str, list[_Queued]] = {}
-        self._queue: list[_Queued] = []
+        self._roots: dict[str, list[QueuedCall]] = {}
+        self._queue: list[QueuedCall] = []
         self._next = 0
 
     def begin(self, dump: str) -> None:
@@ -132,17 +172,33 @@ class CallQueue:
         for name, roots in self._roots.items():
             self._bodies[name] = list(_remaining(roots))
         self._roots, self._queue, self._next = {}, [], 0
-        for name, function in _functions(dump):
+        for name, function in parse_functions(dump):
             self._first.setdefault(name, function)
-            self._roots[name] = [_Queued(callee, name) for callee in function.callees]
+            self._roots[name] = [
+                QueuedCall(callee, name, position=position) for position, callee in enumerate(function.callees)
+            ]
             self._queue += self._roots[name]
+
+    def leave(self, name: str, callees: Sequence[str]) -> None:
+        """Note the direct calls of a function that the inliner has left."""
+        self._roots.pop(name, None)
+        self._bodies[name] = list(callees)
+
+    def drop(self, caller: str) -> None:
+        """Forget the calls in a function that clang has removed."""
+        self._queue[self._next :] = [call for call in self._queue[self._next :] if call.caller != caller]
+
+    def set_blocks(self, name: str, blocks: int) -> None:
+        """Set the number of basic blocks of a function; -1 if no call of it can be expected."""
+        self._blocks[name] = blocks
 
     def predict(self, caller: str, blocks: int) -> Call:
         """Return the predicted call of the next decision.
 
         It is in `caller`, the first function of the context, and its callee has the given number of basic blocks.
         """
-        name = self._predicted_callee(blocks)
+        expected = next(self.expected(blocks), None) or next(self._candidates(), None)
+        name = "" if expected is None else expected.callee
         callee, calling = self._first.get(name), self._first.get(caller)
         caller_linkage = -1 if calling is None else calling.linkage
         if callee is None:
@@ -150,20 +206,20 @@ class CallQueue:
         facts = (callee.linkage, int(callee.unnamed), int(callee.comdat), callee.instructions, callee.calls)
         return Call(name, *facts, caller_linkage)
 
-    def _predicted_callee(self, blocks: int) -> str:
-        first = ""
+    def expected(self, blocks: int) -> Iterator[QueuedCall]:
+        """Yield possible calls of the next decision, in order, whose callee has the given number of basic blocks."""
+        return (call for call in self._candidates() if self._blocks.get(call.callee, blocks) == blocks)
+
+    def _candidates(self) -> Iterator[QueuedCall]:
         for call in self._queue[self._next :]:
             function = self._first.get(call.callee)
             if function is not None and function.requested and call.callee not in (call.caller, *call.history):
-                first = first or call.callee
-                if self._blocks.get(call.callee, blocks) == blocks:
-                    return call.callee
-        return first
+                yield call
 
-    def learn(self, callee: str, blocks: int, *, inlined: bool) -> None:
-        """Process a decision after its answer; the name of its callee is empty if clang printed none."""
+    def learn(self, callee: str, blocks: int, *, inlined: bool) -> QueuedCall | None:
+        """Process a decision after its answer, and return its call; `callee` is empty if clang printed none."""
         if not callee:
-            return
+            return None
         self._blocks[callee] = blocks
         for position in range(self._next, len(self._queue)):
             if self._queue[position].callee == callee:
@@ -171,17 +227,19 @@ class CallQueue:
         else:
             position = self._next
             caller = self._queue[position - 1].caller if position else ""
-            self._queue.insert(position, _Queued(callee, caller))
+            self._queue.insert(position, QueuedCall(callee, caller))
         call = self._queue[position]
         self._next = position + 1
         if inlined:
             call.inlined = True
             history = (*call.history, callee)
-            call.inner = [_Queued(name, call.caller, history) for name in self._bodies.get(callee, ())]
+            bodies = enumerate(self._bodies.get(callee, ()))
+            call.inner = [QueuedCall(name, call.caller, history, position) for position, name in bodies]
             self._queue += reversed(call.inner)
+        return call
 
 
-def _remaining(calls: Sequence[_Queued]) -> Iterator[str]:
+def _remaining(calls: Sequence[QueuedCall]) -> Iterator[str]:
     """Yield the callees of the calls that were not inlined, also within inlined ones."""
     for call in calls:
         if call.inlined:
@@ -190,7 +248,8 @@ def _remaining(calls: Sequence[_Queued]) -> Iterator[str]:
             yield call.callee
 
 
-def _functions(dump: str) -> list[tuple[str, _Function]]:
+def parse_functions(dump: str) -> list[tuple[str, _Function]]:
+    """Return the name and the facts of each function in printed code, in order."""
     functions: list[tuple[str, _Function]] = []
     attributes, within = "", False
     for line in dump.splitlines():
@@ -213,6 +272,6 @@ def _functions(dump: str) -> list[tuple[str, _Function]]:
             function.instructions += 1
             if " call " in line or " invoke " in line:
                 function.calls += 1
-                if called := _CALL.search(line):
+                if called := CALL.search(line):
                     function.callees.append(called[1].strip('"'))
     return functions

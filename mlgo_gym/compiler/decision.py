@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mlgo_gym.compiler.decision_code import DecisionCode
 
 _SEPARATOR = ", "
 
@@ -48,12 +51,14 @@ class Decision(NamedTuple):
         payload: Bytes of one observation, in header order.
         callee: Predicted callee of an inlining decision, empty where unknown; None without callee features. With callee
             features the payload ends with them.
+        code: Code and call graph of an inlining decision while it is pending; None if the session does not read code.
     """
 
     advisor: int
     site: DecisionSite
     payload: bytes
     callee: str | None = None
+    code: DecisionCode | None = None
 
     @property
     def context(self) -> str:

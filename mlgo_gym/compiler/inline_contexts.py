@@ -25,16 +25,21 @@ CONTEXT_FLAGS = ("-mllvm", *PRINTING)
 CALLEE_FLAGS = (*CONTEXT_FLAGS, *REMARKS)
 """The same, with the callee of each decision."""
 
+CODE_FLAGS = (*CALLEE_FLAGS, "-mllvm", "-print-before=coro-split")
+"""The same, with the simplified code of each function after the inliner has left it."""
+
 _FILTERS = ("filter-print-funcs", "ir-dump-directory")
 """Options that filter or redirect this output (llvm/lib/IR/PrintPasses.cpp)."""
 
 _BANNER = b"*** IR Dump Before InlinerPass on ("
 _BANNER_END = b") ***\n"
+_LEFT_BANNER = b"*** IR Dump Before CoroSplitPass on ("
+_BANNERS = re.compile(b"(" + re.escape(_BANNER) + b"|" + re.escape(_LEFT_BANNER) + b")")
 _REMARK = b"remark: "
 _CHOICE = re.compile(rb"(?:[^\n]*?:\d+:\d+: )?(.*)(?:true|false) \[-Rpass(?:-missed)?=inline-ml\]")
 _FUNCTION = rb"(?:\n?(?:; [^\n]*\n)*define [^\n]*\n)(?:(?!\}\n)[^\n]*\n)*\}\n"
 _CONTEXT_OUTPUT = re.compile(
-    rb"(?:; )?\*\*\* IR Dump Before InlinerPass on [^\n]*\n(?:" + _FUNCTION + rb")*"
+    rb"(?:; )?\*\*\* IR Dump Before (?:Inliner|CoroSplit)Pass on [^\n]*\n(?:" + _FUNCTION + rb")*"
     rb"|[^\n]*remark: [^\n]*=inline-ml\]\n"
 )
 _PARTIAL_FUNCTION = re.compile(rb"\A(?:(?!\}\n)[^\n]*\n)*\}\n(?:" + _FUNCTION + rb")*")
@@ -75,9 +80,13 @@ class InlineContexts:
         return self.site
 
     @property
-    def dumps(self) -> list[str]:
-        """The code of each component that the inliner visited between the last two decisions."""
-        return [dump.decode(errors="surrogateescape") for dump in self._before.split(_BANNER)[1:]]
+    def dumps(self) -> list[tuple[bool, str]]:
+        """The code of each component between the last two decisions: before a visit (False), or after it (True)."""
+        pieces = _BANNERS.split(self._before)
+        return [
+            (banner == _LEFT_BANNER, dump.decode(errors="surrogateescape"))
+            for banner, dump in zip(pieces[1::2], pieces[2::2], strict=True)
+        ]
 
     def end(self) -> tuple[bytes, int]:
         """Keep the remarks in the unread text; return the text and the position of the next context, or -1."""

@@ -19,7 +19,8 @@ from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.callee_prediction import CalleePrediction
 from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
+from mlgo_gym.compiler.decision_code import DecisionCode, PrintedModule
+from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, CODE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, CompilerProcess, FileId, describe_exit
@@ -42,6 +43,7 @@ class Session(AbstractContextManager["Session"]):
         callee_features: Whether to predict the callee of each decision and to extend headers and payloads by callee
             features; requires `contexts` and `callees`.
         link_facts: Link facts of the build, for callee features.
+        code: The module when the inliner starts, for the code at decisions; requires `contexts`. None for no code.
         confined: Whether clang may write only into the scratch folder, where the kernel has Landlock.
         limits: Limits of the compile.
 
@@ -61,20 +63,23 @@ class Session(AbstractContextManager["Session"]):
         callees: bool = True,
         callee_features: bool = False,
         link_facts: LinkFacts | None = None,
+        code: PrintedModule | None = None,
         confined: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if contexts:
             check_command(command)
         stderr = StandardError(
-            InlineContexts() if contexts else None, CalleePrediction(link_facts) if callee_features else None
+            InlineContexts() if contexts else None,
+            CalleePrediction(link_facts) if callee_features else None,
+            None if code is None else DecisionCode(code),
         )
         self._begin(advisors, tuple(command), stderr, limits)
         try:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
             )
-            printing = CALLEE_FLAGS if callees else CONTEXT_FLAGS
+            printing = CODE_FLAGS if code is not None else CALLEE_FLAGS if callees else CONTEXT_FLAGS
             self.command = (*command, *(printing if contexts else ()), *self._connection.arguments(self.advisors))
             self._process: CompilerProcess | None = self._connection.start(self.command, confined, limits)
             self._watch()
@@ -122,14 +127,20 @@ class Session(AbstractContextManager["Session"]):
         """Contexts and remarks of the decisions so far; None without contexts."""
         return self._stderr.contexts
 
+    @property
+    def code(self) -> DecisionCode | None:
+        """Code at the pending decision; None without code."""
+        return self._stderr.code
+
     def stop_at(self, marker: bytes) -> None:
         """Kill clang once it prints a marker; `captured` starts here. An empty marker cancels that.
 
         Raises:
-            MlgoError: No decision is pending; standard error is complete only then.
+            MlgoError: No decision is pending, and the session has advisors; standard error is complete only then.
         """
-        self._answerable()
-        self._read_stderr()
+        if self.advisors:
+            self._answerable()
+            self._read_stderr()
         self._stderr.capture(marker)
 
     @property
@@ -162,8 +173,7 @@ class Session(AbstractContextManager["Session"]):
             MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
         """
         channel = self._answerable()
-        if self._stderr.prediction is not None:
-            self._stderr.prediction.answer(answer)
+        self._stderr.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.

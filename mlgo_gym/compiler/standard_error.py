@@ -8,6 +8,7 @@ import os
 from mlgo_gym.compiler.callee_prediction import CalleePrediction
 from mlgo_gym.compiler.connection import Connection
 from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.decision_code import DecisionCode
 from mlgo_gym.compiler.inline_contexts import CONTEXT_FLAGS, InlineContexts, strip_context_output
 from mlgo_gym.errors import ToolchainError
 
@@ -29,12 +30,19 @@ class StandardError:
     Attributes:
         contexts: Tracks the contexts of decisions; None for no contexts.
         prediction: Predicts the callees of decisions; requires `contexts`. None for no prediction.
+        code: Follows the code at decisions; requires `contexts`. None for no code.
         marker: Bytes to search for since `capture()`; empty if none.
     """
 
-    def __init__(self, contexts: InlineContexts | None, prediction: CalleePrediction | None = None) -> None:
+    def __init__(
+        self,
+        contexts: InlineContexts | None,
+        prediction: CalleePrediction | None = None,
+        code: DecisionCode | None = None,
+    ) -> None:
         self.contexts = contexts
         self.prediction = prediction
+        self.code = code
         self.marker = b""
         self._captured = b""
         self._pieces: list[bytes] = []
@@ -95,7 +103,7 @@ class StandardError:
         return tail.decode(errors="replace")
 
     def locate(self, decision: Decision, connection: Connection) -> Decision:
-        """Return a pending inlining decision with its site and its predicted callee; all output must have been read.
+        """Return a pending inlining decision with its site, predicted callee and code; all output must have been read.
 
         Raises:
             ToolchainError: clang has not printed the functions that it inlines into.
@@ -113,15 +121,24 @@ class StandardError:
                 "scope='module'"
             )
         header = connection.channels[decision.advisor].decoder.header
-        if self.prediction is None or header is None:
-            return Decision(decision.advisor, site, decision.payload)
-        callee, features = self.prediction.predict(decision.payload, header, self.contexts)
-        return Decision(decision.advisor, site, decision.payload + features, callee)
+        callee, features = None, b""
+        if self.prediction is not None and header is not None:
+            callee, features = self.prediction.predict(decision.payload, header, self.contexts)
+        if self.code is not None and header is not None:
+            self.code.advance(decision.payload, header, self.contexts)
+        return Decision(decision.advisor, site, decision.payload + features, callee, self.code)
+
+    def answer(self, advice: bytes) -> None:
+        """Note the answer to the pending decision."""
+        for tracker in (self.prediction, self.code):
+            if tracker is not None:
+                tracker.answer(advice)
 
     def copy(self) -> StandardError:
         """Return a copy for a copied clang, whose file is empty."""
         copied = copy.copy(self)
         copied.contexts = None if self.contexts is None else self.contexts.copy()
         copied.prediction = None if self.prediction is None else self.prediction.copy()
+        copied.code = None if self.code is None else self.code.copy()
         copied._pieces, copied._position = self._pieces.copy(), 0
         return copied

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache, key_of
 
 if TYPE_CHECKING:
+    from mlgo_gym.compiler.decision_code import PrintedModule
     from mlgo_gym.compiler.session import Session
     from mlgo_gym.llvm.advisors import Advisor
     from mlgo_gym.llvm.link_facts import LinkFacts
@@ -51,6 +52,7 @@ class Compilation:
         confined: whether the sandbox can restrict writes to the output: all flags are allowed ones.
         limits: memory and CPU time limits.
         link_facts: link facts of the build, for sessions with callee features.
+        code: the module when the inliner starts, for sessions with the code at decisions.
     """
 
     toolchain: Toolchain
@@ -60,6 +62,7 @@ class Compilation:
     confined: bool = False
     limits: Limits = DEFAULT_LIMITS
     link_facts: LinkFacts | None = None
+    code: PrintedModule | None = field(default=None, compare=False)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -71,8 +74,11 @@ class Compilation:
         """Triple in the flags; empty if they have none."""
         return triple_of(self.flags)
 
-    def session(self, advisors: Sequence[Advisor] = (), **options: bool) -> Session:
-        """Start the compile under its confinement and limits, as `Session`; raise `CompilerError` if it cannot."""
+    def session(self, advisors: Sequence[Advisor] = (), *, code: bool = False, **options: bool) -> Session:
+        """Start the compile under its confinement and limits, as `Session`; raise `CompilerError` if it cannot.
+
+        With `code`, decisions have the code of the module.
+        """
         # Commands that compile nothing start faster without NumPy.
         from mlgo_gym.compiler.session import Session
 
@@ -82,6 +88,7 @@ class Compilation:
             confined=self.confined,
             limits=self.limits,
             link_facts=self.link_facts,
+            code=self.code if code else None,
             **options,
         )
 

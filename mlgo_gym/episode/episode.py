@@ -99,12 +99,14 @@ class Episode:
         if self._function_only:
             return replace(compilation, flags=(*compilation.flags, *REMARK_FLAGS)).session(task.advisors)
         callee_features = self.setup.options.callee_features
+        code = self.setup.options.reads_code
         return compilation.session(
             task.advisors,
             optimization_record=task.optimization_record,
             contexts=self.contexts,
-            callees=self.credit or callee_features,
+            callees=self.credit or callee_features or code,
             callee_features=callee_features,
+            code=code,
         )
 
     @property
@@ -293,12 +295,16 @@ class Episode:
             except SnapshotError as error:
                 failure, reason = error, str(error)
             else:
-                return copied
+                return copied._with_own_code()
         try:
             copied.session, copied.fork_method, copied.fork_reason = self._replay(), "replay", reason
         except MlgoError as error:
             raise error from failure
-        return copied
+        return copied._with_own_code()
+
+    def _with_own_code(self) -> Episode:
+        self.decision = self.pending()._replace(code=self.session.code)
+        return self
 
     def _replay(self) -> Session:
         session, timeout = self._fresh_session(), self.setup.timeout

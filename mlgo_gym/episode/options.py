@@ -25,7 +25,7 @@ from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
-from mlgo_gym.tasks.task import OBSERVATIONS, Task
+from mlgo_gym.tasks.task import GRAPH, Task
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
 
@@ -133,7 +133,8 @@ class EnvironmentOptions:
     observation: str = option(
         "flat",
         """Form of observations: `"flat"`, one float32 vector named by `feature_names`, beside an `action_mask` where
-        actions are masked; `"vector"`, one float32 vector that contains the mask.""",
+        actions are masked; `"vector"`, one float32 vector that contains the mask; `"graph"`, the call graph around the
+        call, for environments with inlining decisions alone.""",
     )
     reward: str = option(
         "relative",
@@ -210,7 +211,7 @@ class EnvironmentOptions:
 
     def check(self, task: Task) -> None:
         """Raise `MlgoError` if an argument is not possible with a task."""
-        _check_choice("observation", self.observation, OBSERVATIONS)
+        _check_choice("observation", self.observation, task.observations)
         if self.reward in task.metrics:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
@@ -310,9 +311,19 @@ class EnvironmentOptions:
         return {}
 
     @property
+    def reads_code(self) -> bool:
+        """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
+        return False
+
+    @property
+    def max_functions(self) -> int:
+        """Largest number of functions in an observation of the call graph."""
+        return 0
+
+    @property
     def follows_sites(self) -> bool:
         """Whether sessions follow the site of each inlining decision."""
-        return self.callee_features or self.credit or self.scope == "function"
+        return self.callee_features or self.credit or self.reads_code or self.scope == "function"
 
     def preoptimizes(self, task: Task) -> bool:
         """Return whether modules are optimised once and episodes only generate code."""
@@ -349,6 +360,25 @@ class InliningOptions(EnvironmentOptions):
         decision. Needs a metric that is a sum over functions. Costs up to a third of a compile, and one more compile
         per module.""",
     )
+    ir: bool = option(
+        False,
+        """Follow the code that clang prints, for `env.unwrapped.ir()` and `env.unwrapped.call_graph()`. A compile takes
+        longer, and the first episode of a module one more compile, up to the inliner.""",
+    )
+    max_functions: int = option(
+        64, 'Largest number of functions in an observation with `observation="graph"` (≥ 2): the nearest to the call.'
+    )
+
+    def check(self, task: Task) -> None:
+        """Raise `MlgoError` if an argument is not possible with a task."""
+        EnvironmentOptions.check(self, task)
+        if self.max_functions < 2:
+            raise MlgoError(f"expected max_functions ≥ 2, got {self.max_functions!r}; a call has two")
+
+    @property
+    def reads_code(self) -> bool:
+        """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
+        return self.ir or self.observation == GRAPH
 
 
 @dataclass(frozen=True, slots=True)

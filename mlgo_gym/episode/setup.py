@@ -6,10 +6,11 @@ import glob
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
+from mlgo_gym.compiler.decision_code import MODULE_END, MODULE_FLAGS, PrintedModule
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
@@ -42,11 +43,13 @@ from mlgo_gym.tasks.task import Task
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
 """Make clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
 
+Value = TypeVar("Value")
+
 _CHECKED_MODULES = 1000
 """Largest number of modules of which one must have no recorded flags, where flags for such are given."""
 
 MAX_REFERENCES = 64
-"""Largest number of reference compiles that are kept for credit."""
+"""Largest number of modules of which reference compiles are kept for credit, and code for observations."""
 
 
 class ProjectCost(Protocol):
@@ -102,11 +105,13 @@ class Setup:
                 for header, advisor in zip(headers, task.advisors, strict=True)
             ]
         task.bind(headers, options.observation)
+        task.max_functions = options.max_functions
         echo = _ECHO if self._compile_options.echo_reply else ()
         self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags, *echo)
         self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
         self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
         self._references: dict[str, InlineCompile] = {}
+        self._codes: dict[str, PrintedModule] = {}
 
     @cached_property
     def _opened(self) -> Corpus:
@@ -208,6 +213,8 @@ class Setup:
             module = replace(module, flags=tuple(options.flags))
         full = plan(module, self.toolchain, self._flags, options.limits, target=self.options.target)
         full = replace(full, link_facts=self._link_facts)
+        if self.options.reads_code:
+            full = replace(full, code=(yield from self._code(full)))
         if self.task.after_optimization and full.triple.startswith("wasm"):
             raise MlgoError(
                 f"expected a target with registers for {self.task.name}, got {full.triple} of module {module.name!r}; "
@@ -217,14 +224,24 @@ class Setup:
             return full
         return (yield from preoptimize(full))
 
+    def _code(self, compilation: Compilation) -> CompilerCoroutine[PrintedModule]:
+        """Return, as a coroutine, the module of a compile when the inliner starts; kept in memory."""
+        key = compilation.key("code")
+        if key not in self._codes:
+            with replace(compilation, flags=(*compilation.flags, *MODULE_FLAGS)).session() as session:
+                session.stop_at(MODULE_END.encode())
+                yield session
+                # clang may print more before it is ended.
+                text, *_ = session.captured.partition(MODULE_END)
+                _keep(self._codes, key, PrintedModule(text))
+        return self._codes[key]
+
     def reference(self, compilation: Compilation) -> CompilerCoroutine[InlineCompile]:
         """Return, as a coroutine, the compile of clang's own choices, with sites and sizes; kept in memory."""
         key = compilation.key("reference")
         if key not in self._references:
             compiled = yield from inline_compile_coroutine(compilation, self.task, self.task.default_action)
-            while len(self._references) >= MAX_REFERENCES:
-                self._references.pop(next(iter(self._references)))
-            self._references[key] = compiled
+            _keep(self._references, key, compiled)
         return self._references[key]
 
     def decisions(self, module: Module) -> dict[str, int]:
@@ -236,6 +253,12 @@ class Setup:
         if self.of_components:
             return dict(run_blocking(count_components(compilation, self.task), self.timeout).decisions)
         return run_blocking(count(compilation, self.task), self.timeout)
+
+
+def _keep(cache: dict[str, Value], key: str, value: Value) -> None:
+    while len(cache) >= MAX_REFERENCES:
+        cache.pop(next(iter(cache)))
+    cache[key] = value
 
 
 def _frequency_flags(toolchain: Toolchain) -> tuple[str, ...]:

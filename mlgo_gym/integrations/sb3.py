@@ -66,7 +66,7 @@ class VecEnvAdapter(VecEnv):
         rows_change: Whether the caller reads `env_ids`, so that rows may change; `CreditAdvantages` sets it.
 
     Raises:
-        MlgoError: It has another mode, or wrappers without `recv()` for a smaller `batch_size`.
+        MlgoError: It has another mode, observations are graphs, or wrappers lack `recv()` for a smaller `batch_size`.
     """
 
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
@@ -79,6 +79,8 @@ class VecEnvAdapter(VecEnv):
                 f"expected autoreset_mode 'SameStep', got {inner.autoreset_mode.value!r}; make the environment with "
                 'autoreset_mode="SameStep"'
             )
+        if isinstance(inner.single_observation_space, gym.spaces.Graph):
+            raise MlgoError("expected observation='flat' for stable-baselines3, got 'graph'; use PyTorch Geometric")
         rows = inner.batch_size if isinstance(inner, CompilerVectorEnv) else envs.num_envs
         self.rows_change = False
         self._any_order = rows < envs.num_envs

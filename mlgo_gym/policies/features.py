@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from mlgo_gym.compiler.call_graph import EDGE_COLUMNS
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
@@ -70,7 +71,9 @@ def mask_size(env: CompilerEnv) -> int:
 
 
 def flat_part(observation: Any) -> Floats:
-    """Return the flat vector of an observation that may also have an action mask."""
+    """Return the flat vector of an observation that may also have an action mask, or is a call graph."""
+    if isinstance(observation, gym.spaces.GraphInstance):
+        observation = observation.edges[0, len(EDGE_COLUMNS) :]  # type: ignore[index] # such graphs have edges
     vector: Floats = observation["observations"] if isinstance(observation, dict) else observation
     return vector
 

@@ -203,7 +203,7 @@ def info_keys(task: Task) -> list[InfoKey]:
 
 def decision_info(task: Task, decision: Decision, module: str, number: int, *, has_site: bool = True) -> dict[str, Any]:
     """Return the info of a pending decision, after a number of earlier ones; `has_site`: the session follows sites."""
-    _, site, _, callee = decision
+    site, callee = decision.site, decision.callee
     info: dict[str, Any] = {"module": module, "context": site[0]}
     if has_site and site[0]:
         info["site"] = site

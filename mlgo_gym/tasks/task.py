@@ -22,8 +22,8 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS, Measurement
 
-OBSERVATIONS = ("flat", "vector")
-"""The forms of an observation; `vector` differs from `flat` where actions are masked."""
+GRAPH = "graph"
+"""The form of an observation that is the call graph."""
 
 
 class Task(ABC):
@@ -59,6 +59,12 @@ class Task(ABC):
 
     function_metrics: ClassVar[tuple[str, ...]] = ()
     """The metrics of one function, known as soon as code generation turns to the next."""
+
+    observations: ClassVar[tuple[str, ...]] = ("flat", "vector")
+    """The forms of an observation; `vector` differs from `flat` where actions are masked."""
+
+    max_functions = 0
+    """Largest number of functions in an observation of the call graph."""
 
     tables: ClassVar[tuple[FeatureTable, ...]]
     """The meaning of the features: the tables of the manual page."""

@@ -1,0 +1,147 @@
+"""The code and the call graph at inlining decisions: on demand, as an observation, and nothing without the argument."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from mlgo_gym.compiler.call_graph import EDGE_COLUMNS
+from mlgo_gym.compiler.decision_code import BEFORE, LEFT, PARSE_FLAGS, DecisionCode
+from mlgo_gym.compiler.inline_contexts import callee_name
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.integrations.trace import trace
+
+MODULE = {"module": "c/scheduler"}
+
+
+def make(**arguments: Any) -> InlineEnv:
+    env = gym.make("mlgo/Inline-v0", **arguments).unwrapped
+    assert isinstance(env, InlineEnv)
+    return env
+
+
+def decisions(env: InlineEnv) -> Iterator[tuple[DecisionCode, str | None]]:
+    """Yield the code at each decision of a module under clang's own choices, and the callee that clang names later."""
+    _, info = env.reset(options=MODULE)
+    done = False
+    while not done:
+        assert env._episode is not None and env._decision is not None  # noqa: PT018 - both for the type checker
+        contexts, code = env._episode.session.contexts, env._decision.code
+        assert code is not None and contexts is not None and code._pending is not None  # noqa: PT018 - as above
+        features, number = code._pending[1], len(contexts.remarks)
+        kept = code.copy()
+        _, _, done, _, info = env.step(info.get("default_action"))
+        yield kept, callee_name(contexts.remarks[number], features)
+
+
+def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -> None:
+    env = make(ir=True)
+    seen: Counter[str] = Counter()
+    texts: dict[str, str] = {}
+    for code, callee in decisions(env):
+        ir = code.ir()
+        # Only components of several functions leave a call unknown.
+        seen["unknown"] += not ir.callee
+        seen["wrong"] += ir.callee not in ("", callee)
+        if not ir.callee:
+            continue
+        seen["known"] += 1
+        assert f"@{ir.callee}(" in ir.call
+        assert f"define {ir.caller_code.partition('define ')[2]}" in ir.text
+        seen[f"caller {ir.caller_state}"] += 1
+        seen[f"callee {ir.callee_state}"] += 1
+        assert ir.call in ir.text
+        texts[f"{ir.caller} {ir.callee}"] = ir.text
+        if seen["known"] % 5:
+            continue
+        graph = code.call_graph()
+        assert graph.functions[0] == ir.caller
+        assert ir.callee in graph.functions[:2]
+        edges = {
+            (graph.functions[caller], graph.functions[called]): calls
+            for (caller, called), (calls, *_) in zip(graph.edge_links.tolist(), graph.edges.tolist(), strict=True)
+        }
+        own = Counter(re.findall(r"(?:call|invoke) [^@\n]*@([\w.$]+)\(", ir.caller_code))
+        assert {pair[1]: calls for pair, calls in edges.items() if pair[0] == ir.caller and calls} == {
+            name: calls for name, calls in own.items() if not name.startswith("llvm.")
+        }
+        assert graph.edges[:, EDGE_COLUMNS.index("decision")].tolist() == [1, *[0] * (len(edges) - 1)]
+    assert seen["known"] > 100
+    assert seen["wrong"] < 0.02 * seen["known"]
+    assert seen[f"caller {BEFORE}"] == seen["known"]
+    assert seen[f"callee {LEFT}"] > 0.8 * seen["known"]
+    for number, text in enumerate([*texts.values()][::40]):
+        (path := tmp_path / f"{number}.ll").write_text(text)
+        result = env.toolchain.run(
+            ["-cc1", "-triple", "x86_64", "-emit-obj", "-o", "/dev/null", *PARSE_FLAGS, str(path)]
+        )
+        assert result.returncode == 0, result.stderr
+    env.close()
+
+
+def test_a_graph_is_an_observation_and_changes_no_compile(calls: Path, tmp_path: Path) -> None:
+    def play(env: InlineEnv) -> tuple[list[Any], tuple[float, float]]:
+        observation, info = env.reset()
+        observations, done = [observation], False
+        while not done:
+            observation, reward, done, _, info = env.step(len(observations) % 2)
+            observations.append(observation)
+        return observations, (float(reward), info["text"])
+
+    env, flat = make(corpus=calls, observation="graph", max_functions=3), make(corpus=calls, ir=True)
+    check_env(env, skip_render_check=True)
+    observations, outcome = play(env)
+    vectors, flat_outcome = play(flat)
+    assert outcome == flat_outcome == play(make(corpus=calls))[1]
+    for graph, vector in zip(observations[:-1], vectors, strict=False):
+        assert env.observation_space.contains(graph)
+        assert len(graph.nodes) <= 3
+        np.testing.assert_array_equal(graph.edges[0, len(EDGE_COLUMNS) :], vector)
+    assert env.observation_space.contains(observations[-1])
+    assert [len(graph.nodes) for graph in (env.reset()[0], observations[-1])] == [3, 1]
+    copied = env.fork()
+    env.step(1)
+    assert copied.ir() != env.ir()
+    assert copied.call_graph().edges[:, EDGE_COLUMNS.index("inlined")].sum() == 0
+    assert env.call_graph().edges[:, EDGE_COLUMNS.index("inlined")].sum() == 1
+    copied.close()
+    env.close()
+    envs = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus=calls, observation="graph")
+    first, _ = envs.reset()
+    assert envs.observation_space.contains(first)
+    assert [len(graph.nodes) for graph in envs.step(np.array([1, 0]))[0]] == [6, 6]
+    envs.close()
+    arguments = {"observation": "graph"}
+    result = trace("mlgo/Inline-v0", "threshold:0", corpus=str(calls), output=tmp_path / "t", env_kwargs=arguments)
+    assert result.episodes[0].decisions == len(observations) - 1
+    flat = make(corpus=calls)
+    flat.reset()
+    with pytest.raises(MlgoError, match=r"expected an inlining environment with ir=True for ir\(\), got another"):
+        flat.ir()
+    with pytest.raises(MlgoError, match="expected max_functions ≥ 2, got 1"):
+        make(max_functions=1)
+
+
+def test_a_graph_converts(calls: Path) -> None:
+    networkx = pytest.importorskip("networkx")
+    env = make(corpus=calls, ir=True)
+    env.reset()
+    graph = env.call_graph()
+    converted = graph.to_networkx()
+    assert isinstance(converted, networkx.DiGraph)
+    assert list(converted) == list(graph.functions)
+    assert sum(calls for *_, calls in converted.edges(data="calls")) == graph.edges[:, 0].sum()
+    env.close()
+    pytest.importorskip("torch_geometric")
+    data = graph.to_pyg()
+    assert data.validate()
+    assert data.num_edges == len(graph.edges)
