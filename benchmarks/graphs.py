@@ -6,10 +6,10 @@ Each module is compiled with clang's own choices. The checks of a module:
 
 - Callees: that of each decision against the remark of clang after the decision.
 - Text: some decisions are parsed by the same clang, and contain their call.
-- State: clang prints the whole module before some visits of the inliner. Code of caller and callee, and all edges of the
-  call graph, must be equal there.
+- State: clang prints the whole module before some visits of the inliner. Code of caller and callee, and all edges of
+  the call graph, must be equal there.
 
-Costs are CPU seconds of host and clang in the second episode of a module, and a host's peak memory over 20 modules.
+Costs are CPU seconds of host and clang in the second episode of some modules, and a host's peak memory over 20 modules.
 The output has a line of JSON per module, so the same command resumes an interrupted run. `--collect` writes
 docs/results/graphs.json.
 """
@@ -44,7 +44,8 @@ MODES: Mapping[str, dict[str, Any]] = {"plain": {}, "ir": {"ir": True}, "graph":
 MAX_BYTES = 300_000
 """Largest bitcode of a module: clang prints the whole module several times."""
 
-_SAMPLES = 3
+_SAMPLES, _TIMED = 3, 8
+"""Numbers of texts and visits to check in a module, and of modules per timed one."""
 _DUMP = re.compile(r"^(?:; )?\*\*\* IR Dump (Before|After) InlinerPass on \(([^\n]*)\) \*\*\*\n", re.MULTILINE)
 _NUMBERS = re.compile(r" #\d+|, ![\w.]+ !\d+| ![\w.]+ !\d+|^; Function Attrs[^\n]*\n", re.MULTILINE)
 
@@ -64,7 +65,9 @@ def cpu_seconds() -> float:
     return sum(time.ru_utime + time.ru_stime for time in times)
 
 
-def check_module(envs: Mapping[str, CompilerEnv], module: str, chance: random.Random) -> dict[str, Any]:
+def check_module(
+    envs: Mapping[str, CompilerEnv], module: str, chance: random.Random, *, is_timed: bool
+) -> dict[str, Any]:
     """Return the results of all checks of a module, its sizes and costs."""
     env = envs["ir"]
     texts: list[DecisionIR] = []
@@ -104,7 +107,7 @@ def check_module(envs: Mapping[str, CompilerEnv], module: str, chance: random.Ra
         "text": [median(sizes), max(sizes)] if sizes else [0, 0],
         "functions": 0 if graph is None else len(graph.functions),
         "edges": 0 if graph is None else len(graph.edges),
-        "seconds": {mode: episode_seconds(envs[mode], module) for mode in MODES},
+        "seconds": {mode: episode_seconds(envs[mode], module) for mode in MODES} if is_timed else {},
     }
 
 
@@ -201,10 +204,16 @@ def main() -> None:
     names = random.Random(0).sample(small, min(options.modules, len(small)))
     envs = {mode: make_environment("mlgo/Inline-v0", {"corpus": options.corpus, **MODES[mode]}) for mode in MODES}
     checked = CheckedModules(options.output)
-    for name in names:
-        chance = random.Random(name)
+    for number, name in enumerate(names):
+        chance, is_timed = random.Random(name), number % _TIMED == 0
         version = envs["ir"].toolchain.version_text
-        checked.check("mlgo/Inline-v0", options.corpus, name, version, partial(check_module, envs, name, chance))
+        checked.check(
+            "mlgo/Inline-v0",
+            options.corpus,
+            name,
+            version,
+            partial(check_module, envs, name, chance, is_timed=is_timed),
+        )
     if options.collect:
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             with_decisions = [name for name in names if envs["plain"].decisions(envs["plain"].corpus.module(name))][:20]

@@ -73,6 +73,7 @@ class Episode:
         self.contexts = repeats or (options.follows_sites and INLINING in self._task.advisors)
         self.max_decisions = None if repeats else options.max_decisions
         self.credit = options.credit and not repeats
+        self._reads_code = options.reads_code and not repeats
         self.strict, self.raises = options.strict, repeats or options.error_reward is None
         self._function_only = setup.measures_functions_alone
         self.decision: Decision | None = None
@@ -99,7 +100,7 @@ class Episode:
         if self._function_only:
             return replace(compilation, flags=(*compilation.flags, *REMARK_FLAGS)).session(task.advisors)
         callee_features = self.setup.options.callee_features
-        code = self.setup.options.reads_code
+        code = self._reads_code
         return compilation.session(
             task.advisors,
             optimization_record=task.optimization_record,
