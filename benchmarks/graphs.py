@@ -176,13 +176,16 @@ def peak_bytes(mode: str, corpus: str, modules: list[str]) -> int:
     for module in modules:
         for _ in play(env, module):
             pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # `ru_maxrss` would include that of the parent before exec().
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def collect(output: Path, peaks: Mapping[str, int]) -> None:
     """Write the results of all modules, and keep what other programs have added to the file."""
     data = json.loads(DATA.read_text()) if DATA.exists() else {}
-    modules = [json.loads(line) for line in output.read_text().splitlines()]
+    lines = map(json.loads, output.read_text().splitlines())
+    modules = [{key: line[key] for key in line if key not in ("environment", "corpus", "error")} for line in lines]
     data = {**data, "peak_bytes": peaks or data.get("peak_bytes", {}), "modules": modules}
     parts = [
         f'"{name}": '

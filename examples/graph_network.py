@@ -32,7 +32,7 @@ from torch_geometric.nn import GINEConv, global_mean_pool
 from mlgo_gym import CompilerEnv
 
 CORPORA = "builtin,zstd:train,brotli:train,box2d-py:train,snappy:train,ujson:train,zopfli:train,hiredis:train"
-WIDTH, ROUNDS, EPOCHS, NEIGHBOURS = 64, 3, 40, 32
+WIDTH, ROUNDS, EPOCHS, NEIGHBOURS = 48, 3, 25, 32
 
 
 def labels_of(corpus: str, modules: int, decisions: int) -> list[Data]:
@@ -40,7 +40,7 @@ def labels_of(corpus: str, modules: int, decisions: int) -> list[Data]:
     env = gym.make("mlgo/Inline-v0", corpus=corpus, ir=True, callee_features=True).unwrapped
     assert isinstance(env, CompilerEnv)
     chance = random.Random(corpus)
-    names = [module.name for module in env.corpus if module.bitcode.stat().st_size < 200_000]
+    names = [module.name for module in env.corpus if module.bitcode.stat().st_size < 100_000]
     labels: list[Data] = []
     for name in chance.sample(names, min(modules, len(names))):
         if not env.decisions(env.corpus.module(name)):

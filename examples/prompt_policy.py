@@ -101,8 +101,7 @@ class PromptPolicy:
 
 def main(corpus: str = "builtin", modules: str = "8", cache: str = "answers.jsonl") -> None:
     """Print the change of size of some modules, and where the actions came from."""
-    arguments: dict[str, Any] = {"corpus": corpus, "ir": True, "module_order": "cycle"}
-    envs: Any = gym.make_vec("mlgo/Inline-v0", num_envs=CLANGS, autoreset_mode="SameStep", **arguments)
+    envs: Any = gym.make_vec("mlgo/Inline-v0", num_envs=CLANGS, autoreset_mode="SameStep", corpus=corpus, ir=True)
     policy = PromptPolicy(stub, Path(cache))
     sizes: dict[str, tuple[float, float]] = {}
     _, info = envs.reset(seed=0)

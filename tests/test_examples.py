@@ -46,6 +46,14 @@ def test_my_policy_is_compared_with_clang(corpus: Path) -> None:
     assert ["one", "block", "2"] in [row[:3] for row in rows]
 
 
+def test_a_prompt_policy_takes_answers_from_a_stub_and_then_from_its_file(corpus: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        printed = run("prompt_policy.py", corpus, 2, tmp_path / "answers.jsonl")
+        assert re.match(r"2 modules: .* % of clang's bytes; actions: {'answer': \d+}", printed)
+        answers = (tmp_path / "answers.jsonl").read_text().splitlines()
+        assert len(answers) == len(set(answers)) > 5
+
+
 @pytest.mark.parametrize(("name", "extra"), [("sb3_ppo.py", "learn"), ("rllib_ppo.py", "learn,rllib")])
 def test_an_example_without_its_library_names_the_extra_in_one_line(name: str, extra: str) -> None:
     program = f"import runpy, sys; sys.argv = [{name!r}]; sys.modules['torch'] = None; "
