@@ -2,11 +2,13 @@
 
     python -m benchmarks.exactness own --corpus builtin --corpus zstd --corpus zstd@Os
     python -m benchmarks.exactness ways --corpus builtin --limit 20 [--clang clang-22 --plugin 22] [--ray]
+    python -m benchmarks.exactness rule --corpus box2d-py --corpus zstd --clang clang-22 --plugin 22
 
 `own` compiles each module plainly, and with clang's own choice as the answer to every request; a difference is tested
 for its known causes. `ways` gives one list of random answers per module in a single environment and in the other ways:
 a vector environment, forks, forked resets, answers sent ahead, episodes of one function, a pass plugin, Ray, and
-`mlgo-clang`.
+`mlgo-clang`. `rule` compares `last-call` in the plugin of `export cpp`, which knows each callee, with the environment,
+which predicts it: decision by decision, after equal earlier decisions.
 
 Each appends a line of JSON per module to runs/exactness-KIND.jsonl, so the same command resumes an interrupted run.
 `--collect` adds that file to docs/results/exactness.json, where the last result of a module counts.
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,15 +29,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import RESULTS, CheckedModules, command_line
-from mlgo_clang.advisors import SIZE_LIMIT
+from mlgo_clang.advisors import REMARKS, SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
+from mlgo_gym.deploy.rule_cpp import rule_cpp
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.policies.rules import RuleText, rule_file
 from mlgo_gym.tasks.task import Task
 from tests.ways_to_answer import (
     EVICT,
@@ -49,11 +57,14 @@ from tests.ways_to_answer import (
 
 DATA = RESULTS / "exactness.json"
 
-WITH_OWN_CHOICE = (INLINE, EVICT)
-"""Environments whose features give clang's own choice."""
+ENVIRONMENTS = {"own": (INLINE, EVICT), "ways": (INLINE, EVICT, PRIORITY), "rule": (INLINE,)}
+"""Environments of each kind of check; the features of the first ones give clang's own choice."""
 
 CAUSES = ("the size cut-off", "calls that only unwinding reaches")
 """Beginnings of the explanations that a compile of the module has confirmed."""
+
+RULE = "last-call"
+"""The rule in a plugin and in an environment."""
 
 Entry = dict[str, Any]
 
@@ -151,17 +162,46 @@ def check_ways(
     return {"answers": len(answers), "equal": equal, **({"error": "; ".join(errors)} if errors else {})}
 
 
+def check_rule(corpus: str, module: str, clang: str | None, plugin: Path) -> Entry:
+    """Return how many callees the environment predicts wrongly, and how many decisions differ from the plugin's.
+
+    The environment answers as the plugin did, so that the decisions before each one are equal.
+    """
+    env, rule = make(INLINE, corpus, callee_features=True, clang=clang), RuleText.load(rule_file(RULE))
+    compilation, header = env.compilation(env.corpus.module(module)), env.task.headers[0]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*compilation.command, *REMARKS, f"-fpass-plugin={plugin}", "-o", f"{folder}/object.o"]
+        printed = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
+    # Calls that must be inlined have remarks without features.
+    answers = re.findall(rb"\d(true|false) \[-Rpass(?:-missed)?=inline-ml\]\n", printed)[::-1]
+    differing = []
+
+    def choose(decision: Decision) -> int:
+        record, answer = np.frombuffer(decision.payload, header.dtype, 1)[0], answers.pop() == b"true"
+        differing.append(rule(np.array([record[name][0] for name in rule.features], np.float32)) != answer)
+        return int(answer)
+
+    decisions = run_inline_compile(compilation, env.task, choose, TIMEOUT).decisions
+    wrong = sum(decision.predicted_callee != decision.callee for decision in decisions)
+    return {"decisions": len(decisions), "wrong_callees": wrong, "differing": sum(differing)}
+
+
 def check_corpora(options: argparse.Namespace, checked: CheckedModules, folder: Path) -> None:
-    """Check the modules of the corpora, by clang's own choices or in all ways."""
-    own = options.kind == "own"
-    plugin = answering_plugin(options.plugin, folder) if options.plugin and not own else None
+    """Check the modules of the corpora, by clang's own choices, in all ways, or by a rule in a plugin."""
+    own, by_rule = options.kind == "own", options.kind == "rule"
+    plugin = answering_plugin(options.plugin, folder) if options.plugin and options.kind == "ways" else None
+    rule = folder / "rule.so"
+    if by_rule:
+        build_plugin(rule_cpp(RULE), installed_llvm(f"llvm-config-{options.plugin}"), rule)
     for corpus in options.corpus:
-        for environment in options.environment or (WITH_OWN_CHOICE if own else (INLINE, EVICT, PRIORITY)):
+        for environment in options.environment or ENVIRONMENTS[options.kind]:
             env = make(environment, corpus, clang=options.clang)
             clang = env.toolchain.version_text + ("" if own or env.toolchain.bundled else " (Debian)")
-            for module in list(env.corpus if own else env.with_decisions())[: options.limit]:
+            for module in list(env.with_decisions() if options.kind == "ways" else env.corpus)[: options.limit]:
                 words = (environment, corpus, module.name, options.clang)
                 find = partial(check_own, *words) if own else partial(check_ways, *words, plugin, ray=options.ray)
+                if by_rule:
+                    find = partial(check_rule, *words[1:], rule)
                 checked.check(environment, corpus, module.name, clang, find)
 
 
@@ -216,6 +256,18 @@ def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
         yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *equal_of(group, names)]
 
 
+def of_rule(entries: list[Entry]) -> Iterator[list[str]]:
+    """Yield the table of a rule in a plugin against the environment: all modules, and those with many decisions."""
+    yield ["modules", "number", "decisions", "another callee", "another decision", "modules with equal decisions"]
+    for title, least in (("all", 1), ("1,000 decisions or more", 1000)):
+        group = [entry for entry in entries if entry.get("decisions", 0) >= least]
+        decisions, wrong, differing = (
+            sum(entry[key] for entry in group) for key in ("decisions", "wrong_callees", "differing")
+        )
+        shares = [f"{count:,}, {count / decisions:.2%}".replace("%", " %") for count in (wrong, differing)]
+        yield [title, f"{len(group)}", f"{decisions:,}", *shares, str(sum(not entry["differing"] for entry in group))]
+
+
 def equal_of(group: list[Entry], names: list[str]) -> list[str]:
     """Return a cell for each way: how many of its objects are equal."""
     checks = [[entry["equal"][name] for entry in group if name in entry.get("equal", {})] for name in names]
@@ -246,7 +298,7 @@ def collect(kind: str, output: Path) -> None:
     """Add the lines of a file to the results: one entry for each module, environment and compiler."""
     data = json.loads(DATA.read_text())
     merged: dict[tuple[str, ...], Entry] = {}
-    for entry in [*data[kind], *map(json.loads, output.read_text().splitlines())]:
+    for entry in [*data.get(kind, []), *map(json.loads, output.read_text().splitlines())]:
         key = tuple(entry[name] for name in ("corpus", "environment", "clang", "module"))
         if isinstance(entry.get("equal"), dict):
             entry["equal"] = {**merged.get(key, {}).get("equal", {}), **entry["equal"]}
@@ -259,7 +311,7 @@ def collect(kind: str, output: Path) -> None:
 def main() -> None:
     """Check the modules that the output lacks."""
     parser = command_line(__doc__)
-    parser.add_argument("kind", choices=("own", "ways"))
+    parser.add_argument("kind", choices=ENVIRONMENTS)
     parser.add_argument("--corpus", action="append", default=[], help="a corpus; repeatable")
     parser.add_argument("--environment", action="append", default=[], help="id of an environment; repeatable")
     parser.add_argument("--clang", help="the compiler (default: the bundled one)")

@@ -49,6 +49,7 @@ SKIPPED = {
     ),
     "needs a crash of the compiler; tests/episode/test_reproducer.py runs it": ("mlgo-gym reproduce",),
     "measures the machine for minutes to hours": (
+        "python -m benchmarks.exactness rule",
         "python -m benchmarks.reference",
         "python -m benchmarks.vector_throughput",
     ),
@@ -79,6 +80,11 @@ SKIPPED = {
     "needs a toolchain for Arm": (
         "mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em-none-eabihf",
         "arm-none-eabi-gcc",
+    ),
+    "needs a model of another project, and TensorFlow": (
+        "tar xf inlining-Oz",
+        'python -c "import sys, tensorflow',
+        "mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin --split test --policy default,tflite:model",
     ),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
     "needs a build of LLVM with TensorFlow Lite or its headers": (

@@ -65,6 +65,7 @@ POLICIES = (
     Row("`last-call`", "last-call"),
     Row("`default`: clang's own choices", "default"),
     *(Row(f"`threshold:{limit}`", f"threshold:{limit}") for limit in (0, 5, 20, 50)),
+    Row("plain clang, `-inline-threshold=5`", "clang:-mllvm,-inline-threshold=5"),
     Row("`never`", "never"),
     Row("`always`", "always"),
     Row("`random`", "random", seeds=3),

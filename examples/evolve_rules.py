@@ -1,11 +1,11 @@
 """Evolves a readable rule of inlining from nothing: genetic programming on labels, verified by compiles.
 
-A rule is a disjunction of conjunctions of comparisons, at most ten lines. Each generation breeds rules on the bundled
-labels, which takes milliseconds. After every 20 generations the compiler judges the best new rules on training modules;
-the best of all judgements is the result. The state is in FOLDER after each judgement: the same command resumes.
+A rule is a disjunction of conjunctions of comparisons, at most ten lines. Several populations breed on the bundled
+labels, which takes seconds. Then the compiler judges the best new rule of each on training modules, in two processes. A
+population without progress starts again. The state is in FOLDER after each round: the same command resumes.
 
 pip install '.[tools]'   # in a clone of mlgo-gym
-python evolve_rules.py FOLDER [LEVEL] [MINUTES] [SEED]
+python evolve_rules.py FOLDER [LEVEL] [CPU_MINUTES] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Oz --split test --policy rule:FOLDER/best-0.rule
 """
 
@@ -14,8 +14,9 @@ from mlgo_gym.extras import require_libraries
 require_libraries("tools", "pyarrow")
 
 import json
+import os
 import sys
-import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 
 from mlgo_gym import read_labels, score
 
-POPULATION, GENERATIONS, JUDGED = 150, 20, 4
+POPULATIONS, RULES, GENERATIONS = 4, 100, 20
 MODULES = 32
 """Modules on which the compiler judges a rule."""
 
@@ -99,39 +100,42 @@ def evolve(population: list[Rule], labels: Labels, random: np.random.Generator) 
     """Return the population after some generations, the best rule first."""
     for _ in range(GENERATIONS):
         # A tournament of four chooses the first parent: the population is sorted.
-        pairs = [(min(random.choice(len(population), 4)), random.integers(len(population))) for _ in range(POPULATION)]
+        pairs = [(min(random.choice(len(population), 4)), random.integers(len(population))) for _ in range(RULES)]
         children = [bred(population[first], population[second], labels, random) for first, second in pairs]
         distinct = {text(rule): rule for rule in [*population, *children]}
-        population = sorted(distinct.values(), key=labels.gain, reverse=True)[:POPULATION]
+        population = sorted(distinct.values(), key=labels.gain, reverse=True)[:RULES]
     return population
 
 
-def main(folder: Path, level: str = "Oz", minutes: float = 30.0, seed: int = 0) -> None:
-    """Evolve rules until the time is over, and print the best one."""
+def judge(rule: str, level: str) -> float:
+    """Return the change of code size on training modules, in a process of a pool."""
+    return score(rule, level=level, compiles=MODULES, explain=False).value
+
+
+def main(folder: Path, level: str = "Oz", minutes: float = 60.0, seed: int = 0) -> None:
+    """Evolve rules until the CPU time is over, and print the best one."""
     labels, path = Labels(level), folder / f"state-{seed}.json"
-    state: dict[str, Any] = (
-        json.loads(path.read_text()) if path.exists() else {"seconds": 0.0, "judged": {}, "curve": []}
-    )
-    random = np.random.default_rng([seed, len(state["curve"])])
-    population: list[Rule] = state.get("population") or [[[labels.comparison(random)]] for _ in range(POPULATION)]
+    state: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"judged": {}, "curve": []}
+    curve, judged = state["curve"], state["judged"]
+    before = (curve[-1][0] if curve else 0.0) - sum(os.times()[:4])
+    random = np.random.default_rng([seed, len(curve)])
+    populations: list[list[Rule]] = state.get("populations") or [[] for _ in range(POPULATIONS)]
     folder.mkdir(parents=True, exist_ok=True)
-    while state["seconds"] < 60 * minutes:
-        started = time.monotonic()
-        population = evolve(population, labels, random)
-        new = [rule for rule in population if text(rule) not in state["judged"]][:JUDGED]
-        for rule in new:
-            state["judged"][text(rule)] = score(text(rule), level=level, compiles=MODULES, explain=False).value
-        if not new:  # converged: start again from random rules beside the best
-            population = population[:20] + [[[labels.comparison(random)]] for _ in range(POPULATION)]
-        best = min(state["judged"], key=state["judged"].__getitem__)
-        state["seconds"] += time.monotonic() - started
-        state["curve"].append([round(state["seconds"]), state["judged"][best]])
-        path.write_text(json.dumps({**state, "population": population}))
+    while not curve or curve[-1][0] < 60 * minutes:
+        new: list[str] = []
+        for number, population in enumerate(populations):
+            start = population or [[[labels.comparison(random)]] for _ in range(RULES)]
+            bred_rules = evolve(start, labels, random)
+            new += [rule for rule in map(text, bred_rules) if rule not in judged and rule not in new][:1]
+            improved = not population or labels.gain(bred_rules[0]) > labels.gain(population[0])
+            populations[number] = bred_rules if improved else []
+        with ProcessPoolExecutor(2) as pool:
+            judged.update(zip(new, pool.map(judge, new, [level] * len(new)), strict=True))
+        best = min(judged, key=judged.__getitem__)
+        curve.append([round(before + sum(os.times()[:4])), len(judged), judged[best]])
+        path.write_text(json.dumps({**state, "populations": populations}))
         (folder / f"best-{seed}.rule").write_text(best)
-        print(
-            f"{state['seconds']:6.0f} s  {len(state['judged']):4d} judged  best {state['judged'][best]:+.3%}",
-            flush=True,
-        )
+        print(f"{curve[-1][0]:6} CPU s  {len(judged):4} judged  best {judged[best]:+.3%}", flush=True)
     print(best)
 
 

@@ -274,6 +274,30 @@ def forks() -> Rows:
             yield [f"{row['resident_mib']:.0f}", *times]
 
 
+def evolution() -> Rows:
+    """Yield the evolutions of rules from nothing: when each was as good as published rules, and its best rule."""
+    yield ["level, seed", "judged rules", "`threshold:5`", "after", "`last-call`", "after", "best rule", "after"]
+    for level, found in read("evolved_rules").items():
+        for seed, curve in enumerate(found["curves"]):
+            cells = [f"-{level}, {seed}", str(curve[-1][1])]
+            for value in (found["threshold:5"], found["last-call"], curve[-1][2]):
+                seconds = next(point[0] for point in curve if point[2] <= value)
+                cells += [percent(value), f"{seconds / 60:.1f} min"]
+            yield cells
+
+
+def evolved_test() -> Rows:
+    """Yield the evolved rule and published ones on the test split, against plain clang and against `last-call`."""
+    yield ["level", "rule", "geometric mean", "95 % interval", "larger", "against `last-call`", "95 % interval"]
+    for level in LEVELS:
+        base = measurements.sizes_of(level, f"`{LAST_CALL}`")
+        for rule in ("evolved rule", f"`{LAST_CALL}`", "`threshold:5`"):
+            sizes = measurements.sizes_of(level, rule)
+            other = measurements.facts_of({name: (now, base[name][0]) for name, (now, _) in sizes.items()})
+            against = [percent(other["mean"]), interval(other["interval"])]
+            yield [f"-{level}", rule, *_change(measurements.facts_of(sizes)), *against]
+
+
 SETS = {"test": "test split", "six": "six held-out projects", "others": "eighteen held-out projects"}
 LAST_CALL = "last-call"
 
@@ -398,14 +422,22 @@ def graph_cost() -> Rows:
         yield [title, f"{peaks[mode] / peaks['plain']:.2f} times", NONE]
 
 
+PUBLISHED = (
+    *("published: LLVM project, for size", "published: PerfInliner, for speed", "plain clang, `-inline-threshold=5`"),
+    *("`default`: clang's own choices", "`threshold:5`", "`last-call`", FAST, BUNDLED),
+)
+"""Models of other projects, and the methods beside them."""
+
 CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
+    "benchmark.published": partial(bundled, *PUBLISHED),
     "bundled.test": partial(bundled, BUNDLED, FAST, "`threshold:5`", "smallest of five compiles"),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
+    "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "graphs.checks": graph_checks,
     "graphs.cost": graph_cost,
@@ -417,6 +449,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "readme": readme,
     "performance.forks": forks,
     "performance.throughput": throughput,
+    "rules.evolution": evolution,
+    "rules.test": evolved_test,
     "run_time.held_out": run_time,
     "rust.programs": rust_programs,
     "targets.list": targets,

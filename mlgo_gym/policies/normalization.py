@@ -133,8 +133,10 @@ def feature_columns(what: str, wanted: Sequence[str], names: Sequence[str]) -> n
     position = {name: number for number, name in enumerate(names)}
     missing = [name for name in wanted if name not in position]
     if missing:
+        # A feature of each register has a column for each.
+        known = ", ".join(dict.fromkeys(name.partition("[")[0] for name in names))
         raise MlgoError(
-            f"{what} needs {len(missing)} features that are missing: {', '.join(missing)}; got {', '.join(names)}; use "
-            "the compiler and the environment that it was trained with"
+            f"{what} needs {len(missing)} features that are missing: {', '.join(missing)}; got {known}; use the "
+            "compiler and the environment that it was trained with"
         )
     return np.array([position[name] for name in wanted], np.intp)
