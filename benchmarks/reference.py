@@ -244,6 +244,9 @@ class Gathered:
         result = load_result(task.result)
         self.clang = result.configuration.clang
         episodes = [episode for episode in result.episodes if episode.status == DONE]
+        if task.policy.startswith("clang:"):  # Plain clang has results of modules without decisions, too.
+            env = make_environment(ENVIRONMENT, {"corpus": protocol_corpus(task.level)})
+            episodes = [episode for episode in episodes if env.decisions(env.corpus.module(episode.module))]
         self.projects |= {episode.module: episode.project for episode in episodes}
         sizes: Sizes = {episode.module: episode.metrics["text"] for episode in episodes}
         known = self.baselines[task.level]
