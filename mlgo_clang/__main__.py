@@ -7,9 +7,9 @@ import signal
 import sys
 
 from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, run_alone, say
-from mlgo_clang.counters import count
+from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
-from mlgo_clang.invocation import read_invocation
+from mlgo_clang.invocation import finds_flags_elsewhere, is_probe, read_invocation
 from mlgo_clang.settings import BY_LEVEL, split_arguments
 
 TYPE_CHECKING = False
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
+    from mlgo_clang.invocation import Invocation
     from mlgo_clang.settings import Settings
 
 
@@ -41,12 +42,32 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if "--version" in rest:
         return _show_version(settings, command)
     invocation = read_invocation(rest)
-    if invocation.reason or invocation.level not in settings.levels:
-        count("left to clang")
-        _leave_to_clang(command)
+    if not invocation.reason and (not invocation.is_clear or finds_flags_elsewhere(compiler[0])):
+        from mlgo_clang.hidden_flags import ask_driver
+
+        invocation, target = ask_driver(words, rest, invocation)
+        if target and settings.clang == "bundled":
+            # The default target in front of the arguments would replace that of a configuration file.
+            rest = [f"--target={target}", *rest]
+            words = _for_other_machine(compiler, mode, rest)
+    if problem := _reason_for_clang(settings, invocation):
+        count("left to clang", problem)
+        _leave_to_clang([*words, *rest])
     from mlgo_clang.advised import Job, compile_advised
 
     return compile_advised(Job(settings, invocation, words, rest, clang=compiler))
+
+
+def _reason_for_clang(settings: Settings, invocation: Invocation) -> str:
+    """Return why clang compiles alone, as a counter; one line of a build is a warning if another command helps."""
+    problem = settings.problem_of_level(invocation.level, "-O")
+    if invocation.reason:
+        problem = f"{invocation.reason}; {invocation.remedy}" if invocation.remedy else ""
+    elif not problem:
+        return ""
+    if problem and not is_probe(invocation.source, os.getcwd()) and is_first_of_build():
+        say(f"warning: {invocation.source}, the first of this build, is compiled by clang alone: {problem}")
+    return f"because {invocation.reason or f'not at a level of MLGO_LEVELS: -O{invocation.level}'}"
 
 
 def _for_other_machine(compiler: list[str], mode: str, rest: Sequence[str]) -> list[str]:

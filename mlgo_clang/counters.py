@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.files import cache_folder, lock, read_untrusted, write_atomically
+from mlgo_clang.files import cache_folder, host_id, lock, read_untrusted, write_atomically
 
 _LARGEST = 1 << 20
 _LARGEST_SUMS = 1 << 16
+_KNOWN_BUILDS = 64
+_LOCK_SECONDS = 5.0
 
 
 def counters_path() -> str:
@@ -31,6 +33,52 @@ def count(*names: str) -> None:
             os.close(descriptor)
     except OSError:
         return
+
+
+_BUILDERS = frozenset(
+    b"make gmake bmake ninja samu cmake ctest meson cargo bazel buck2 scons waf xmake b2 tup redo gradle".split()
+)
+"""Programs that run builds, by the first fifteen bytes of their names."""
+_CACHES = frozenset((b"ccache", b"distcc", b"icecc"))
+
+
+def is_first_of_build() -> bool:
+    """Return whether no other process of this build got True; without a writable cache each does.
+
+    The build is the outermost process of those above this one that is a known program, else the parent.
+    """
+    build = _build()
+    path = os.path.join(os.path.dirname(counters_path()), "warned")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+", errors="replace") as file:
+            lock(file.fileno(), _LOCK_SECONDS)
+            known = file.read().split()[-_KNOWN_BUILDS:]
+            if build in known:
+                return False
+            file.seek(0)
+            file.truncate()
+            file.write(" ".join((*known, build)))
+    except OSError:
+        pass
+    return True
+
+
+def _build() -> str:
+    """Return the identity of this process's build: that of a process with its start, since ids are used again."""
+    pid, parent, outermost = os.getppid(), "", ""
+    try:
+        while pid > 0:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                head, _, rest = file.read().rpartition(b") ")
+            name, fields = head.partition(b"(")[2], rest.split()
+            identity = f"{pid}-{int(fields[19])}"
+            parent = parent or ("" if name in _CACHES else identity)
+            outermost = identity if name in _BUILDERS else outermost
+            pid = int(fields[1])
+    except (OSError, ValueError, IndexError):  # a process has exited, or another user's is hidden
+        pass
+    return f"{host_id()}-{outermost or parent}"
 
 
 def _lines(counters: dict[str, int]) -> bytes:

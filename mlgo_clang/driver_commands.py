@@ -46,16 +46,21 @@ def cc1_commands(text: str) -> list[list[str]]:
     return [words[words.index("-cc1") :] for words in read_commands(text) if "-cc1" in words]
 
 
-def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[str]]:
-    """Return the commands that a driver would run; none if it fails, or is silent for too long."""
+def shown_text(command: Sequence[str], seconds: float = 60.0) -> str:
+    """Return the output of a driver with `-###`; an empty text if it fails, or is silent for too long."""
     import subprocess
 
     words = [*command, "-###"]
     try:
         shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return []
-    return [] if shown.returncode else read_commands(os.fsdecode(shown.stderr))
+        return ""
+    return "" if shown.returncode else os.fsdecode(shown.stderr)
+
+
+def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[str]]:
+    """Return the commands that a driver would run; none if it fails, or is silent for too long."""
+    return read_commands(shown_text(command, seconds))
 
 
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:

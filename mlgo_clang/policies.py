@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from mlgo_clang.errors import PolicyError
+from mlgo_clang.errors import CandidateError, PolicyError
 from mlgo_clang.settings import BY_LEVEL
 
 TYPE_CHECKING = False
@@ -56,7 +56,9 @@ def network_file(policy: str, level: str) -> str:
         path = os.path.join(_bundled_networks(), name)
         path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
     if not os.path.isfile(path):
-        raise PolicyError(f"the policy {policy!r} needs {path}, and there is no such file; name another policy")
+        # In a list, the others of `smallest` decide at levels without a fast network.
+        kind_of_error = CandidateError if policy == BY_LEVEL else PolicyError
+        raise kind_of_error(f"the policy {policy!r} needs {path}, and there is no such file; name another policy")
     return path
 
 

@@ -41,9 +41,14 @@ def run_to_end(
         raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None
 
 
+def without_outputs(rest: Sequence[str]) -> list[str]:
+    """Return arguments without those that request or name an output."""
+    return [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
+
+
 def compile_command(compiler: Sequence[str], rest: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
     """Return the command line of a compile with other arguments, further flags, and no other file than the output."""
-    words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
+    words = without_outputs(rest)
     # The flags go before a `--`, and after any -g.
     end = words.index("--") if "--" in words else len(words)
     return [*compiler, *words[:end], *flags, "-c", "-o", output, *words[end:]]

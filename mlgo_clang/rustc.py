@@ -9,7 +9,7 @@ import os
 import sys
 
 from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, run_alone, say, which
-from mlgo_clang.counters import count
+from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.invocation import Invocation
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
@@ -51,15 +51,20 @@ def _run(arguments: Sequence[str]) -> int:
         crate = Crate(rest)
     except OSError:  # rustc reports the file that cannot be read
         become(command)
-    if crate.level not in settings.levels or crate.runs_in_the_compiler or crate.source in ("", "-") or _is_probe():
+    if crate.runs_in_the_compiler or crate.source in ("", "-") or _is_probe():
         become(command)
     if settings.uses_clang_alone or not crate.emits_code:
         return _run_alone(command, crate)
     is_own = "CARGO_PRIMARY_PACKAGE" in os.environ or "CARGO" not in os.environ
+    if problem := settings.problem_of_level(crate.level, "opt-level="):
+        count("left to rustc", f"because not at a level of MLGO_LEVELS: opt-level={crate.level}")
+        if is_own and is_first_of_build():
+            say(f"warning: {crate.name}, the first of this build, is left to rustc: {problem}", RUSTC)
+        return _run_alone(command, crate)
     if problem := _problem(crate):
         if is_own:
             say(f"warning: {crate.name} is left to rustc: {problem}", RUSTC)
-        count("left to rustc")
+        count("left to rustc", f"because {problem}")
         return _run_alone(command, crate)
     if is_own and (options := [word for word in crate.llvm_arguments if word.lstrip("-").startswith("inline")]):
         say(f"warning: {crate.name}: {' '.join(options)} changes the decisions of policies that see LLVM's own", RUSTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.errors import UsageError
+from mlgo_clang.invocation import level_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ VARIABLES = (*_VALUES.values(), "MLGO_STRICT")
 
 BY_LEVEL = "inline-fast"
 """The default policy: the bundled fast network of the level, `inline-os-fast` at -Os and `inline-oz-fast` at -Oz."""
+
+_LEVELS = ("0", "1", "2", "3", "s", "z")
 
 _SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
@@ -67,7 +70,11 @@ class Settings:
         self.policies = tuple(dict.fromkeys(expanded))
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
-        self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
+        named = [level.strip() for level in (values.get("levels") or "s,z").split(",")]
+        self.levels = tuple(level_of(level) for level in named if level)
+        if not self.levels or not set(self.levels) <= set(_LEVELS):
+            expected = ",".join(_LEVELS)
+            raise UsageError(f"expected --mlgo-levels={expected} or some of them, got {values.get('levels')!r}")
         self.metric = values.get("metric") or METRICS[0]
         if self.metric not in METRICS:
             raise UsageError(f"expected --mlgo-metric={' or '.join(METRICS)}, got {self.metric!r}")
@@ -91,6 +98,15 @@ class Settings:
     def decides_nothing(self) -> bool:
         """Whether no policy makes any decision."""
         return self.policies == ("default",) and self.eviction_policy == "default"
+
+    def problem_of_level(self, level: str, flag: str) -> str:
+        """Return why no policy decides at a level, and the remedy; empty if one decides. `flag`: as before a level."""
+        if level in self.levels:
+            return ""
+        expected = " or ".join(f"{flag}{known}" for known in self.levels)
+        network = " and MLGO_POLICY=inline-os" if self.policies == (BY_LEVEL,) and level not in ("s", "z") else ""
+        other = f", or set MLGO_LEVELS={level}{network}" if level != "0" else ""
+        return f"expected {expected}, got {flag}{level}; compile with {expected}{other}"
 
     @property
     def uses_clang_alone(self) -> bool:

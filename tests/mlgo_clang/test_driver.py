@@ -13,16 +13,18 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.driver_commands import cc1_commands, shown_commands
+from mlgo_clang.hidden_flags import ask_driver
+from mlgo_clang.invocation import finds_flags_elsewhere, read_invocation
 from mlgo_clang.other_machines import library_target, target_of
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.mlgo_clang.conftest import DRIVERS, Run
+from tests.mlgo_clang.conftest import DRIVERS, Run, counted
 
 
 def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
     path = str(project)
-    result = run("-Oz", "calls.c", "-o", "program", PATH=path)
+    result = run("--mlgo-policy=default", "-Oz", "calls.c", "-o", "program", PATH=path)
     assert result.returncode == 1
     assert result.stderr == (
         b"mlgo-clang: error: expected the linker ld on PATH, got none; install it, for instance with binutils or lld\n"
@@ -91,6 +93,97 @@ def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:
     assert shown_commands(["/bin/false"]) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ("-O2 -Oz", "z"),
+        ("-O", "1"),
+        ("-Og", "1"),
+        ("-O4 -DX=-Oz", "3"),
+        ("-Oz -Ofast", "3"),
+        ("@flags.rsp", "s"),
+        ("-O2 -Xclang -Oz", "z"),
+        ("-Xclang=-Oz -O2", "z"),
+        ("-O2 -Wp,-DX,-Oz", "z"),
+        ("-O2 -Xpreprocessor -Oz", "z"),
+        ("-O2 -Xarch_host -Oz", "z"),
+        ("-O2 -Xarch_x86_64 -Oz", "z"),
+        ("-O2 --optimize=z", "z"),
+        ("--config=./outer.cfg", "s"),
+        ("--config ./outer.cfg -O2", "2"),
+        ("--config=./lto.cfg", "its other flags request other work"),
+        ("--config=./advisor.cfg", "it selects an advisor"),
+        ("--config=nowhere.cfg -Oz", "its other flags request other work"),
+    ],
+)
+def test_the_level_is_that_of_all_flags_that_clang_finds(
+    words: str, level: str, clang: dict[str, list[str]], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (
+        ("flags.rsp", "-O2 -Os"),
+        ("outer.cfg", "-O3 @inner.cfg"),
+        ("inner.cfg", "-Os"),
+        ("lto.cfg", "-Oz -flto"),
+        ("advisor.cfg", "-Oz -mllvm -enable-ml-inliner=release"),
+    ):
+        (project / name).write_text(text)
+    monkeypatch.chdir(project)
+    arguments = ["-c", *words.split(), "calls.c"]
+    invocation = read_invocation(arguments)
+    if not invocation.is_clear:
+        for _ in range(2):  # the second answer is that of the cache
+            invocation, _ = ask_driver(clang["gcc"], arguments, invocation)
+    assert (invocation.reason or invocation.level, invocation.source) == (level, "calls.c")
+
+
+def test_flags_of_variables_files_and_scripts_are_found_and_an_answer_lasts_until_they_change(
+    run: Run, clang: dict[str, list[str]], project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGO_POLICY", "never")
+    program = project / "clang"
+    program.write_bytes(b"\x7fELF")
+    assert not finds_flags_elsewhere(str(program))
+    (project / "clang.cfg").touch()
+    assert finds_flags_elsewhere(str(program))
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(clang["gcc"])} "$@" -Oz\n')
+    program.chmod(0o755)
+    assert run("--mlgo-clang=./clang", "-c", "calls.c").returncode == 0
+    assert run("-c", "calls.c", CCC_OVERRIDE_OPTIONS="+-Oz").returncode == 0
+    assert counted("compiled with a policy") == 2
+    small = project / "small.cfg"
+    for flags, machine in (("-Os", 62), ("-O2", 62), ("-Oz --target=aarch64-linux-gnu", 183)):
+        small.write_text(flags)
+        assert run("--config=./small.cfg", "-c", "calls.c").returncode == 0
+        assert (project / "calls.o").read_bytes()[18] == machine
+    assert counted("compiled with a policy") == 4
+
+
+def test_a_build_whose_compiles_use_no_policy_gets_one_warning(run: Run, project: Path, own_cache: Path) -> None:
+    make = project / "make"
+    shutil.copy("/bin/sh", make)
+
+    def warnings(words: str, **variables: str) -> list[bytes]:
+        """Build twice at once, in processes of shells in one of make."""
+        script = f"sh -c '{DRIVERS['gcc']} {words} & {DRIVERS['gcc']} {words}; wait'; {DRIVERS['gcc']} {words}"
+        return run(before=(make, "-c", f"{script}; true #"), **variables).stderr.splitlines()
+
+    start = b"mlgo-clang: warning: calls.c, the first of this build, is compiled by clang alone: "
+    level = b"expected -Os or -Oz, got -O2; compile with -Os or -Oz, or set MLGO_LEVELS=2"
+    for variables, message in (
+        ({"MLGO_POLICY": "never"}, level),
+        ({}, level + b" and MLGO_POLICY=inline-os"),
+        ({"MLGO_POLICY": "default"}, None),
+        ({"MLGO_LEVELS": "2", "MLGO_POLICY": "never"}, None),
+    ):
+        assert warnings("-O2 -c calls.c", **variables) == ([] if message is None else [start + message])
+    assert counted("because not at a level of MLGO_LEVELS: -O2") == 6
+    (lto,) = warnings("-Oz -flto -c calls.c -o calls.bc")
+    assert lto == start + b"-flto requests other work; build without -flto, or use the plugin"
+    assert warnings("-O2 -fsyntax-only calls.c") == []
+    shutil.copy(project / "calls.c", project / "conftest.c")
+    assert warnings("-O2 -c conftest.c") == []
+
+
 SOURCES = {
     "leaf.c": '#include "leaf.h"\nint leaf(int x) { return x * FACTOR + 1; }\n',
     "leaf.h": "#pragma once\n#ifndef FACTOR\n#define FACTOR 3\n#endif\n",
@@ -152,7 +245,8 @@ def outcome(command: list[str], folder: Path) -> tuple[int, bytes, bytes, dict[s
     result = subprocess.run(command, cwd=folder, env=environment, input=source, capture_output=True)
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     # The names of temporary objects have a random part.
-    return result.returncode, result.stdout, re.sub(rb"-[0-9a-f]{6}(?=\.o)", b"-", result.stderr), files
+    stderr = re.sub(rb"mlgo-clang: warning: .*, the first of this build,.*\n", b"", result.stderr)
+    return result.returncode, result.stdout, re.sub(rb"-[0-9a-f]{6}(?=\.o)", b"-", stderr), files
 
 
 @pytest.mark.parametrize("invocation", INVOCATIONS)

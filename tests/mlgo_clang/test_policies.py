@@ -148,7 +148,7 @@ def test_settings_come_from_options_or_else_from_variables(run: Run, project: Pa
     for level in ("-O0", "-O2"):
         unchanged = compiled("--mlgo-policy=default", level)
         assert compiled(level) == unchanged
-        assert (compiled("--mlgo-levels=2,3", level) == unchanged) == (level == "-O0")
+        assert (compiled("--mlgo-levels=O2, -Ofast", level) == unchanged) == (level == "-O0")
 
 
 def test_a_network_decides_on_evictions_as_in_the_environment(
@@ -231,6 +231,7 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         "--mlgo-clang=nowhere": b"nowhere",
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
         "--mlgo-max-frame=big": b"expected bytes for --mlgo-max-frame, got 'big'",
+        "--mlgo-levels=2,x": b"expected --mlgo-levels=0,1,2,3,s,z or some of them, got '2,x'",
         "--mlgo-metric=size": b"expected --mlgo-metric=text or loaded, got 'size'",
     }
     for seconds in ("soon", "0", "nan", "1e9"):

@@ -100,7 +100,9 @@ class TestRust:
         assert sizes[several] == min(sizes[policy] for policy in several.split(",")) < sizes["always"]
         assert {path.name for path in source.iterdir()} == {"shapes.o", "shapes.rs"}
         before = counted("compiled with a policy")
-        compiled(source, "-Copt-level=2", MLGO_POLICY="never")
+        assert "expected opt-level=s or opt-level=z, got opt-level=2" in (
+            compile_library(source, "-Copt-level=2", MLGO_POLICY="never").stderr
+        )
         assert counted("compiled with a policy") == before
 
     def test_options_may_stand_before_rustc_and_compiles_of_build_scripts_are_probes(self, source: Path) -> None:
@@ -133,6 +135,14 @@ class TestRust:
         assert "# env-dep:MLGO_POLICY=never\n" in listing.read_text()
         assert "Compiling" not in cargo(workspace, MLGO_POLICY="never", **units).stderr
         assert "Compiling" in cargo(workspace, MLGO_POLICY="threshold:5", **units).stderr
+
+    def test_a_build_at_another_level_gets_one_warning_and_is_repeated_with_the_remedy(self, workspace: Path) -> None:
+        profile = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "3", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "1"}
+        first = cargo(workspace, MLGO_POLICY="never", **profile).stderr
+        assert first.count("mlgo-rustc: warning: ") == first.count("or set MLGO_LEVELS=3\n") == 1
+        assert counted("because not at a level of MLGO_LEVELS: opt-level=3") == 2
+        assert "mlgo-rustc" not in cargo(workspace, MLGO_POLICY="never", MLGO_LEVELS="3", **profile).stderr
+        assert counted("compiled with a policy") == 2
 
     def test_other_work_and_a_policy_that_cannot_decide_leave_the_crate_to_rustc(self, source: Path) -> None:
         result = compile_library(source, *ONE_UNIT, "-Clto=fat", MLGO_POLICY="never")

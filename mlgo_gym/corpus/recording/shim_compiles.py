@@ -1,6 +1,6 @@
 """Recording of one compile: its front end runs a second time and writes bitcode.
 
-A shim loads this file by path during a build, so it imports only the standard library and a small module of
+A shim loads this file by path during a build, so it imports only the standard library and small modules of
 `mlgo_clang`. Datasets use it without shims.
 """
 
@@ -11,6 +11,7 @@ import sys
 from itertools import count, pairwise
 
 from mlgo_clang.driver_commands import cc1_commands, drop_options, named_output
+from mlgo_clang.invocation import is_probe
 
 # Importing pathlib and typing would double the time that this file takes to load.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
@@ -38,11 +39,6 @@ _OTHER_LANGUAGES = {
 _NO_CODE = frozenset({"-E", "-Eonly", "-fsyntax-only"})
 _NO_OUTPUT = frozenset({"-E", "-M", "-MM", "-fsyntax-only", "-###", "--preprocess"})
 _MODULE_FILES = ("-fmodule-file=", "-fprebuilt-module-path=")
-_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
-_PROBE_FOLDERS = (
-    "/CMakeFiles/CMakeTmp/", "/CMakeFiles/CMakeScratch/", "/CMakeFiles/CheckTypeSize/", "/CMakeFiles/FeatureTests/",
-    "/CompilerIdC/", "/CompilerIdCXX/", "/meson-private/", "/.sconf_temp/", "/.conf_check_",
-)  # fmt: skip
 _NOT_RECORDED = (
     "-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps", "-save-stats",
     "--save-stats", "--coverage", "-coverage", "-fprofile-arcs", "-ftest-coverage", "-fsave-optimization-record",
@@ -248,14 +244,12 @@ def _value(line: list[str], option: str) -> str | None:
 
 def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
     """Return whether a compile is a feature test of configure, CMake, Meson or setuptools."""
-    if os.path.basename(source).startswith(_PROBE_NAMES):
-        return True
     temporary, root = settings["temporary"], settings.get("root")
     if os.path.dirname(source) == temporary:
         return True
     if root and source.startswith(os.path.join(temporary, "tmp")) and not source.startswith(f"{root}/"):
         return True  # Meson and setuptools use folders of Python's tempfile
-    return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
+    return is_probe(source, folder)
 
 
 def run_front_end(command: list[str], folder: str) -> tuple[int, str]:
