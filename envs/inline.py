@@ -198,7 +198,7 @@ class InlineEnv(CompilerEnv):
     only if the compile failed, with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times
     above plain clang's. No other episode gets less, so a failure never pays. The inliner requests no more decisions
     when its estimate of the module's size has doubled (`-ml-advisor-size-increase-threshold`). Compiles for WebAssembly
-    have a limit of 16 times by default.
+    have a limit of 16 times by default, and `info["size_limited"]` says whether it decided.
 
     `default_action`, clang's own choice, is exact.
 

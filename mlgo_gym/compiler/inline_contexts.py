@@ -28,6 +28,10 @@ CALLEE_FLAGS = (*CONTEXT_FLAGS, *REMARKS)
 CODE_FLAGS = (*CALLEE_FLAGS, "-mllvm", "-print-before=coro-split")
 """The same, with the simplified code of each function after the inliner has left it."""
 
+SIZE_LIMIT_FLAGS = (REMARKS[1], "-fno-caret-diagnostics")
+SIZE_LIMITED = b"because module size grew too much"
+"""The `-cc1` arguments for a remark at each call that the advisor keeps because of its size limit, and its text."""
+
 _FILTERS = ("filter-print-funcs", "ir-dump-directory")
 """Options that filter or redirect this output (llvm/lib/IR/PrintPasses.cpp)."""
 

@@ -20,7 +20,14 @@ from mlgo_gym.compiler.callee_prediction import CalleePrediction
 from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import DecisionCode, PrintedModule
-from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, CODE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
+from mlgo_gym.compiler.inline_contexts import (
+    CALLEE_FLAGS,
+    CODE_FLAGS,
+    CONTEXT_FLAGS,
+    SIZE_LIMIT_FLAGS,
+    InlineContexts,
+    check_command,
+)
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, CompilerProcess, FileId, describe_exit
@@ -44,6 +51,7 @@ class Session(AbstractContextManager["Session"]):
             features; requires `contexts` and `callees`.
         link_facts: Link facts of the build, for callee features.
         code: The module when the inliner starts, for the code at decisions; requires `contexts`. None for no code.
+        notes_size_limit: Whether `size_limited` is known.
         confined: Whether clang may write only into the scratch folder, where the kernel has Landlock.
         limits: Limits of the compile.
 
@@ -64,6 +72,7 @@ class Session(AbstractContextManager["Session"]):
         callee_features: bool = False,
         link_facts: LinkFacts | None = None,
         code: PrintedModule | None = None,
+        notes_size_limit: bool = False,
         confined: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
@@ -74,13 +83,15 @@ class Session(AbstractContextManager["Session"]):
             CalleePrediction(link_facts) if callee_features else None,
             None if code is None else DecisionCode(code),
         )
+        stderr.has_remarks = notes_size_limit
         self._begin(advisors, tuple(command), stderr, limits)
         try:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
             )
             printing = CODE_FLAGS if code is not None else CALLEE_FLAGS if callees else CONTEXT_FLAGS
-            self.command = (*command, *(printing if contexts else ()), *self._connection.arguments(self.advisors))
+            printing = (*(printing if contexts else ()), *(SIZE_LIMIT_FLAGS if notes_size_limit else ()))
+            self.command = (*command, *printing, *self._connection.arguments(self.advisors))
             self._process: CompilerProcess | None = self._connection.start(self.command, confined, limits)
             self._watch()
         except BaseException as error:
@@ -313,6 +324,11 @@ class Session(AbstractContextManager["Session"]):
             if (decision := self.poll()) is not None or self.exited:
                 return decision
         raise self.timeout_error(timeout)
+
+    @property
+    def size_limited(self) -> bool:
+        """Whether the inlining advisor has reached its size limit; False without `notes_size_limit`."""
+        return self._stderr.size_limited
 
     @property
     def stderr(self) -> str:

@@ -9,7 +9,7 @@ from mlgo_gym.compiler.callee_prediction import CalleePrediction
 from mlgo_gym.compiler.connection import Connection
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import DecisionCode
-from mlgo_gym.compiler.inline_contexts import CONTEXT_FLAGS, InlineContexts, strip_context_output
+from mlgo_gym.compiler.inline_contexts import CONTEXT_FLAGS, SIZE_LIMITED, InlineContexts, strip_context_output
 from mlgo_gym.errors import ToolchainError
 
 TAIL_BYTES = 64 * 1024
@@ -32,6 +32,8 @@ class StandardError:
         prediction: Predicts the callees of decisions; requires `contexts`. None for no prediction.
         code: Follows the code at decisions; requires `contexts`. None for no code.
         marker: Bytes to search for since `capture()`; empty if none.
+        has_remarks: Whether clang prints remarks of the inlining advisor, which are no part of `text`.
+        size_limited: Whether a remark says that the inlining advisor reached its size limit.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class StandardError:
         self.prediction = prediction
         self.code = code
         self.marker = b""
+        self.has_remarks = False
+        self.size_limited = False
         self._captured = b""
         self._pieces: list[bytes] = []
         self._size = 0
@@ -69,6 +73,9 @@ class StandardError:
         return True
 
     def _keep(self, data: bytes) -> None:
+        # A remark may be in two pieces.
+        end = self._pieces[-1][-len(SIZE_LIMITED) :] if self._pieces else b""
+        self.size_limited = self.size_limited or SIZE_LIMITED in end + data
         self._pieces.append(data)
         self._size += len(data)
         if self._size > _MAX_TAIL_BYTES:
@@ -96,10 +103,11 @@ class StandardError:
 
     @property
     def text(self) -> str:
-        """Tail of the output, without the output that contexts need."""
+        """Tail of the output, without the code and remarks of the inliner."""
         tail = self._tail()
-        if self.contexts is not None:
-            tail = strip_context_output(tail, partial=len(tail) == TAIL_BYTES)
+        if self.contexts is not None or self.has_remarks:
+            is_partial = self.contexts is not None and len(tail) == TAIL_BYTES
+            tail = strip_context_output(tail, partial=is_partial)
         return tail.decode(errors="replace")
 
     def locate(self, decision: Decision, connection: Connection) -> Decision:

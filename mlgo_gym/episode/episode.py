@@ -108,7 +108,13 @@ class Episode:
             callees=self.credit or callee_features or code,
             callee_features=callee_features,
             code=code,
+            notes_size_limit=self.notes_size_limit,
         )
+
+    @property
+    def notes_size_limit(self) -> bool:
+        """Whether the last info names the size limit of compiles for WebAssembly."""
+        return INLINING in self._task.advisors and self.compilation.triple.startswith("wasm")
 
     @property
     def module(self) -> str:

@@ -175,4 +175,6 @@ def _counts(episode: Episode) -> dict[str, Any]:
         "illegal_action": False,
         "error": {},
     }
+    if episode.notes_size_limit:
+        info["size_limited"] = episode.session.size_limited
     return info if episode.function is None else {**info, "context": episode.function}

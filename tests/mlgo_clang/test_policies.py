@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mlgo_clang.counters import parse, read_counters
-from mlgo_gym.envs import RegAllocEvictEnv
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT
@@ -134,6 +134,55 @@ def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_c
     assert (project / "calls.su").exists()
     # The frame of clang alone exceeds this limit as well.
     assert compiled("--mlgo-policy=never", "--mlgo-max-frame=100") == compiled("--mlgo-policy=never")
+
+
+TREE = "\n".join(
+    (
+        "unsigned g; static unsigned f0(unsigned n) { g += n; return n * 7 + g; }",
+        *(f"static unsigned f{n}(unsigned m) {{ return f{n - 1}(m) ^ f{n - 1}(m * {n + 2}); }}" for n in range(1, 14)),
+        "unsigned top(unsigned n) { return f13(n); }",
+    )
+)
+RECURSION = """
+typedef void (*F)(void *);
+int use(int);
+static void walk(void *p) { if (use(*(int *)p)) { ((F)walk)(p); ((F)walk)((char *)p + 4); } }
+static void again(F f, void *p) { use(1); f((void *)f); f(p); }
+static void self(void *p) { F f = (F)p; use(2); f((void *)f); f((void *)self); again(self, p); }
+void start(int *p) { again(walk, p); again(self, p); self((void *)self); walk(p); }
+"""
+PARSER = "\n".join(
+    (
+        "int next(void); void report(const char *, int, int); static int line, column;",
+        'static void fail(const char *m, int a) { report(m, a, line++); column = 0; report("again", a, column); }',
+        'static void expect(int c, int w) { if (c != w) { fail("expected", w); if (c < 0) fail("end", c); } }',
+        "static void skip(int c) { while (c > 0) { c = next(); if (c == 10) { line++; fail(0, c); } } }",
+        "int parse(int c) { switch (c) {",
+        *(f"case {n}: expect(next(), {n}); if (next()) fail(0, {n}); else skip({n}); break;" for n in range(40)),
+        "} return line; }",
+    )
+)
+
+
+@pytest.mark.parametrize("source", [TREE, RECURSION, PARSER], ids=["tree", "recursion", "parser"])
+@pytest.mark.parametrize("target", ["", "--target=wasm32-wasip1"])
+def test_inlining_always_makes_a_module_grow_within_a_limit(target: str, source: str, run: Run, project: Path) -> None:
+    """WebAssembly has a wide limit, and the info says whether it decided; the reward has a floor."""
+    (project / "calls.c").write_text(source)
+    words = (*([target] if target else ()), *COMPILE)
+    front = ("-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", "calls.bc")
+    assert run("--mlgo-policy=default", *words, *front).returncode == 0
+    env = InlineEnv(corpus=str(project / "calls.bc"))
+    _, info = env.reset()
+    over, reward = False, 0.0
+    while not over:
+        _, reward, terminated, truncated, info = env.step(1)
+        over = terminated or truncated
+    assert (info["error"], info.get("size_limited")) == ({}, source == TREE if target else None)
+    assert reward >= -10
+    assert info["text"] < (24 if target else 4) * info["baseline_text"]
+    assert run("--mlgo-policy=always", "--mlgo-strict", *words).returncode == 0
+    assert text(project / "calls.o") == info["text"]
 
 
 def test_settings_come_from_options_or_else_from_variables(run: Run, project: Path, plain: bytes) -> None:
