@@ -46,11 +46,14 @@ def cc1_commands(text: str) -> list[list[str]]:
     return [words[words.index("-cc1") :] for words in read_commands(text) if "-cc1" in words]
 
 
-def shown_text(command: Sequence[str], seconds: float = 60.0) -> str:
-    """Return the output of a driver with `-###`; an empty text if it fails, or is silent for too long."""
+def shown_text(command: Sequence[str], rest: Sequence[str] = (), seconds: float = 60.0) -> str:
+    """Return the output of a driver with `-###`; an empty text if it fails, or is silent for too long.
+
+    The arguments in `rest` may contain a `--`, after which all words are inputs.
+    """
     import subprocess
 
-    words = [*command, "-###"]
+    words = [*command, "-###", *rest]
     try:
         shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -60,7 +63,7 @@ def shown_text(command: Sequence[str], seconds: float = 60.0) -> str:
 
 def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[str]]:
     """Return the commands that a driver would run; none if it fails, or is silent for too long."""
-    return read_commands(shown_text(command, seconds))
+    return read_commands(shown_text(command, seconds=seconds))
 
 
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:

@@ -49,12 +49,12 @@ def ask_driver(compiler: Sequence[str], rest: Sequence[str], invocation: Invocat
 
 def _shown(compiler: Sequence[str], rest: Sequence[str]) -> tuple[str, str, list[str]]:
     """Return the output of the driver, the target that a file names, and the configuration files."""
-    text = shown_text([*compiler, *rest])
+    text = shown_text(compiler, rest)
     files = _with_nested([line.removeprefix(_FILE) for line in text.splitlines() if line.startswith(_FILE)])
     if "-target" not in "".join((*files.values(), os.environ.get(OVERRIDE, ""))) or target_of(rest):
         return text, "", list(files)
     # The default target of the bundled clang would replace that of a file.
-    text = shown_text([*(word for word in compiler if not word.startswith("--target=")), *rest])
+    text = shown_text([word for word in compiler if not word.startswith("--target=")], rest)
     return text, target_of(text.replace('"', "").split()), list(files)
 
 

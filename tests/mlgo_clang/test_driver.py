@@ -110,6 +110,7 @@ def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:
         ("-O2 -Xarch_x86_64 -Oz", "z"),
         ("-O2 --optimize=z", "z"),
         ("--config=./outer.cfg", "s"),
+        ("--config=./outer.cfg --", "s"),
         ("--config ./outer.cfg -O2", "2"),
         ("--config=./lto.cfg", "its other flags request other work"),
         ("--config=./advisor.cfg", "it selects an advisor"),
