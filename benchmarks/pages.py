@@ -58,7 +58,6 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus benchmark",
         "mlgo-gym train policy --level Oz",
     ),
-    "takes minutes; tests/cli/test_commands.py runs it": ("mlgo-gym importance",),
     "takes minutes; tests/deploy/test_exports.py runs it": ("mlgo-gym export llvm-header",),
     "downloads sources and takes minutes; tests/programs runs programs": (
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus programs",

@@ -30,7 +30,6 @@ COMMANDS = {
     "env": "reference.env",
     "evaluate": "evaluate.evaluate",
     "explain": "explain.explain",
-    "importance": "explain.importance",
     "label": "train.label",
     "link-facts": "recipes.link_facts",
     "replay": "reproduce.replay",

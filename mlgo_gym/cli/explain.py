@@ -1,27 +1,22 @@
-"""`mlgo-gym explain` and `mlgo-gym importance`: why policies make different code, and their decisive features."""
+"""`mlgo-gym explain`: why two policies make different code."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from textwrap import wrap
 from typing import Annotated, Any
 
 from mlgo_gym.cli.evaluate import split_policies
-from mlgo_gym.cli.options import CompilerOptions, Values, argument, option, options_of
-from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cli.options import CompilerOptions, argument, option
+from mlgo_gym.cli.output import show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.table import Table
 from mlgo_gym.explanation import explain_module
-from mlgo_gym.explanation.importance import Importance, ImportanceResult
 from mlgo_gym.explanation.report import as_page, as_text
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import write_atomically
 
 
@@ -77,48 +72,3 @@ def _pair(policies: list[str]) -> tuple[str, str]:
             "compare with default"
         )
     return pair[0], pair[1]
-
-
-def importance(
-    corpus: str,
-    *,
-    policy: Annotated[str, option("Deterministic policy, as in evaluate.")],
-    environment: str = "mlgo/Inline-v0",
-    study: Annotated[Values, options_of(Importance, "cost_features shap limit largest seed")],
-    jobs: Annotated[int, option("Number of worker processes.", min=1)] = 1,
-    as_json: bool = False,
-    compiler: CompilerOptions,
-) -> None:
-    """Measure which features a policy depends on, by permutation importance.
-
-    Each feature gets the values of other decisions. changed: share of actions that change. cost: change of the
-    geometric mean cost (bytes of code) of the modules, with a 95 % interval.
-
-    Exit status 1: the policy failed on a module.
-    """
-    importance = Importance(corpus, policy, environment, compiler.arguments(), **study)
-    with progress_over(importance.steps(importance.make()), "Episodes") as advance:
-        result = importance.run(Execution(jobs), advance)
-    unused = [feature.name for feature in result.features if not feature.changed]
-    lines = [
-        _importance_table(result, policy, corpus).as_text(),
-        "",
-        f"{result.decisions:,} decisions in {result.modules:,} modules; {result.sampled:,} of them permuted",
-        *wrap(f"unused: {', '.join(unused) or 'none'}", 80, break_on_hyphens=False),
-    ]
-    show(as_json, asdict(result), "\n".join(lines))
-    for name, error in result.failed.items():
-        echo(f"mlgo-gym: {name} failed: {error.splitlines()[0]}", err=True)
-    exit_with(result.failed)
-
-
-def _importance_table(result: ImportanceResult, policy: str, corpus: str) -> Table:
-    used = [feature for feature in result.features if feature.changed]
-    columns, rows = ["feature", "changed", "cost", "95 % interval"], []
-    for feature in used:
-        cost, interval = feature.cost, feature.cost_interval
-        row = [feature.name, f"{feature.changed:.2%}", "" if cost is None else f"{cost:+.2%}"]
-        row.append("" if interval is None else f"[{interval[0]:+.2%}, {interval[1]:+.2%}]")
-        rows.append(row if feature.shap is None else [*row, f"{feature.shap:.3f}"])
-    columns += ["|SHAP|"] if any(feature.shap is not None for feature in used) else []
-    return Table(f"Importance of the features of {policy} on {corpus}", tuple(columns), tuple(map(tuple, rows)))

@@ -52,8 +52,8 @@ def test_the_program_prints_its_version_and_an_error_as_one_line_and_a_shell_com
     failed = start("evaluate", "mlgo/Inline-v0", "--policy", "nver")
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
     assert failed.stderr.startswith("mlgo-gym: there is no policy 'nver'; did you mean never")
-    completed = start(_MLGO_GYM_COMPLETE="complete_bash", COMP_WORDS="mlgo-gym imp", COMP_CWORD="1").stdout
-    assert completed.split() == ["importance"]
+    completed = start(_MLGO_GYM_COMPLETE="complete_bash", COMP_WORDS="mlgo-gym expl", COMP_CWORD="1").stdout
+    assert completed.split() == ["explain"]
 
 
 def test_the_environments_are_listed_and_have_manuals() -> None:

@@ -113,15 +113,6 @@ def test_two_policies_are_compared_on_a_module_or_a_file_and_a_page_is_written(t
     assert data["text"]["first"] != data["text"]["second"]
 
 
-def test_importance_lists_used_and_unused_features() -> None:
-    options = ("--policy", "threshold:20", "--limit", 2, "--largest", 25_000, "--cost-features", 0)
-    result = run("importance", "builtin", *options)
-    assert result.exit_code == 0, result.output
-    used, _, unused = result.stdout.partition("unused:")
-    assert "cost_estimate" in used
-    assert "callee_users" in unused
-
-
 SMALL = ("--models", 1, "--trees", 5, "--hidden", 8, "--steps", 20)
 
 

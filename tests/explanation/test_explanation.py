@@ -1,4 +1,4 @@
-"""Why two policies make different code of a module, and the importance of the features of a policy."""
+"""Why two policies make different code of a module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.explanation import Explanation, explain_module
 from mlgo_gym.explanation.call_graph import FIRST_INLINES, SECOND_INLINES, call_graph, picture
-from mlgo_gym.explanation.importance import Importance
 from mlgo_gym.explanation.report import as_page, as_text
 from tests.conftest import MakeBitcode
 from tests.evaluation.runs import Page
@@ -84,37 +83,3 @@ def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) ->
     page = Page(text)
     assert (page.open, page.links, "script" in page.tags, "url(" in text) == ([], [], False, False)
     assert "mlgo-gym explain &lt;b&gt;" in text
-
-
-def test_a_rule_depends_on_its_feature_alone(varied: str) -> None:
-    study, episodes = Importance(varied, "threshold:20"), []
-    found = study.run(note=lambda: episodes.append(1))
-    first, *others = found.features
-    assert first.name == "cost_estimate"
-    assert first.changed > 0.1
-    assert first.cost
-    assert first.cost_interval is not None
-    assert {(feature.changed, feature.cost) for feature in others} == {(0.0, None)}
-    assert len(episodes) == 2 * found.modules + 1 <= study.steps(study.make())  # one module has no decisions
-    found = Importance(varied, "default").run()
-    (changed,) = (feature for feature in found.features if feature.changed)
-    assert changed.name == "inlining_default"
-    assert changed.cost is not None
-    assert changed.cost > 0
-    with pytest.raises(MlgoError, match="in two ways"):
-        Importance(varied, "random").run()
-
-
-@pytest.mark.libraries
-def test_shapley_values_of_a_rule_are_those_of_its_feature_and_of_a_network_those_of_its_logit() -> None:
-    pytest.importorskip("shap")
-
-    def shares(policy: str) -> dict[str, float]:
-        found = Importance("builtin", policy, cost_features=0, shap=20, limit=2, largest=25_000).run()
-        return {feature.name: feature.shap or 0.0 for feature in found.features}
-
-    rule, network = shares("threshold:20"), shares("inline-oz")
-    assert rule.pop("cost_estimate") > 0.05
-    assert sum(rule.values()) == pytest.approx(0, abs=1e-6)
-    assert network["callee_last"] > 0
-    assert network["cost_estimate"] > 0
