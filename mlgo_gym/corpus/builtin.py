@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, libcxx_include_flags, portable_flags, recorded_flags
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, write_command, write_description, write_metadata
 from mlgo_gym.corpus.specification import BUILTIN, CorpusSpec
 from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, Target, check_level, find_target
@@ -21,13 +21,16 @@ from mlgo_gym.storage.temporary_folders import complete_folder, locked
 
 PROGRAMS = Path(__file__).parent / "programs"
 _REVISION = 2
-_LOCK_SECONDS = 600.0  # the compile takes two seconds, on a busy machine a minute
+_LOCK_SECONDS = 600.0  # the compile takes ten seconds, on a busy machine a minute
 _LANGUAGES = {".c": "C", ".cpp": "C++"}
-_BY_LANGUAGE = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
+_MODERN = "modern"
+"""Folder of the sources that use libc++ and exceptions."""
+_FLAGS = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
+_FLAGS[_MODERN] = ("-std=c++23",)
 
 
 def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, target: str = DEFAULT_TARGET) -> Corpus:
-    """Return the builtin corpus at one of `BUILTIN_LEVELS` for a target; compiled on first use in about two seconds.
+    """Return the builtin corpus at one of `BUILTIN_LEVELS` for a target; compiled on first use in about ten seconds.
 
     Modules are named after their sources, such as `c/json`; the folder is the project.
     """
@@ -46,7 +49,7 @@ def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TA
     files = (*_sources().values(), *_program_files())
     digests = [(f"{file.parent.name}/{file.stem}", _digest(file)) for file in files]
     flags = portable_flags(find_target(target))
-    key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_BY_LANGUAGE.items()))
+    key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_FLAGS.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
 
@@ -54,21 +57,25 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
     sources = _sources()
     # The sources are the same for each target, since their digests tell which policies were trained on them.
     types = [] if target.has_int128 else ["-D__int128=_BitInt(128)"]
+    headers = libc_include_flags(toolchain, target)
     driver_flags = {
-        language: [*portable_flags(target), f"-{optimize}", *flags, *types, *libc_include_flags(toolchain, target)]
-        for language, flags in _BY_LANGUAGE.items()
+        kind: [*portable_flags(target), f"-{optimize}", *flags, *types, *headers] for kind, flags in _FLAGS.items()
     }
-    flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}
+    driver_flags[_MODERN][-len(headers) :] = libcxx_include_flags(target)
+    flags = {
+        kind: recorded_flags("c" if kind == "C" else "c++", words, toolchain) for kind, words in driver_flags.items()
+    }
 
     def compile_one(name: str) -> None:
         source = sources[name]
-        language = _LANGUAGES[source.suffix]
+        language, project = _LANGUAGES[source.suffix], source.parent.name
+        kind = _MODERN if project == _MODERN else language
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(exist_ok=True)
         relative = source.relative_to(PROGRAMS).as_posix()
-        compile_to_bitcode(relative, bitcode, driver_flags[language], toolchain, folder=PROGRAMS)
+        compile_to_bitcode(relative, bitcode, driver_flags[kind], toolchain, folder=PROGRAMS)
         _check_level(bitcode, name, optimize)
-        write_command(folder / f"{name}.cmd", flags[language])
+        write_command(folder / f"{name}.cmd", flags[kind])
         metadata = {
             "source": f"{name}{source.suffix}",
             "source_sha256": _digest(source),
@@ -76,15 +83,15 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
             "lines": source.read_bytes().count(b"\n"),
             "language": language,
             "optimize": optimize,
-            "project": source.parent.name,
+            "project": project,
             "licence": "Apache-2.0",
             "compiler": f"clang {toolchain.version_text}",
         }
         write_metadata(folder, name, metadata)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        # The largest sources first, so that no core waits long for the last one.
-        list(pool.map(compile_one, sorted(sources, key=lambda name: -sources[name].stat().st_size)))
+        # The slowest sources first, so that no core waits long for the last one.
+        list(pool.map(compile_one, sorted(sources, key=lambda name: not name.startswith(_MODERN))))
     for file in _program_files():
         shutil.copyfile(file, folder / file.name)
     write_description(folder, sources)
@@ -92,7 +99,8 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
 
 def _check_level(bitcode: Path, name: str, optimize: str) -> None:
     facts = read_bitcode(bitcode)
-    if facts.level != (optimize if optimize in ("Oz", "Os") else "O1-O3"):
+    # Helpers that clang generates for coroutines have no attributes.
+    if facts.prevailing_level != (optimize if optimize in ("Oz", "Os") else "O1-O3"):
         raise CorpusError(
             f"{name}: expected functions at -{optimize}, got {facts.minsize} minsize, {facts.optsize} optsize and "
             f"{facts.optnone} optnone of {facts.functions}; remove the attribute in the source, or choose another clang"

@@ -97,6 +97,11 @@ def libc_include_flags(toolchain: Toolchain, target: Target) -> list[str]:
     return [word for folder in headers for word in ("-isystem", str(folder))]
 
 
+def libcxx_include_flags(target: Target) -> list[str]:
+    """Return driver flags for the headers of the compiler wheel alone: libc++, clang's own and those of the libc."""
+    return ["-nostdinc", *library_headers(bundled_command()[0], target.zig)]
+
+
 def compile_to_bitcode(source: str, bitcode: Path, flags: Sequence[str], toolchain: Toolchain, *, folder: Path) -> None:
     """Compile `source`, relative to `folder`, to unoptimised bitcode; raise `CorpusError` if it does not compile."""
     emit = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-working-directory", str(folder)]
