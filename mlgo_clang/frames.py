@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from mlgo_clang.counters import count
 from mlgo_clang.errors import FrameError
 from mlgo_clang.programs import compile_command, run_to_end
 
@@ -25,14 +26,18 @@ class FrameList:
 
     def read(self) -> dict[str, int]:
         """Return the bytes of each frame, by the place and the name of its function."""
-        text = os.pread(self._file, os.fstat(self._file).st_size, 0).decode(errors="surrogateescape")
-        # Each line has the place, the bytes and their kind, with tabs between.
-        rows = [line.rsplit("\t", 2) for line in text.splitlines()]
-        return {place: int(size) for place, size, _ in rows}
+        return read_frames(os.pread(self._file, os.fstat(self._file).st_size, 0))
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+def read_frames(stack_usage: bytes) -> dict[str, int]:
+    """Return the bytes of each frame in a file of `-fstack-usage`, by the place and the name of its function."""
+    # Each line has the place, the bytes and their kind, with tabs between.
+    rows = [line.rsplit("\t", 2) for line in stack_usage.decode(errors="surrogateescape").splitlines()]
+    return {place: int(size) for place, size, _ in rows}
 
 
 def check_frames(
@@ -59,5 +64,7 @@ def check_frames(
     # A function that clang alone inlines everywhere has its frame within another one.
     largest = max(alone.values(), default=0)
     for place, size in large.items():
-        if size > alone.get(place, largest):
-            raise FrameError(f"the frame of {place} has {size} bytes, and --mlgo-max-frame is {limit}")
+        if size > (before := alone.get(place, largest)):
+            count("with a larger stack frame")
+            growth = f"the frame of {place} has {size} bytes instead of {before}"
+            raise FrameError(f"{growth}, and --mlgo-max-frame is {limit}")

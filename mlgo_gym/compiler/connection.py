@@ -138,7 +138,7 @@ class Connection:
 
     Attributes:
         channels: One channel per advisor.
-        output, optimization_record: Object file; optimisation record, -1 without one.
+        output, stack_usage, optimization_record: Object file; frames and optimisation record, -1 without them.
         stderr: Read end of clang's standard error; -1 once clang has closed it.
         stderr_is_file: Whether standard error is a file, whose writes wake nothing, instead of a pipe.
         stderr_write: Write end for a clang that is started; -1 afterwards.
@@ -148,7 +148,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.channels: list[Channel] = []
-        self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
+        self.output = self.stack_usage = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.stderr_is_file = False
         self.closed = False
         self.lent: list[int] = []
@@ -157,7 +157,14 @@ class Connection:
         self._names: list[str] = []
 
     @classmethod
-    def make(cls, advisors: Sequence[Advisor], *, optimization_record: bool, stderr_file: bool = False) -> Connection:
+    def make(
+        cls,
+        advisors: Sequence[Advisor],
+        *,
+        stack_usage: bool,
+        optimization_record: bool,
+        stderr_file: bool = False,
+    ) -> Connection:
         """Return the connection for a clang that is started next; one that prints much needs `stderr_file`."""
         new = cls()
         new.stderr_is_file = stderr_file
@@ -166,6 +173,10 @@ class Connection:
             for number, advisor in enumerate(advisors):
                 new.channels.append(Channel(new._channel_name(number), number, advisor))
             new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
+            if stack_usage:
+                # The first of the lent descriptors, as in `STACK_USAGE_FLAGS`.
+                new.stack_usage = os.memfd_create("mlgo-gym-frames", os.MFD_CLOEXEC)
+                new.lent.append(new.stack_usage)
             if optimization_record:
                 new.optimization_record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
                 new.lent.append(new.optimization_record)
@@ -226,6 +237,8 @@ class Connection:
                 new.channels.append(copied)
                 files |= places
             new.output = _copy_file(self.output, new.name("object"), files)
+            if self.stack_usage >= 0:
+                new.stack_usage = _copy_file(self.stack_usage, new.name("frames"), files)
             if self.optimization_record >= 0:
                 new.optimization_record = _copy_file(self.optimization_record, new.name("record"), files)
             new.stderr_is_file = self.stderr_is_file
@@ -268,7 +281,8 @@ class Connection:
 
     def result(self, stderr: str) -> CompileResult:
         """Return the result of a clang that has exited, with the tail of its standard error."""
-        return CompileResult(_contents(self.output), _contents(self.optimization_record), stderr)
+        usage = _contents(self.stack_usage) if self.stack_usage >= 0 else None
+        return CompileResult(_contents(self.output), _contents(self.optimization_record), stderr, usage)
 
     @uninterrupted()
     def remove_files(self) -> None:
@@ -292,8 +306,8 @@ class Connection:
         self.closed = True
         for channel in self.channels:
             channel.close()
-        _close(self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder)
-        self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
+        _close(self.output, self.stack_usage, self.optimization_record, self.stderr, self.stderr_write, self._folder)
+        self.output = self.stack_usage = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.remove_files()
 
 
@@ -329,8 +343,10 @@ class CompileResult:
         object_bytes: The object file.
         optimization_record: The optimisation record (YAML); empty unless requested.
         stderr: Tail of standard error.
+        stack_usage: The stack frames, as of `-fstack-usage`; None unless requested by `STACK_USAGE_FLAGS`.
     """
 
     object_bytes: bytes
     optimization_record: bytes
     stderr: str
+    stack_usage: bytes | None = None

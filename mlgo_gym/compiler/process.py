@@ -85,6 +85,9 @@ GUARD_DESCRIPTOR = 3
 FIRST_EXTRA_DESCRIPTOR = 4
 """Descriptor of the first extra file in the compiler."""
 
+STACK_USAGE_FLAGS = ("-stack-usage-file", f"/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR}")
+"""The `-cc1` arguments with which clang writes its stack frames to the first extra file, as for `-fstack-usage`."""
+
 CLANG_ACTION = "-emit-obj"
 """An argument without which `clang -cc1` exits with an error."""
 

@@ -30,7 +30,13 @@ from mlgo_gym.compiler.inline_contexts import (
 )
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
-from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, CompilerProcess, FileId, describe_exit
+from mlgo_gym.compiler.process import (
+    CLOSED_AFTER_FORK,
+    STACK_USAGE_FLAGS,
+    CompilerProcess,
+    FileId,
+    describe_exit,
+)
 from mlgo_gym.compiler.standard_error import StandardError
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
@@ -87,7 +93,10 @@ class Session(AbstractContextManager["Session"]):
         self._begin(advisors, tuple(command), stderr, limits)
         try:
             self._connection = Connection.make(
-                self.advisors, optimization_record=optimization_record, stderr_file=contexts
+                self.advisors,
+                stack_usage=STACK_USAGE_FLAGS[-1] in command,
+                optimization_record=optimization_record,
+                stderr_file=contexts,
             )
             printing = CODE_FLAGS if code is not None else CALLEE_FLAGS if callees else CONTEXT_FLAGS
             printing = (*(printing if contexts else ()), *(SIZE_LIMIT_FLAGS if notes_size_limit else ()))

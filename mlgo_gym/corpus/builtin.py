@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, libcxx_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.driver import (
+    compile_to_bitcode,
+    libc_include_flags,
+    libcxx_include_flags,
+    portable_flags,
+    recorded_flags,
+)
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, write_command, write_description, write_metadata
 from mlgo_gym.corpus.specification import BUILTIN, CorpusSpec
 from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, Target, check_level, find_target

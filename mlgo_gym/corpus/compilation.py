@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from mlgo_clang.advisors import SIZE_LIMIT, WASM_SIZE_LIMIT
 from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
-from mlgo_gym.corpus.driver import cc1_line
+from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
+from mlgo_gym.corpus.driver import FRAME_ERROR, FRAME_LIMIT, cc1_line
 from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.corpus.targets import find_target, triple_of
@@ -140,10 +141,14 @@ def plan(
     inputs = ["-x", "ir", str(module.bitcode.absolute())]
     if module.thinlto_index is not None:
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
-    flags = (*recorded, "-w", *extra_flags)
+    limited = any(flag.startswith(FRAME_LIMIT) for flag in (*recorded, *extra_flags))
+    # With -w a frame above the limit is no error.
+    warnings = ("-Wno-everything", FRAME_ERROR) if limited else ("-w",)
+    flags = (*recorded, *warnings, *extra_flags)
     if triple_of(flags).startswith("wasm") and not any(SIZE_LIMIT in flag for flag in flags):
         flags += ("-mllvm", WASM_SIZE_LIMIT)
-    confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
+    checked = tuple(flag for flag in flags if flag not in STACK_USAGE_FLAGS)
+    confined = _is_compiled(toolchain.binary) and refused_argument(checked, module.inputs) is None
     return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
 
 

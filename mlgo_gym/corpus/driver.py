@@ -54,6 +54,12 @@ _DROPPED_JOINED = (
 )  # fmt: skip
 
 
+FRAME_LIMIT = "-fwarn-stack-size="
+"""The `-cc1` argument of `-Wframe-larger-than=`; a recorded one means that a larger frame failed the build."""
+
+FRAME_ERROR = "-Werror=frame-larger-than="
+
+
 def cc1_line(toolchain: Toolchain, arguments: Sequence[str]) -> list[str]:
     """Return the `-cc1` line of the driver for one compile, which does not run; raise `ToolchainError` without one."""
     answer = toolchain.run([*arguments, "-###"])
@@ -69,14 +75,16 @@ def code_generation_flags(line: Sequence[str]) -> tuple[str, ...]:
     """Return the flags for the `.cmd` file of a module from a `-cc1` line, whose last word is the input.
 
     Target, CPU, relocation model, frame pointers, sections, level and every `-mllvm` stay. Flags of the front end, of
-    the preprocessor and of side outputs are dropped: they name source folders or are unknown to other versions.
+    the preprocessor and of side outputs are dropped: they name source folders or are unknown to other versions. A limit
+    of stack frames stays if a larger frame is an error.
     """
+    fails = ("-Werror" in line or FRAME_ERROR in line) and "-Wno-error=frame-larger-than" not in line
     flags: list[str] = []
     position, end = 0, len(line) - 1
     while position < end:
         flag = line[position]
         following = position + 1 + arity(flag)
-        if flag not in _DROPPED and not flag.startswith(_DROPPED_JOINED):
+        if flag not in _DROPPED and not flag.startswith(_DROPPED_JOINED if fails else (*_DROPPED_JOINED, FRAME_LIMIT)):
             flags += line[position:following]
         position = following
     return tuple(flags)

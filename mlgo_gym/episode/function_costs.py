@@ -14,7 +14,7 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS, WEIGHTED
+from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS, STACK, WEIGHTED
 from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
@@ -98,8 +98,12 @@ class FunctionCosts:
             # Bytes beside the instructions, such as unwind tables, belong to no function.
             size, functions = getattr(object_sizes(compiled.object_bytes), metric), compiled.functions
             return replace(functions, unnamed=functions.unnamed + size - functions.text, text=size)
+        if metric == STACK and compiled.frames is not None:
+            # The largest frame is no sum, but a part with smaller frames is the better one.
+            largest = max(compiled.frames.values(), default=0)
+            return FunctionSizes(compiled.frames, {}, largest - sum(compiled.frames.values()), largest)
         if metric not in self._costs:
-            known = ", ".join((*SIZE_METRICS, *PROJECT_METRICS))
+            known = ", ".join((*SIZE_METRICS, STACK, *PROJECT_METRICS))
             raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 

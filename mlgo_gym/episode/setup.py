@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.compiler.decision_code import MODULE_END, MODULE_FLAGS, PrintedModule
+from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
@@ -35,6 +36,7 @@ from mlgo_gym.tasks.measurement import (
     INSTRUCTIONS,
     LINKED,
     PROJECT_METRICS,
+    STACK,
     WEIGHTED,
 )
 from mlgo_gym.tasks.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
@@ -97,6 +99,8 @@ class Setup:
         self.metric = metric if isinstance(metric, str) else WEIGHTED
         self.weights = {metric: 1.0} if isinstance(metric, str) else dict(metric)
         metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
+        if STACK in self.weights:
+            metric_flags += STACK_USAGE_FLAGS
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:

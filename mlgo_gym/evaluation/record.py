@@ -57,6 +57,7 @@ class EpisodeRecord:
         actions: Actions of the episode as `pack_actions()` packs them; None for a plain compile.
         seconds: Duration of the episode, including the baseline if it had to be compiled. Episodes that run at the
             same time in a process share the time.
+        grown_frames: Number of functions whose stack frame exceeds that of plain clang; None unless measured.
         error: Description of a failure: `kind` and `message`, where known `exit_status` and `stderr`.
         policy_seconds: CPU time of the policy. Decisions of one batch share its time.
     """
@@ -74,6 +75,7 @@ class EpisodeRecord:
     seconds: float = 0.0
     error: dict[str, Any] | None = None
     policy_seconds: float = 0.0
+    grown_frames: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
@@ -120,6 +122,7 @@ class EpisodeRecord:
             handed_over=info["handed_over"],
             actions=pack_actions(actions, space),
             error=info["error"] or None,
+            grown_frames=info.get("grown_frames"),
             **{name: round(value, 6) if name.endswith("seconds") else value for name, value in measured.items()},
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -73,6 +74,12 @@ def notes(result: EvaluationResult) -> list[str]:
         for summary in summaries
         if summary.illegal_actions
     ]
+    if grown := Counter[str]({episode.policy: 0 for episode in result.episodes if episode.grown_frames is not None}):
+        for episode in result.episodes:
+            grown[episode.policy] += episode.grown_frames or 0
+        lines.append(
+            f"Larger stack frames than plain clang's: {', '.join(f'{name} {n:,}' for name, n in grown.items())}"
+        )
     if failures := result.failures:
         lines.append(f"Failed: {count(len(failures), 'episode')}:")
         for episode in failures[:_MAX_LISTED]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
 from mlgo_gym.episode.attribution.inline_compile import (
@@ -22,6 +23,7 @@ from mlgo_gym.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.protocol import SessionPolicy
+from mlgo_gym.tasks.measurement import grown_frames
 
 MEASURED = 10
 """Default number of measured differences, one compile each."""
@@ -96,6 +98,8 @@ class Explanation:
         clang: Version of the compiler.
         policies: Names of the two policies.
         baseline: Bytes of the executable sections of a plain compile.
+        stack: Bytes of the largest stack frame of a plain compile, and under each policy.
+        grown_frames: Growth in bytes of each stack frame that the second policy enlarges, the largest first.
         first: The compile under the first policy.
         second: The compile under the second policy.
         differences: All differences, those with the largest credit first; the first ones are measured.
@@ -107,6 +111,8 @@ class Explanation:
     clang: str
     policies: tuple[str, str]
     baseline: int
+    stack: tuple[int, int, int]
+    grown_frames: Mapping[str, int]
     first: InlineCompile
     second: InlineCompile
     differences: Sequence[Difference]
@@ -135,6 +141,8 @@ class Explanation:
             "clang": self.clang,
             "policies": list(self.policies),
             "text": {"clang": self.baseline, "first": self.first.text, "second": self.second.text},
+            "stack": dict(zip(("clang", "first", "second"), self.stack, strict=True)),
+            "grown_frames": dict(self.grown_frames),
             "decisions": {"first": len(self.first.decisions), "second": len(self.second.decisions)},
             "only_first": self.only_first,
             "differences": [difference.to_json() for difference in self.differences],
@@ -170,6 +178,7 @@ def explain_module(
     if env.task.advisors != (INLINING,):
         raise MlgoError(f"expected an environment of inlining, got {env.task.name}; use mlgo/Inline-v0")
     compilation = env.compilation(env.corpus.module(module))
+    compilation = replace(compilation, flags=(*compilation.flags, *STACK_USAGE_FLAGS))
     timeout = env.setup.timeout
     loaded = {name: load_policy(name, env, seed=seed) for name in policies}
     compiles = []
@@ -192,15 +201,19 @@ def explain_module(
             replace(difference, measured=round(-flip.saved), features=features, random_policies=random)
             for difference, flip, (features, random) in zip(exact, flipped, effects, strict=True)
         ]
-    baseline = measure_baseline(compilation, timeout).sizes
-    assert baseline is not None, "a plain compile makes an object"
+    baseline = measure_baseline(compilation, timeout)
+    assert baseline.sizes is not None, "a plain compile makes an object"
+    frames = [compiled.frames or {} for compiled in (baseline, first, second)]
+    clang, one, other = (max(sizes.values(), default=0) for sizes in frames)
     decided = {decision.call_site for decision in second.decisions}
     alone = [decision for decision in first.decisions if decision.call_site not in decided]
     return Explanation(
         module=module,
         clang=env.toolchain.version_text,
         policies=policies,
-        baseline=baseline.text,
+        baseline=baseline.sizes.text,
+        stack=(clang, one, other),
+        grown_frames=grown_frames(frames[2], frames[1]),
         first=first,
         second=second,
         differences=[*exact, *every[measured:]],

@@ -8,6 +8,7 @@ from typing import Any
 
 from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
@@ -19,7 +20,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.tasks.measurement import SIZE_METRICS, Measurement
+from mlgo_gym.tasks.measurement import SIZE_METRICS, STACK, Measurement
 
 _MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
 
@@ -58,8 +59,8 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
             compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
             text = compiled.text
-            if env.metric in SIZE_METRICS and env.metric != "text":
-                measured = Measurement(object_sizes(compiled.object_bytes)), baseline
+            if env.metric in (*SIZE_METRICS, STACK) and env.metric != "text":
+                measured = Measurement(object_sizes(compiled.object_bytes), frames=compiled.frames), baseline
                 others = {"cost": tuple(task.outcome(measurement, env.metric) for measurement in measured)}
         if len(by_site) != len(actions):
             raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
@@ -98,5 +99,5 @@ def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
     """Return the flags of a compile of the whole module, without those that only measure."""
     # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.preoptimization`).
-    flags = env.compilation(module).flags
-    return edit_flags(flags, delete=("-disable-llvm-passes", *_MEASURING)) if env.task.after_optimization else flags
+    flags, measuring = env.compilation(module).flags, (*_MEASURING, STACK_USAGE_FLAGS[0])
+    return edit_flags(flags, delete=("-disable-llvm-passes", *measuring) if env.task.after_optimization else measuring)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
+from mlgo_clang.frames import read_frames
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
@@ -34,7 +35,10 @@ ESTIMATED_LINKED = "estimated-linked"
 PROJECT_METRICS = (INSTRUCTIONS, LINKED, ESTIMATED_LINKED)
 """Metrics that depend on the other modules of the project, which plain clang compiles."""
 
-BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED)
+STACK = "stack"
+"""Metric in bytes: the largest stack frame of the object's functions, as `-fstack-usage` has it."""
+
+BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED, STACK)
 """Metrics in bytes."""
 
 ESTIMATED_INSTRUCTIONS = "estimated-instructions"
@@ -52,12 +56,14 @@ class Measurement:
         sizes: those of the object file; None where the compile was ended before there was one.
         allocation: cost of register allocation of each function with any; empty without the optimisation record.
         instructions: estimate for each function; None for an object without block frequencies (`FREQUENCY_FLAGS`).
+        frames: bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`.
         project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.
     """
 
     sizes: ObjectSizes | None
     allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
     instructions: Mapping[str, FunctionInstructions] | None = None
+    frames: Mapping[str, int] | None = None
     project: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -66,7 +72,8 @@ class Measurement:
         data = compiled.object_bytes
         try:
             instructions = estimated_instructions(data) if has_block_frequencies(data) else None
-            return cls(object_sizes(data), read_allocation_record(compiled.optimization_record), instructions)
+            allocation = read_allocation_record(compiled.optimization_record)
+            return cls(object_sizes(data), allocation, instructions, frames_of(compiled))
         except MlgoError as error:
             message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
@@ -96,6 +103,12 @@ class Measurement:
             )
         return self.instructions[function].instructions
 
+    def stack(self) -> int:
+        """Return the bytes of the largest stack frame; 0 for an object without functions."""
+        if self.frames is None:
+            raise MlgoError(f"expected a compile with its stack frames, got none; use metric={STACK!r}")
+        return max(self.frames.values(), default=0)
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Measurement:
         """Build a measurement from `to_json()`'s result; other data raise a KeyError or TypeError."""
@@ -103,7 +116,7 @@ class Measurement:
         estimates = value.get("instructions")
         if estimates is not None:
             estimates = {function: FunctionInstructions(*numbers) for function, numbers in estimates.items()}
-        return cls(ObjectSizes(**value["sizes"]), costs, estimates)
+        return cls(ObjectSizes(**value["sizes"]), costs, estimates, value.get("frames"))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
@@ -112,4 +125,20 @@ class Measurement:
         record: dict[str, Any] = {"sizes": asdict(self.sizes), "allocation": costs}
         if self.instructions is not None:
             record["instructions"] = {function: astuple(estimate) for function, estimate in self.instructions.items()}
+        if self.frames is not None:
+            record["frames"] = dict(self.frames)
         return record
+
+
+def frames_of(compiled: CompileResult) -> dict[str, int] | None:
+    """Return the bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`."""
+    if compiled.stack_usage is None:
+        return None
+    # A name follows the place in the source, after the last colon.
+    return {place.rpartition(":")[2]: size for place, size in read_frames(compiled.stack_usage).items()}
+
+
+def grown_frames(frames: Mapping[str, int], baseline: Mapping[str, int]) -> dict[str, int]:
+    """Return by how many bytes each frame is larger than in a baseline that has the function, the largest first."""
+    growth = {name: size - baseline[name] for name, size in frames.items() if size > baseline.get(name, size)}
+    return dict(sorted(growth.items(), key=lambda item: (-item[1], item[0])))

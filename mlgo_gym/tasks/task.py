@@ -20,7 +20,14 @@ from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeight
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import FeatureTable
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS, Measurement
+from mlgo_gym.tasks.measurement import (
+    ESTIMATED_INSTRUCTIONS,
+    PROJECT_METRICS,
+    SIZE_METRICS,
+    STACK,
+    Measurement,
+    grown_frames,
+)
 
 GRAPH = "graph"
 """The form of an observation that is the call graph."""
@@ -160,13 +167,15 @@ class Task(ABC):
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded."""
         estimate = (ESTIMATED_INSTRUCTIONS,) if self.after_optimization else ()
-        return (*SIZE_METRICS, *estimate, *PROJECT_METRICS)
+        return (*SIZE_METRICS, STACK, *estimate, *PROJECT_METRICS)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile, or of one function where the metric can; smaller is better."""
         del function
         if metric == ESTIMATED_INSTRUCTIONS:
             return measurement.estimated_instructions()
+        if metric == STACK:
+            return float(measurement.stack())
         if metric in PROJECT_METRICS:
             return measurement.project[metric]
         if measurement.sizes is None:
@@ -178,11 +187,15 @@ class Task(ABC):
         known = [metric for metric in PROJECT_METRICS if metric in measurement.project and metric in baseline.project]
         if measurement.instructions is not None and baseline.instructions is not None:
             known.insert(0, ESTIMATED_INSTRUCTIONS)
-        return {
+        report: dict[str, Any] = {
             f"{prefix}{metric}": self.outcome(compiled, metric, function)
             for metric in known
             for prefix, compiled in (("", measurement), ("baseline_", baseline))
         }
+        if measurement.frames is not None and baseline.frames is not None:
+            grown = len(grown_frames(measurement.frames, baseline.frames))
+            report |= {STACK: measurement.stack(), f"baseline_{STACK}": baseline.stack(), "grown_frames": grown}
+        return report
 
 
 def _write(observation: Any, batch: Any, row: int) -> None:

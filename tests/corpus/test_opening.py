@@ -171,7 +171,7 @@ def test_every_function_has_the_attributes_of_the_level(toolchain: Toolchain) ->
     for spec, level in (("builtin", "Oz"), ("builtin@Os", "Os")):
         corpus = open_corpus(spec, toolchain=toolchain)
         assert corpus.name == spec
-        assert {read_bitcode(module.bitcode).level for module in corpus} == {level}
+        assert {read_bitcode(module.bitcode).prevailing_level for module in corpus} == {level}
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
+from mlgo_gym.corpus.driver import cc1_line, code_generation_flags
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -136,6 +137,33 @@ def test_rewards_compare_the_size_with_that_of_plain_clang(
         assert last.reward == pytest.approx(value, rel=1e-12)
         assert last.info["reduction"] == pytest.approx(1 - ours / plain)
         assert (last.info[metric], last.info[f"baseline_{metric}"]) == (ours, plain)
+
+
+def test_the_stack_is_the_largest_frame_and_a_frame_that_fails_the_build_fails_the_episode(
+    toolchain: Toolchain, tmp_path: Path
+) -> None:
+    source, bitcode, usage = (tmp_path / f"frames.{suffix}" for suffix in ("c", "bc", "su"))
+    source.write_text(
+        "int format(char *, int);\n"
+        "static void show(int v) { char text[3000]; for (int i = 0; i < v; ++i) text[i] = v * i; format(text, v); }\n"
+        "void walk(int v) { if (v > 3) { show(v); show(v + 1); } format(0, v); }\n"
+    )
+    words = ["-Oz", "-Wframe-larger-than=3005", "-c", str(source), "-o", str(bitcode)]
+    subprocess.run([*toolchain.command, *words, "-emit-llvm", "-Xclang", "-disable-llvm-passes"], check=True)
+    subprocess.run(
+        [*toolchain.command, "-Oz", "-fstack-usage", "-c", str(source), "-o", usage.with_suffix(".o")], check=True
+    )
+    sizes = [int(line.split("\t")[1]) for line in usage.read_text().splitlines()]
+    for error, fails in (("-Wall", False), ("-Werror=frame-larger-than=", True)):
+        flags = code_generation_flags(cc1_line(toolchain, [error, *words]))
+        env = InlineEnv(corpus=str(bitcode), metric="stack", compile_options={"flags": list(flags)})
+        last = play(env, 1)[-1]
+        if fails:
+            assert last.truncated
+            assert "stack frame size (3016) exceeds limit (3005)" in last.info["error"]["stderr"]
+        else:
+            assert (last.info["baseline_stack"], last.info["stack"]) == (max(sizes), 3016)
+            assert last.info["grown_frames"] == 1
 
 
 # Episodes of one function: decisions elsewhere are clang's, and the reward is what the function's moved

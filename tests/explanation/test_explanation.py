@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
@@ -41,6 +42,8 @@ def test_sizes_functions_credit_and_measured_bytes_are_those_of_compiles(env: In
     unnamed = found.second.functions.unnamed - found.first.functions.unnamed
     assert sum(function.change for function in found.functions) == found.change - unnamed
     assert sum(difference.credited for difference in found.differences) == pytest.approx(found.change)
+    assert found.stack[1] == max((found.first.frames or {}).values())
+    assert found.grown_frames
     difference = found.measured[0]
     env.reset(options={"module": MODULE})
     for answer in found.second.answers:
@@ -73,6 +76,7 @@ def test_random_and_equal_policies_are_recognised_and_other_tasks_refused(varied
 def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) -> None:
     assert "default inlines, inline-os-fast keeps the call" in as_text(found)
     data = json.loads(json.dumps(found.to_json()))
+    assert re.search(r"[0-9]+ stack frames grow, \S+ by\s[0-9]+ bytes", as_text(found))
     assert data["text"]["second"] - data["text"]["first"] == found.change
     assert data["differences"][0]["caller"] == ["put_line"]
     graph = call_graph(found)

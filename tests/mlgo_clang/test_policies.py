@@ -127,11 +127,15 @@ def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_c
     plain, always = compiled("--mlgo-policy=default"), compiled("--mlgo-policy=always")
     assert plain != always == compiled("--mlgo-policy=always", "--mlgo-max-frame=4000")
     assert compiled("--mlgo-policy=always", "--mlgo-max-frame=3005") == plain
-    assert counted("left to clang") == 1
+    assert counted("left to clang") == counted("with a larger stack frame") == 1
     assert compiled("--mlgo-policy=always,never", "--mlgo-max-frame=3005") == compiled("--mlgo-policy=never")
     both = run("--mlgo-policy=never", "--mlgo-max-frame=4000", "-fstack-usage", *COMPILE)
     assert (both.returncode, b"expected no -fstack-usage with --mlgo-max-frame" in both.stderr) == (0, True)
     assert (project / "calls.su").exists()
+    # A build in which a larger frame is an error stays green, as with clang alone.
+    red = run("--mlgo-policy=always", "-Wframe-larger-than=3005", "-Werror", *COMPILE)
+    assert (red.returncode, b"is compiled by clang alone: clang exited with status 1" in red.stderr) == (0, True)
+    assert (project / "calls.o").read_bytes() == plain
     # The frame of clang alone exceeds this limit as well.
     assert compiled("--mlgo-policy=never", "--mlgo-max-frame=100") == compiled("--mlgo-policy=never")
 

@@ -19,6 +19,7 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
+from mlgo_gym.tasks.measurement import frames_of
 from mlgo_gym.tasks.task import Task
 
 Visits = Mapping[tuple[str, int], Sequence["InlineDecision"]]
@@ -73,11 +74,13 @@ class InlineCompile:
         decisions: All inlining decisions, in order.
         functions: Bytes of each function.
         object_bytes: The object file.
+        frames: Bytes of the stack frame of each function; None without `STACK_USAGE_FLAGS`.
     """
 
     decisions: tuple[InlineDecision, ...]
     functions: FunctionSizes
     object_bytes: bytes = field(default=b"", repr=False)
+    frames: Mapping[str, int] | None = None
 
     @property
     def text(self) -> int:
@@ -118,7 +121,8 @@ class InlineCompile:
                     predicted_callee=decision.callee,
                 )
             )
-        return cls(tuple(decisions), function_sizes(compiled.object_bytes), compiled.object_bytes)
+        data = compiled.object_bytes
+        return cls(tuple(decisions), function_sizes(data), data, frames_of(compiled))
 
 
 def answers_by_call_site(decisions: Iterable[InlineDecision]) -> dict[CallSite, int]:
