@@ -107,10 +107,7 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
     assert all(words in str(result) for words in ("spill_cost", "text bytes"))
     result = evaluate(INLINE, policies=["always"], corpus=str(corpus), env_kwargs={"metric": "stack"})
     grown = sum(episode.grown_frames or 0 for episode in result.episodes)
-    assert grown > 0
-    assert all(
-        words in str(result) for words in ("stack bytes", f"Larger stack frames than plain clang's: always {grown}")
-    )
+    assert f"Larger stack frames than plain clang's: always {grown}" in str(result)
 
 
 @pytest.mark.parametrize(

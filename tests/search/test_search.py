@@ -107,7 +107,7 @@ def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[
     assert result.compiles <= len(PORTFOLIO) + 6
     frames = search(families(metric="stack"), "bundles", compiles=len(PORTFOLIO) + 2)
     assert frames.verified
-    assert frames.cost < frames.baseline
+    assert frames.cost <= frames.baseline
 
 
 def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
