@@ -6,6 +6,7 @@ import os
 
 from mlgo_clang.counters import count
 from mlgo_clang.errors import FrameError
+from mlgo_clang.object_size import read_frames
 from mlgo_clang.programs import compile_command, run_to_end
 
 TYPE_CHECKING = False
@@ -31,13 +32,6 @@ class FrameList:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
-
-
-def read_frames(stack_usage: bytes) -> dict[str, int]:
-    """Return the bytes of each frame in a file of `-fstack-usage`, by the place and the name of its function."""
-    # Each line has the place, the bytes and their kind, with tabs between.
-    rows = [line.rsplit("\t", 2) for line in stack_usage.decode(errors="surrogateescape").splitlines()]
-    return {place: int(size) for place, size, _ in rows}
 
 
 def check_frames(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
-from mlgo_clang.frames import read_frames
+from mlgo_clang.object_size import read_frames
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
