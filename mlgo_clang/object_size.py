@@ -1,4 +1,4 @@
-"""Sizes of objects (ELF of either width and byte order, WebAssembly) and frames. `mlgo_gym.llvm` reads more of objects."""
+"""Sizes of objects (ELF of 32 or 64 bits, WebAssembly) and frames. `mlgo_gym.llvm` reads more of objects."""
 
 from __future__ import annotations
 
