@@ -23,7 +23,7 @@ from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, STACK
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import GRAPH, Task
 
@@ -229,7 +229,7 @@ class EnvironmentOptions:
                 f"{self.metric!r}; use metric='text'"
             )
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
-        of_project = [metric for metric in (STACK, *PROJECT_METRICS) if metric in metrics]
+        of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
         if self.scope == "function" and of_project:
             raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
         if self.link_facts is not None and not self.callee_features:
