@@ -137,7 +137,11 @@ def main(corpora: str = CORPORA, modules: str = "10", decisions: str = "16", see
     }
     print({corpus: len(labels) for corpus, labels in projects.items()}, flush=True)
     results: dict[str, list[float]] = defaultdict(list)
-    rules = {"always": lambda _: True, "never": lambda _: False, "last-call": lambda label: bool(label.last_call)}
+    rules = {
+        "always": lambda _: True,
+        "never": lambda _: False,
+        "clang, and last calls": lambda label: bool(label.last_call),
+    }
     everything = [label for labels in projects.values() for label in labels]
     for name, rule in rules.items():
         gained, best = share(everything, [rule(label) for label in everything])

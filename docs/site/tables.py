@@ -430,6 +430,14 @@ PUBLISHED = (
 )
 """Models of other projects, and the methods beside them."""
 
+
+def graph_learning() -> Rows:
+    """Yield the part of the attainable bytes that each method saves, and its smallest and largest value over seeds."""
+    yield ["method", "mean", "smallest seed", "largest seed"]
+    for name, shares in read("graphs")["learning"]["shares"].items():
+        yield [name, *(f"{share:+.1f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
+
+
 CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
 
 TABLES: dict[str, Callable[[], Rows]] = {
@@ -443,6 +451,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "graphs.checks": graph_checks,
     "graphs.cost": graph_cost,
+    "graphs.learning": graph_learning,
     "held_out": held_out,
     "learning": learning,
     "linked.builds": linked_builds,
