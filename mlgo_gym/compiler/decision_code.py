@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import Self
 
 from mlgo_gym.compiler.call_graph import NODE_COLUMNS, CallGraph
-from mlgo_gym.compiler.callee_features import EXTERNAL, INTERNAL
+from mlgo_gym.compiler.callee_features import DISCARDABLE, EXTERNAL, INTERNAL
 from mlgo_gym.compiler.callee_prediction import CALL, NAME, CallTracker, QueuedCall, parse_functions
 from mlgo_gym.compiler.inline_contexts import CONTEXT_FLAGS, InlineContexts
 from mlgo_gym.llvm.training_log import LogHeader
@@ -148,10 +148,10 @@ class PrintedModule:
         return removed.uses
 
     def _drop_unused(self, names: Iterable[str]) -> None:
-        """Remove internal functions among some names that nothing uses, as clang does after inlining."""
+        """Remove local and `linkonce` functions among some names that nothing uses, as clang does after inlining."""
         for name in names:
             function = self.functions.get(name)
-            if function is not None and function.row["linkage"] == INTERNAL and not self.uses[name]:
+            if function is not None and function.row["linkage"] <= DISCARDABLE and not self.uses[name]:
                 self._drop_unused(self._remove(name))
 
     def parseable(self, names: Iterable[str]) -> str:
