@@ -146,7 +146,7 @@ def measure(name: str, policy: str, work: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure the programs that the output lacks."""
     parser = command_line(__doc__)
-    parser.add_argument("--policy", default="default,inline-oz-rust", help="policies of mlgo-rustc")
+    parser.add_argument("--policy", default="default,inline-oz", help="policies of mlgo-rustc")
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="program; repeatable; default: all")
     parser.add_argument("--work", type=Path, default=Path("runs/rust_programs"), help="folder for builds")
     parser.add_argument("--output", type=Path, default=RESULTS / "rust_programs.json", help="JSON file to extend")

@@ -76,7 +76,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | `default`, `random`, `never`, `always`, `threshold:NUMBER` | a rule |
     | `last-call`, `rule:FILE` | a condition on features, bundled or in a file (`mlgo_gym.policies.rules`) |
     | `first_legal`, `never_evict`, `ratio:NUMBER`, `size_order` | a rule of register allocation |
-    | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast`, `inline-oz-rust` | a bundled policy |
+    | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast` | a bundled policy |
     | `evict` | a bundled policy of evictions |
     | `mlp:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
