@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
 
 def read_commands(text: str) -> list[list[str]]:
@@ -46,24 +46,39 @@ def cc1_commands(text: str) -> list[list[str]]:
     return [words[words.index("-cc1") :] for words in read_commands(text) if "-cc1" in words]
 
 
-def shown_text(command: Sequence[str], rest: Sequence[str] = (), seconds: float = 60.0) -> str:
+def shown_text(
+    command: Sequence[str],
+    rest: Sequence[str] = (),
+    seconds: float = 60.0,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Return the output of a driver with `-###`; an empty text if it fails, or is silent for too long.
 
-    The arguments in `rest` may contain a `--`, after which all words are inputs.
+    The arguments in `rest` may contain a `--`, after which all words are inputs. Default of the environment: that of
+    this process.
     """
     import subprocess
 
     words = [*command, "-###", *rest]
     try:
-        shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
+        shown = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+            env=environment,
+        )
     except subprocess.TimeoutExpired:
         return ""
     return "" if shown.returncode else os.fsdecode(shown.stderr)
 
 
-def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[str]]:
+def shown_commands(
+    command: Sequence[str], seconds: float = 60.0, environment: Mapping[str, str] | None = None
+) -> list[list[str]]:
     """Return the commands that a driver would run; none if it fails, or is silent for too long."""
-    return read_commands(shown_text(command, seconds=seconds))
+    return read_commands(shown_text(command, seconds=seconds, environment=environment))
 
 
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:

@@ -72,12 +72,16 @@ def header_words(zig: str, target: str) -> list[str]:
 def library_headers(zig: str, target: Sequence[str]) -> list[str]:
     """Return the driver's options for the headers that `zig c++ -target TARGET` uses; none if zig does not know it."""
     import itertools
+    import tempfile
 
     from mlgo_clang.driver_commands import shown_commands
 
-    # zig reads no source here, but its name has to be one of C++.
-    commands = shown_commands([zig, "c++", "-target", *target, "-c", "-x", "c++", os.devnull])
-    line = next((words for words in commands if "-cc1" in words), [])
+    # zig reads no source here, but its name has to be one of C++. Without a cache folder, as without a home folder, zig
+    # prints nothing or does not end; it stores nothing for this question.
+    with tempfile.TemporaryDirectory() as cache:
+        words = [zig, "c++", "-target", *target, "-c", "-x", "c++", os.devnull]
+        commands = shown_commands(words, environment={**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache})
+    line = next((command for command in commands if "-cc1" in command), [])
     words = []
     for option, value in itertools.pairwise(line):
         if option == "-isystem":

@@ -16,7 +16,7 @@ from mlgo_clang.counters import counters_path
 from mlgo_clang.driver_commands import cc1_commands, shown_commands
 from mlgo_clang.hidden_flags import ask_driver
 from mlgo_clang.invocation import finds_flags_elsewhere, read_invocation
-from mlgo_clang.other_machines import library_target, target_of
+from mlgo_clang.other_machines import library_headers, library_target, target_of
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -49,12 +49,19 @@ def test_a_program_for_webassembly_is_linked_without_an_sdk_and_runs(run: Run, p
     assert subprocess.run(runner, cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
 
 
-def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, project: Path) -> None:
+def test_headers_of_libc_and_of_libcxx_are_found_by_language_and_without_a_home_folder(
+    run: Run, project: Path, clang: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project / "hello.c").write_text(HELLO)
     (project / "list.cpp").write_text("#include <vector>\n#include <cstdio>\nstd::vector<int> list;\n")
     for source in ("hello.c", "list.cpp"):
         result = run(WASM, "-Oz", "-c", source)
         assert (result.returncode, result.stderr) == (0, b"")
+    found = library_headers(clang["g++"][0], ["wasm32-wasi"])
+    assert found
+    for variable in ("ZIG_GLOBAL_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    assert library_headers(clang["g++"][0], ["wasm32-wasi"]) == found
 
 
 def test_the_last_target_counts_and_has_the_wheels_library() -> None:
