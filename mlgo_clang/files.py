@@ -37,6 +37,11 @@ def cache_folder() -> str:
     return os.path.join(parent or os.path.expanduser(default), "mlgo-gym")
 
 
+def file_identity(status: os.stat_result) -> str:
+    """Return a text that changes when a file changes: its device, inode, size and time."""
+    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
+
+
 def write_atomically(path: str, data: bytes, mode: int = 0o666) -> None:
     """Write a file atomically: readers, concurrent writers and a kill leave all of it or none."""
     folder, name = os.path.split(path)

@@ -6,7 +6,7 @@ import os
 from binascii import crc32
 
 from mlgo_clang.driver_commands import read_commands, shown_text
-from mlgo_clang.files import cache_folder, read_untrusted, write_program
+from mlgo_clang.files import cache_folder, file_identity, read_untrusted, write_program
 from mlgo_clang.invocation import OVERRIDE, Invocation, default_files, expand_response_files, level_of, reason_of_flag
 from mlgo_clang.other_machines import target_of
 from mlgo_clang.programs import without_outputs
@@ -101,7 +101,6 @@ def _stored(path: str, key: str) -> _Answer | None:
 
 def _identity(path: str) -> str:
     try:
-        status = os.stat(path)
+        return file_identity(os.stat(path))
     except OSError:
         return ""
-    return f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"

@@ -7,7 +7,7 @@ import os
 
 from mlgo_clang.channel import Tensor, silence
 from mlgo_clang.errors import PolicyError, ProtocolError
-from mlgo_clang.files import cache_folder, lock, write_program
+from mlgo_clang.files import cache_folder, file_identity, lock, write_program
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import read_lines
 from mlgo_clang.programs import run_program
@@ -116,7 +116,7 @@ def _library(path: str, compiler: Sequence[str]) -> str:
     """
     folder = os.path.join(cache_folder(), "mlgo-clang")
     program = os.stat(compiler[0])
-    note = os.path.join(folder, f"{_identity(os.stat(path))}-{program.st_dev:x}-{program.st_ino:x}.library")
+    note = os.path.join(folder, f"{file_identity(os.stat(path))}-{program.st_dev:x}-{program.st_ino:x}.library")
     facts = _facts(compiler, program)
     library = _noted(note, facts)
     if library:
@@ -153,18 +153,14 @@ def _noted(note: str, facts: bytes) -> str:
 def _facts(compiler: Sequence[str], program: os.stat_result) -> bytes:
     """Return the compiler, and the identities of its program and of the files that generate the source."""
     package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mlgo_gym")
-    facts = [*compiler, _identity(program)]
+    facts = [*compiler, file_identity(program)]
     for generators in _GENERATORS:
         try:
             with os.scandir(os.path.join(package, generators)) as entries:
-                facts += sorted(f"{entry.name} {_identity(entry.stat())}" for entry in entries if entry.is_file())
+                facts += sorted(f"{entry.name} {file_identity(entry.stat())}" for entry in entries if entry.is_file())
         except OSError:
             continue
     return os.fsencode("\n".join(facts))
-
-
-def _identity(status: os.stat_result) -> str:
-    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
 
 def _offset(tensors: Mapping[str, Tensor], name: str) -> int:

@@ -83,11 +83,10 @@ def _effects(
     decisive: dict[int, list[str]] = {column: [] for column in columns}
     logit_changes: dict[int, dict[str, float]] = {column: {} for column in columns}
     random = []
-    infos = [{"module": "", "context": decision.context, "decision_index": 1, "default_action": decision.default}]
-    infos *= len(rows)
-    if INLINING_DEFAULT in names:
-        defaults = rows[:, names.index(INLINING_DEFAULT)]
-        infos = [{**info, "default_action": int(default)} for info, default in zip(infos, defaults, strict=True)]
+    has_default = INLINING_DEFAULT in names
+    defaults = rows[:, names.index(INLINING_DEFAULT)] if has_default else [decision.default] * len(rows)
+    info = {"module": "", "context": decision.context, "decision_index": 1}
+    infos = [{**info, "default_action": int(default)} for default in defaults]
     for name, policy in policies.items():
         answer, again, *others = map(int, act_batch(policy, rows, infos))
         if answer != again:

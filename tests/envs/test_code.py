@@ -14,9 +14,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.compiler.call_graph import EDGE_COLUMNS
-from mlgo_gym.compiler.decision_code import BEFORE, LEFT, PARSE_FLAGS, DecisionCode
-from mlgo_gym.compiler.inline_contexts import callee_name
+from mlgo_gym.compiler.decision_code import BEFORE, LEFT, PARSE_FLAGS
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.integrations.trace import trace
 
@@ -29,26 +29,23 @@ def make(**arguments: Any) -> InlineEnv:
     return env
 
 
-def decisions(env: InlineEnv) -> Iterator[tuple[DecisionCode, str | None]]:
-    """Yield the code at each decision of a module under clang's own choices, and the callee that clang names later."""
+def decisions(env: InlineEnv) -> Iterator[str]:
+    """Pause at each decision of a module under clang's own choices, and yield the callee that clang names after it."""
+    module, task = env.corpus.module(MODULE["module"]), env.task
+    compiled = run_inline_compile(env.compilation(module), task, lambda pending: int(task.default_action(pending)), 60)
     _, info = env.reset(options=MODULE)
-    done = False
-    while not done:
-        assert env._episode is not None and env._decision is not None  # noqa: PT018 - both for the type checker
-        contexts, code = env._episode.session.contexts, env._decision.code
-        assert code is not None and contexts is not None and code._pending is not None  # noqa: PT018 - as above
-        features, number = code._pending[1], len(contexts.remarks)
-        kept = code.copy()
+    for number, decision in enumerate(compiled.decisions, start=1):
+        yield decision.callee
         _, _, done, _, info = env.step(info.get("default_action"))
-        yield kept, callee_name(contexts.remarks[number], features)
+        assert done is (number == len(compiled.decisions))
 
 
 def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -> None:
     env = make(ir=True)
     seen: Counter[str] = Counter()
     texts: dict[str, str] = {}
-    for code, callee in decisions(env):
-        ir = code.ir()
+    for callee in decisions(env):
+        ir = env.ir()
         # Only components of several functions leave a call unknown.
         seen["unknown"] += not ir.callee
         seen["wrong"] += ir.callee not in ("", callee)
@@ -63,7 +60,7 @@ def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -
         texts[f"{ir.caller} {ir.callee}"] = ir.text
         if seen["known"] % 5:
             continue
-        graph = code.call_graph()
+        graph = env.call_graph()
         assert graph.functions[0] == ir.caller
         assert ir.callee in graph.functions[:2]
         edges = {
