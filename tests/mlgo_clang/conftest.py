@@ -33,10 +33,9 @@ def text(path: Path) -> int:
     return object_sizes(path.read_bytes()).text
 
 
-def abandoned() -> set[str]:
-    """Return the folders of channels whose driver has exited."""
-    names = (path.name for path in Path(scratch_parent()).glob("mlgo-clang-*"))
-    return {name for name in names if not Path("/proc", name.split("-")[2]).exists()}
+def channels(driver: int) -> list[Path]:
+    """Return the folders of channels that this driver has made."""
+    return list(Path(scratch_parent()).glob(f"mlgo-clang-{driver}-*"))
 
 
 def files(project: Path) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mlgo_clang.conftest import DRIVERS, Run, abandoned, counted, files
+from tests.mlgo_clang.conftest import DRIVERS, Run, channels, counted, files
 from tests.traces import ends_within
 
 FakeClang = Callable[[str], str]
@@ -110,7 +110,6 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
 ) -> None:
     if "never" not in policy and shutil.which("ld") is None:
         pytest.skip("ld, by which another clang than the bundled one links the network, is not installed")
-    before = abandoned()
     os.mkfifo(project.parent / "started")
     command = [str(DRIVERS["gcc"]), policy, fake_clang(STALL), *COMPILE]
     process = subprocess.Popen(command, cwd=project, start_new_session=True, stderr=subprocess.DEVNULL)
@@ -125,18 +124,18 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
     if number == signal.SIGKILL:
         # The next compile removes the folder of the killed one.
         assert subprocess.run([str(DRIVERS["gcc"]), "--mlgo-policy=never", *COMPILE], cwd=project).returncode == 0
-    assert abandoned() <= before
+    assert channels(process.pid) == []
 
 
 @pytest.mark.parametrize("statement", ["kill -TERM $PPID", 'clang "$@"; status=$?; kill -INT $PPID; exit $status'])
 def test_a_signal_when_clang_starts_or_ends_leaves_nothing(
     project: Path, fake_clang: FakeClang, statement: str
 ) -> None:
-    before = abandoned()
     command = [str(DRIVERS["gcc"]), "--mlgo-policy=never", fake_clang(statement), *COMPILE]
-    assert subprocess.run(command, cwd=project, check=False).returncode in (-signal.SIGTERM, -signal.SIGINT)
+    process = subprocess.Popen(command, cwd=project)
+    assert process.wait() in (-signal.SIGTERM, -signal.SIGINT)
     assert [file for file in files(project) if file != "calls.o"] == ["calls.c"]
-    assert abandoned() <= before
+    assert channels(process.pid) == []
 
 
 @pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=never_evict",)])
