@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from statistics import median
 from typing import Any
 
 from benchmarks import exactness
@@ -256,13 +255,10 @@ def rust_programs() -> Rows:
 
 
 def throughput() -> Rows:
-    """Yield the decisions per second of vector environments and of a learner."""
+    """Yield the decisions per second of vector environments."""
     yield ["environments", "decisions per second", "relative"]
     for name, row in read("vector_throughput")["equal_seeds"]["rows"].items():
-        yield [f"four, {name}", f"{row['steps_per_second']:,.0f}", f"{row['times_async_vector_env']:.2f}"]
-    found = read("learner_throughput")
-    for title, row in zip(("PPO, lock step, 8", "PPO, the first 4 of 12"), found["rows"], strict=True):
-        yield [title, f"{row['per_second']:,.0f}", f"{row['per_second'] / found['rows'][0]['per_second']:.2f}"]
+        yield [name, f"{row['steps_per_second']:,.0f}", f"{row['times_async_vector_env']:.2f}"]
 
 
 def forks() -> Rows:
@@ -378,52 +374,6 @@ def linked_builds() -> Rows:
         yield [title, str(row["libraries"]), *changes, *others, f"{row['ratio']:.2f} times"]
 
 
-def graph_checks() -> Rows:
-    """Yield the checks of code and call graphs, and how many of them agree with clang."""
-    modules = [row for row in read("graphs")["modules"] if "callees" in row]
-    yield ["check", "compared", "equal", "different", "unknown"]
-    for title, suffix in (("callees of functions alone", ""), ("callees in components of several", " in a cycle")):
-        right, wrong, unknown = (
-            sum(row["callees"].get(f"{word}{suffix}", 0) for row in modules) for word in ("right", "wrong", "unknown")
-        )
-        yield [title, *(f"{count:,}" for count in (right + wrong + unknown, right, wrong, unknown))]
-    totals = {key: sum(row[key] for row in modules) for key in ("texts", "parsed", "codes", "equal codes")}
-    edges, different = (sum(row[key] for row in modules) for key in ("edges compared", "different edges"))
-    rows = {
-        "texts that clang parses": (totals["texts"], totals["parsed"]),
-        "code of callers and callees": (totals["codes"], totals["equal codes"]),
-        "edges of the module": (edges, edges - different),
-    }
-    for title, (compared, equal) in rows.items():
-        yield [title, f"{compared:,}", f"{equal:,}", f"{compared - equal:,}", NONE]
-
-
-def graph_cost() -> Rows:
-    """Yield the sizes of code and call graphs, and what they cost."""
-    found = read("graphs")
-    modules = [row for row in found["modules"] if "callees" in row]
-    yield ["", "median", "largest"]
-    texts = [row["text"] for row in modules]
-    yield [
-        "text of a decision, bytes",
-        f"{median(text for text, _ in texts):,.0f}",
-        f"{max(big for _, big in texts):,}",
-    ]
-    for key in ("functions", "edges"):
-        sizes = [row[key] for row in modules]
-        yield [f"{key} of a module", f"{median(sizes):,.0f}", f"{max(sizes):,}"]
-    timed = [row["seconds"] for row in modules if row["seconds"]]
-    for mode, title in (
-        ("ir", "time with `ir=True`, read at no decision"),
-        ("graph", 'time with `observation="graph"`'),
-    ):
-        ratios = [row[mode] / row["plain"] for row in timed]
-        yield [title, f"{median(ratios):.2f} times", f"{max(ratios):.2f} times"]
-    peaks = found["peak_bytes"]
-    for mode, title in (("ir", "memory with `ir=True`"), ("graph", 'memory with `observation="graph"`')):
-        yield [title, f"{peaks[mode] / peaks['plain']:.2f} times", NONE]
-
-
 PUBLISHED = (
     *("published: LLVM project, for size", "published: PerfInliner, for speed", "plain clang, `-inline-threshold=5`"),
     *("`default`: clang's own choices", "`threshold:5`", "`last-call`", FAST, BUNDLED),
@@ -449,8 +399,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
-    "graphs.checks": graph_checks,
-    "graphs.cost": graph_cost,
     "graphs.learning": graph_learning,
     "held_out": held_out,
     "learning": learning,

@@ -48,7 +48,7 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
 @pytest.mark.libraries
 @pytest.mark.parametrize("policy", ["inline-oz-fast", "evict"])
 def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(policy: str, tmp_path: Path) -> None:
-    """`benchmarks/tosa.py` compares the decisions, with programs that are too large for a test."""
+    """The build of LLVM that lowers the file looks its inputs up by name."""
     pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
     model, network = tmp_path / "model.mlir", exported_network(policy, evictions=True)
     assert run("export", "tosa", "--policy", policy, "--output", model).stdout.startswith(f"{model}: {policy}, ")
