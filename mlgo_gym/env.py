@@ -337,8 +337,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     def with_decisions(self, minimum: int = 1, maximum: int | None = None) -> Corpus:
         """Return the modules of the corpus with `minimum` to `maximum` decisions (None: no limit), in the same order.
 
-        A compile of each module counts its decisions once; the counts are kept on disk. Raises `CorpusError` if the
-        corpus is infinite.
+        A compile of each module counts its decisions once; the counts are kept on disk.
         """
         most = float("inf") if maximum is None else maximum
         return self.corpus.filter(where=lambda module: minimum <= sum(self.decisions(module).values()) <= most)

@@ -49,7 +49,6 @@ COMMANDS = {
     "corpus import": "corpus_sources.import_command",
     "corpus record": "corpus_sources.record",
     "corpus prepare": "corpus_sources.prepare",
-    "corpus back-ends": "corpus_sources.back_ends",
     "export plugin": "export.plugin",
     "export cpp": "export.cpp",
     "export llvm-header": "export.llvm_header",

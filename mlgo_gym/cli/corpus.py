@@ -119,8 +119,6 @@ def verify_command(
 def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain, Corpus]:
     toolchain = find_toolchain(clang)
     opened = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
-    if opened.infinite:
-        raise CorpusError(f"{opened.name} is infinite; give a number of programs, as in {opened.name}:100")
     return toolchain, opened
 
 

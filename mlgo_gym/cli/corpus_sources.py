@@ -1,4 +1,4 @@
-"""`mlgo-gym corpus extract`, `make`, `combine`, `import`, `record`, `prepare` and `back-ends`: where corpora come from.
+"""`mlgo-gym corpus extract`, `make`, `combine`, `import`, `record` and `prepare`: where corpora come from.
 
 The first three have the options of LLVM's mlgo-utils.
 """
@@ -26,7 +26,6 @@ from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_objec
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
 from mlgo_gym.corpus.targets import TARGETS, find_target
-from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
 
@@ -125,7 +124,7 @@ def import_command(
     exit_with(report.skipped)
 
 
-def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int = 0, details: str = "") -> None:
+def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int, details: str = "") -> None:
     data = {
         "output": output,
         "modules": len(report.modules),
@@ -155,7 +154,6 @@ def record(
         ),
     ] = None,
     probes: Annotated[bool, option("Also record feature tests of configure, CMake, Meson and the like.")] = False,
-    back_ends: Annotated[Path | None, option("Folder for a corpus of the ThinLTO back ends too.")] = None,
     intercept_paths: Annotated[bool, option("Also record compilers that the build calls by path.")] = True,
 ) -> None:
     """Run a build and record what it compiles as a corpus at the chosen level.
@@ -187,9 +185,6 @@ def record(
     if (status := recording.status) != 0:
         end = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         echo(f"the build {end}; the corpus contains its compiles until then", err=True)
-    if back_ends is not None:
-        report = record_back_ends(output, back_ends, toolchain)
-        echo(f"{back_ends}: {len(report.modules)} back ends, {len(report.skipped)} skipped", err=True)
     raise typer.Exit((status if status >= 0 else 128 - status) or FAILED * bool(recording.failures))
 
 
@@ -234,25 +229,3 @@ def prepare() -> None:
             echo(f"{current}: {time.monotonic() - last:.1f} s", err=True)
         current, last = description, time.monotonic()
     echo(f"the libraries of the bundled compiler are built; {time.monotonic() - started:.1f} s")
-
-
-def back_ends(
-    corpus: Annotated[Path, argument("Folder of a recorded corpus with links.json.")],
-    *,
-    output: Annotated[Path, option("Folder of the new corpus.")],
-    link: Annotated[list[str] | None, option("Output of a link; repeatable.", show_default="thin")] = None,
-    clang: str | None = None,
-    jobs: int | None = None,
-    trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Write a corpus of ThinLTO back ends: each module with the functions that its link imports, and its index.
-
-    By default the links that the build made with -flto=thin.
-    """
-    toolchain = find_toolchain(clang)
-    with progress_over(None, "Links") as advance:
-        report = record_back_ends(
-            corpus, output, toolchain, links=link or (), jobs=jobs, trust_flags=trust_flags, progress=advance.at
-        )
-    _show(as_json, output, report)

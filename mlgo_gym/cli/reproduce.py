@@ -52,8 +52,7 @@ def trace(
     arguments = with_callee_features(compiler.arguments(), [policy])
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
     modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
-    total = limit if modules.infinite else min(limit or len(modules), len(modules))
-    with progress_over(total, "Modules") as advance:
+    with progress_over(min(limit or len(modules), len(modules)), "Modules") as advance:
 
         def progress(trajectory: Trajectory) -> None:
             advance()

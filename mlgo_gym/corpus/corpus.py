@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import random
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
 from difflib import get_close_matches
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal, overload
 
 from mlgo_gym.corpus.flags import check_edits
-from mlgo_gym.corpus.module import INFINITE, Module, Modules, edit_module, missing_bitcode
-from mlgo_gym.corpus.splits import PARTS, Facts, Part, draw, draw_stratified, first_of_groups, is_part, read_facts
+from mlgo_gym.corpus.module import Module, Modules, edit_module, missing_bitcode
+from mlgo_gym.corpus.splits import PARTS, Facts, Part, first_of_groups, is_part, read_facts
 from mlgo_gym.errors import CorpusError, did_you_mean
 
 
@@ -60,7 +60,7 @@ class Corpus:
         return map(self._load, self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._name_set
+        return name in self._positions
 
     @overload
     def __getitem__(self, index: int) -> Module: ...
@@ -73,19 +73,14 @@ class Corpus:
             return self._select([self.names[position] for position in range(*index.indices(len(self)))])
         return self._load(self.names[index])
 
-    @property
-    def infinite(self) -> bool:
-        """Whether modules are generated without end, so that the corpus cannot be iterated to its end."""
-        return len(self.names) >= INFINITE
-
     def module(self, name: str) -> Module:
         """Return the module of that name.
 
         Raises:
             CorpusError: there is none, or its files are missing or broken.
         """
-        if name not in self._name_set:
-            close = get_close_matches(name, islice(self.names, 20_000), n=3, cutoff=0.5)
+        if name not in self:
+            close = get_close_matches(name, self.names[:20_000], n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else "`mlgo-gym corpus info` lists its modules"
             raise CorpusError(f"the corpus {self.name} has no module {name!r}; {hint}")
         return self._load(name)
@@ -93,13 +88,13 @@ class Corpus:
     def position(self, name: str) -> int:
         """Return the index of a module name in `names`; raise `CorpusError` if there is no such module."""
         try:
-            return self.names.index(name) if self.infinite else self._positions[name]
-        except (KeyError, ValueError):
+            return self._positions[name]
+        except KeyError:
             raise CorpusError(f"the corpus {self.name} has no module {name!r}; `names` lists them") from None
 
     def size(self, name: str) -> int:
         """Return the bitcode size of the named module in bytes; raise `CorpusError` without bitcode."""
-        bitcode = self._modules.files(name)[0]
+        bitcode = self._modules.bitcode(name)
         try:
             return bitcode.stat().st_size
         except OSError as error:
@@ -137,7 +132,7 @@ class Corpus:
         Raises:
             CorpusError: the regular expression is invalid.
         """
-        selected: Iterable[str] = self.finite_names()
+        selected: Iterable[str] = self.names
         if names is not None:
             patterns = [names] if isinstance(names, str) else list(names)
             matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)").match
@@ -183,17 +178,16 @@ class Corpus:
                 f"expected a part of {', '.join(PARTS)} by 'module' or 'project' with fractions of 0 to 1, got "
                 f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}{did_you_mean(str(part), PARTS)}"
             )
-        names = self.finite_names()
+        names = self.names
         keys = {name: self.project(name) for name in names} if by == "project" else self._split_keys(names)
         return self._select([name for name in names if is_part(keys[name], part, *fractions)])
 
     def _split_keys(self, names: Sequence[str]) -> dict[str, str]:
         """Return the name that decides the part of each module: the first of its group, in its own corpus."""
-        facts = read_facts(names, self._modules, f"{self.name} {self.path}")
         by_corpus: dict[str, dict[str, Facts]] = {}
         for name in names:
             local = self.origin(name)[1]
-            by_corpus.setdefault(name.removesuffix(local), {})[local] = facts[name]
+            by_corpus.setdefault(name.removesuffix(local), {})[local] = read_facts(self._modules, name)
         groups = {prefix: first_of_groups(modules.items()) for prefix, modules in by_corpus.items()}
         return {f"{prefix}{local}": first for prefix, group in groups.items() for local, first in group.items()}
 
@@ -208,26 +202,14 @@ class Corpus:
     def sorted_by_size(self, *, descending: bool = False) -> Corpus:
         """Return the modules sorted by bitcode size, then by name."""
         sign = -1 if descending else 1
-        return self._select(sorted(self.finite_names(), key=lambda name: (sign * self.size(name), name)))
+        return self._select(sorted(self.names, key=lambda name: (sign * self.size(name), name)))
 
-    def sample(self, count: int, *, seed: int, replacement: bool = False, strata: int | None = None) -> list[Module]:
-        """Return modules drawn at random; the same seed gives the same modules.
-
-        Args:
-            count: number of modules.
-            seed: random seed.
-            replacement: whether a module can be drawn more than once.
-            strata: number of groups, sorted by size, to draw from in turn; None draws uniformly.
-
-        Raises:
-            CorpusError: there are too few modules.
-        """
-        if strata is None:
-            drawn = draw(self.names, count, seed=seed, replacement=replacement)
-        else:
-            names = self.finite_names()
-            drawn = draw_stratified(names, self.size, count, strata=strata, seed=seed, replacement=replacement)
-        return [self._load(name) for name in drawn]
+    def sample(self, count: int, *, seed: int) -> list[Module]:
+        """Return different modules drawn uniformly by a seed; raise `CorpusError` for too few modules."""
+        if not 0 <= count <= len(self):
+            raise CorpusError(f"expected a number of modules from 0 to {len(self)}, got {count}; draw fewer")
+        positions = random.Random(seed).sample(range(len(self)), count)  # noqa: S311 - an experiment, not a secret
+        return [self[position] for position in positions]
 
     def with_flags(
         self, *, add: Sequence[str] = (), delete: Sequence[str] = (), replace: Mapping[str, str] | None = None
@@ -251,16 +233,6 @@ class Corpus:
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.names)}
-
-    @cached_property
-    def _name_set(self) -> Container[str]:
-        return frozenset(self.names) if isinstance(self.names, list | tuple) else self.names
-
-    def finite_names(self) -> Sequence[str]:
-        """Return `names`; raise `CorpusError` for an infinite corpus."""
-        if self.infinite:
-            raise CorpusError(f"{self.name} is infinite; give a number of modules, as in {self.name}:100")
-        return self.names
 
     def _load(self, name: str) -> Module:
         module = self._modules.load(name)
@@ -289,7 +261,7 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusError(f"expected corpora with different names, got {names}; rename a folder")
     joined = _JoinedModules(by_name)
-    members = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.finite_names()]
+    members = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.names]
     return Corpus(",".join(corpus.name for corpus in corpora), joined, names=members, origin=joined.origin)
 
 
@@ -301,16 +273,16 @@ class _JoinedModules:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        whole = {prefix: corpus.whole().finite_names() for prefix, corpus in self._corpora.items()}
+        whole = {prefix: corpus.whole().names for prefix, corpus in self._corpora.items()}
         return [f"{prefix}/{name}" for prefix, names in whole.items() for name in names]
 
     def load(self, name: str) -> Module:
         corpus, local = self._find(name)
         return with_fields(corpus._load(local), name=name)
 
-    def files(self, name: str) -> tuple[Path, ...]:
+    def bitcode(self, name: str) -> Path:
         corpus, local = self._find(name)
-        return corpus._modules.files(local)
+        return corpus._modules.bitcode(local)
 
     def origin(self, name: str) -> tuple[str, str]:
         corpus, local = self._find(name)

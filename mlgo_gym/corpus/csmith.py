@@ -7,110 +7,79 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import overload
 
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
 from mlgo_gym.corpus.folder import read_command, read_metadata, write_command, write_metadata
-from mlgo_gym.corpus.module import INFINITE, Module
-from mlgo_gym.corpus.targets import DEFAULT_TARGET, find_target
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of
 from mlgo_gym.storage.temporary_folders import process_folder, temporary_folder
 
-_MAX_SEED = 2**32 - 1
+_SEEDS = 2**32
 _TIMEOUT = 60
 
 
-def csmith_corpus(spec: str, toolchain: Toolchain, *, optimize: str = "Oz", target: str = DEFAULT_TARGET) -> Corpus:
-    """Return random programs for `SEED:COUNT`, or infinitely many for `SEED`; module `n` has the seed SEED + n.
+def csmith_corpus(spec: str, toolchain: Toolchain, optimize: str, target: str) -> Corpus:
+    """Return the random programs of `SEED:COUNT`; module `n` has the seed SEED + n.
 
     Raises `CorpusError` for malformed numbers, or if csmith or its headers are not installed.
     """
-    first, _, second = spec.partition(":")
-    try:
-        seed, count = int(first), int(second) if second else INFINITE
-    except ValueError:
-        raise CorpusError(f"expected csmith:SEED or csmith:SEED:COUNT with numbers, got csmith:{spec}") from None
-    if not 0 <= seed <= _MAX_SEED or not 1 <= count <= INFINITE:
-        raise CorpusError(f"expected a csmith seed of 0 to {_MAX_SEED} and a count ≥ 1, got csmith:{spec}")
-    programs = _Programs(seed, count, toolchain, optimize, target)
-    return Corpus(f"csmith:{spec}", programs, origin="csmith")
-
-
-class _Seeds(Sequence[str]):
-    """Module names: the seeds, generated on request."""
-
-    def __init__(self, first: int, count: int) -> None:
-        self._range = range(first, first + count)
-
-    def __len__(self) -> int:
-        return len(self._range)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [str(number) for number in self._range[index]]
-        return str(self._range[index])
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.isdecimal() and int(name) in self._range and str(int(name)) == name
+    match = re.fullmatch(r"(\d{1,10}):(\d{1,10})", spec)
+    first, count = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= count <= first + count <= _SEEDS:
+        raise CorpusError(
+            f"expected csmith:SEED:COUNT with COUNT ≥ 1 and seeds below {_SEEDS}, got csmith:{spec}; correct it"
+        )
+    program = shutil.which("csmith")
+    if program is None:
+        raise CorpusError("expected csmith on PATH, got none; install it (Debian: apt install csmith libcsmith-dev)")
+    driver = [*portable_flags(find_target(target)), f"-{optimize}"]
+    headers = [*libc_include_flags(toolchain, find_target(target)), "-isystem", str(_headers(Path(program)))]
+    names = [str(seed) for seed in range(first, first + count)]
+    return Corpus(f"csmith:{spec}", _Programs(names, program, toolchain, driver, headers), origin="csmith")
 
 
 class _Programs:
-    def __init__(self, seed: int, count: int, toolchain: Toolchain, optimize: str, target: str) -> None:
-        self.names: Sequence[str] = _Seeds(seed, count)
-        self._toolchain, self._optimize, self._target = toolchain, optimize, find_target(target)
-        program = shutil.which("csmith")
-        if program is None:
-            raise CorpusError(
-                "expected csmith on PATH, got none; install it (Debian: apt install csmith libcsmith-dev)"
-            )
-        self._program = program
-        self._headers = _headers(Path(program))
+    def __init__(
+        self, names: list[str], program: str, toolchain: Toolchain, driver: list[str], headers: list[str]
+    ) -> None:
+        self.names = names
+        self._program, self._toolchain, self._driver = program, toolchain, driver
+        self._flags = [*driver, "-std=c11", *headers]
 
     def load(self, name: str) -> Module:
-        bitcode, _ = self.files(name)
-        return Module(
-            name, bitcode, read_command(self._folder / "flags.cmd"), metadata=read_metadata(self._folder, name)
-        )
+        bitcode, flags = self.bitcode(name), read_command(self._folder / "flags.cmd")
+        return Module(name, bitcode, flags, metadata=read_metadata(self._folder, name))
 
-    def files(self, name: str) -> tuple[Path, ...]:
+    def bitcode(self, name: str) -> Path:
         bitcode = self._folder / f"{name}.bc"
         if not bitcode.exists():
             with process_folder(self._folder, ".making-") as scratch:
                 self._generate(scratch, name)
-        return bitcode, self._folder / f"{name}.json"
-
-    @cached_property
-    def _flags(self) -> list[str]:
-        headers = ["-isystem", str(self._headers)]
-        libc = libc_include_flags(self._toolchain, self._target)
-        return [*portable_flags(self._target), f"-{self._optimize}", "-std=c11", *libc, *headers]
+        return bitcode
 
     @cached_property
     def _folder(self) -> Path:
         # csmith leaves a file in its working directory.
         with temporary_folder() as scratch:
             answer = run_bounded([self._program, "--version"], writable=(scratch,), folder=scratch, timeout=_TIMEOUT)
-        key = key_of(self._toolchain.identity, answer.stdout, self._optimize, portable_flags(self._target))
-        folder = cache_directory() / "csmith" / f"{self._toolchain.version_text}-{self._optimize}-{key[:16]}"
+        key = key_of(self._toolchain.identity, answer.stdout, self._driver)
+        folder = cache_directory() / "csmith" / f"{self._toolchain.version_text}{self._driver[-1]}-{key[:16]}"
         if not (folder / "flags.cmd").exists():
             write_command(folder / "flags.cmd", recorded_flags("c", self._flags, self._toolchain))
         return folder
 
     def _generate(self, scratch: Path, name: str) -> None:
         source = scratch / f"{name}.c"
-        command = [self._program, "--seed", str(int(name) % (_MAX_SEED + 1)), "--output", str(source)]
+        command = [self._program, "--seed", name, "--output", str(source)]
         try:
             answer = run_bounded(command, writable=(scratch,), folder=scratch, timeout=_TIMEOUT, name="csmith")
         except ToolchainError as error:
@@ -124,7 +93,7 @@ class _Programs:
             "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
             "language": "C",
             "lines": source.read_bytes().count(b"\n"),
-            "optimize": self._optimize,
+            "optimize": self._driver[-1][1:],
             "project": "csmith",
         }
         write_metadata(self._folder, name, metadata)

@@ -241,7 +241,7 @@ class FolderModules:
 
     def load(self, name: str) -> Module:
         """Return a module; raise `CorpusError` if its bitcode, flags or ThinLTO index is missing or broken."""
-        bitcode = self._folder / f"{name}.bc"
+        bitcode = self.bitcode(name)
         if not bitcode.is_file():
             raise missing_bitcode(bitcode)
         flags, command = self._override, self._folder / f"{name}.cmd"
@@ -265,9 +265,9 @@ class FolderModules:
             metadata=read_metadata(self._folder, name),
         )
 
-    def files(self, name: str) -> tuple[Path, ...]:
-        """Return the bitcode and the metadata of a module."""
-        return self._folder / f"{name}.bc", self._folder / f"{name}.json"
+    def bitcode(self, name: str) -> Path:
+        """Return the path of a module's bitcode, which may be missing."""
+        return self._folder / f"{name}.bc"
 
 
 def _bitcode_files(folder: Path) -> Iterator[str]:

@@ -65,10 +65,6 @@ def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
         return sha256_of(file)
 
 
-INFINITE = 2**31
-"""Length of a corpus that generates modules without end."""
-
-
 class Modules(Protocol):
     """Modules by name, each created on request."""
 
@@ -79,8 +75,8 @@ class Modules(Protocol):
     def load(self, name: str) -> Module:
         """Return a module; raise `CorpusError` if its files are missing or broken."""
 
-    def files(self, name: str) -> tuple[Path, ...]:
-        """Return the bitcode of a module, then the other files that decide its content; they may be missing."""
+    def bitcode(self, name: str) -> Path:
+        """Return the path of a module's bitcode, which may be missing."""
 
 
 def edit_module(

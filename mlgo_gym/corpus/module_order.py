@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.corpus.module import INFINITE
 from mlgo_gym.errors import CorpusError
 
 ORDERS = ("random", "shuffle", "cycle")
@@ -50,14 +49,12 @@ class ModuleOrder:
     match counts, and the default is 1.
 
     Raises:
-        CorpusError: a weight matches no module, all weights are 0, or an infinite corpus is shuffled or weighted.
+        CorpusError: a weight matches no module, or all weights are 0.
     """
 
     def __init__(self, names: Sequence[str], order: str | Mapping[str, float] = "random") -> None:
         self._count = len(names)
         self._order, weights = (order, None) if isinstance(order, str) else ("random", order)
-        if self._count >= INFINITE and (order == "shuffle" or weights):
-            raise CorpusError("expected a finite corpus to shuffle or to weight; give it a number of programs")
         self._weights = _weigh(names, weights) if weights else None
 
     def draw(self, np_random: np.random.Generator, cursor: OrderCursor, drawn: Set[int]) -> int | None:

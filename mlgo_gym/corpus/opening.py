@@ -45,7 +45,7 @@ def open_corpus(
               or `benchmark`, the corpora of the benchmark.
             - `rust-FAMILY`, a family of Rust crates; or `rust`, all of them. They need cargo.
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
-            - `csmith:SEED` or `csmith:SEED:COUNT`, random programs.
+            - `csmith:SEED:COUNT`, random programs.
             - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
               with a slash or the suffix `.bc` that exists is always a path.
             - a `CorpusSpec`; or a `Corpus`, which is returned unchanged.
@@ -119,7 +119,7 @@ def _open(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -
     if spec.name == BUILTIN:
         return builtin_corpus(toolchain, optimize=optimize, target=target)
     if spec.csmith is not None:
-        return csmith_corpus(spec.csmith, toolchain, optimize=optimize, target=target)
+        return csmith_corpus(spec.csmith, toolchain, optimize, target)
     dataset = cast("str", spec.dataset)
     if dataset == spec.name and Path(dataset, DESCRIPTION_FILE).exists():
         warnings.warn(

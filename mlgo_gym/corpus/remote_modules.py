@@ -53,8 +53,8 @@ class CorpusOutline:
 
     @classmethod
     def of(cls, corpus: Corpus) -> CorpusOutline:
-        """Return the outline of a corpus; raise `CorpusError` if it is infinite."""
-        return cls(corpus.name, corpus.prefix, tuple(corpus.finite_names()))
+        """Return the outline of a corpus."""
+        return cls(corpus.name, corpus.prefix, tuple(corpus.names))
 
     def open(self, store: FileStore) -> Corpus:
         """Return the corpus whose modules arrive in a file store under their names."""
@@ -87,9 +87,9 @@ class StoredModules:
             metadata=facts["metadata"],
         )
 
-    def files(self, name: str) -> tuple[Path, ...]:
-        """Return the bitcode; raise `CorpusError` as `load()` does."""
-        return (self._read(name)[0] / _BITCODE,)
+    def bitcode(self, name: str) -> Path:
+        """Return the path of the bitcode; raise `CorpusError` as `load()` does."""
+        return self._read(name)[0] / _BITCODE
 
     def origin(self, name: str) -> tuple[str, str]:
         """Return the project of a module and its name there; raise `CorpusError` as `load()` does."""

@@ -28,7 +28,7 @@ class CorpusSpec:
     """One corpus: a name with level, target and parts, or a path with parts; `str()` is the text that was parsed.
 
     Attributes:
-        name: `builtin`, a dataset, `catalogue`, `rust`, `pypi:NAME==VERSION`, `csmith:SEED`; or a path.
+        name: `builtin`, a dataset, `catalogue`, `rust`, `pypi:NAME==VERSION`, `csmith:SEED:COUNT`; or a path.
         optimize: optimisation level of a named corpus; empty for `DEFAULT_LEVEL`.
         target: target of a named corpus, one of `TARGETS`; empty for `DEFAULT_TARGET`.
         parts: parts of `Corpus.split()`, the later ones within the earlier ones; `train-projects` splits by project.

@@ -122,10 +122,9 @@ class Setup:
         flags, trust_flags = self._compile_options.flags, self._compile_options.trust_flags
         flags = None if flags is None else tuple(flags)
         opened = open_corpus(self.options.corpus, toolchain=self.toolchain, flags=flags, trust_flags=trust_flags)
-        if flags is not None or self.options.target is not None:
-            first = opened if len(opened) <= _CHECKED_MODULES else opened[: 1 if opened.infinite else _CHECKED_MODULES]
-            if all(module.flags not in (None, flags) for module in first):
-                self.options.refuse_ignored_flags(opened.name)
+        is_set = flags is not None or self.options.target is not None
+        if is_set and all(module.flags not in (None, flags) for module in opened[:_CHECKED_MODULES]):
+            self.options.refuse_ignored_flags(opened.name)
         return opened
 
     @cached_property

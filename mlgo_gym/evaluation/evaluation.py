@@ -331,14 +331,12 @@ def choose_modules(corpus: Corpus, limit: int | None, seed: int) -> list[Module]
     """Return all modules of a corpus, or `limit` of them drawn at random.
 
     Raises:
-        MlgoError: `limit` is below 1, or the corpus is infinite and `limit` is None.
+        MlgoError: `limit` is below 1.
     """
     if limit is not None and limit < 1:
         raise MlgoError(f"expected limit ≥ 1, got {limit}; omit it to take all modules")
-    if limit is not None and (corpus.infinite or limit < len(corpus)):
+    if limit is not None and limit < len(corpus):
         return corpus.sample(limit, seed=seed)
-    if corpus.infinite:
-        raise MlgoError(f"expected a limit for the infinite corpus {corpus.name!r}, got none; give a number of modules")
     return list(corpus)
 
 

@@ -209,7 +209,7 @@ def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, Epis
     """Return the work as remote machines need it.
 
     Raises:
-        MlgoError: The corpus is infinite, or a policy file cannot be read.
+        MlgoError: A policy file cannot be read.
     """
     settings, env = evaluated.settings, evaluated.env
     remote = RemoteEnvironment.of(settings.environment, settings.arguments, env)

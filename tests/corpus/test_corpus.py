@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.splits import PARTS, draw, draw_stratified, is_part, is_test
+from mlgo_gym.corpus.splits import PARTS, is_part, is_test
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import COUNT, SIZES, many_modules
@@ -104,25 +103,13 @@ def test_edited_flags_are_those_of_every_module_or_name_it(folder: Path, toolcha
 
 
 NAMES = [f"m{number}" for number in range(100)]
-BYTES = {name: (number * 37) % 100 for number, name in enumerate(NAMES)}
 
 
-@pytest.mark.parametrize("replacement", [True, False])
-def test_draws_depend_on_the_seed_alone_and_strata_have_equal_shares(replacement: bool) -> None:
-    first = draw(NAMES, 20, seed=3, replacement=replacement)
-    assert first == draw(NAMES, 20, seed=3, replacement=replacement)
-    assert first != draw(NAMES, 20, seed=4, replacement=replacement)
-    drawn = draw_stratified(NAMES, BYTES.__getitem__, 20, strata=4, seed=5, replacement=replacement)
-    assert Counter(BYTES[name] // 25 for name in drawn) == {0: 5, 1: 5, 2: 5, 3: 5}
-    assert drawn == draw_stratified(NAMES, BYTES.__getitem__, 20, strata=4, seed=5, replacement=replacement)
-
-
-def test_samples_are_modules_and_without_replacement_each_comes_once(opened: Corpus) -> None:
-    drawn = opened.sample(10, seed=1, replacement=True)
-    assert drawn == opened.sample(10, seed=1, replacement=True)
-    assert len(drawn) == 10
+def test_samples_depend_on_the_seed_alone_and_have_each_module_once(opened: Corpus) -> None:
+    samples = [[module.name for module in opened.sample(2, seed=seed)] for seed in range(9)]
+    assert samples == [[module.name for module in opened.sample(2, seed=seed)] for seed in range(9)]
+    assert len({*map(tuple, samples)}) > 1
     assert {module.name for module in opened.sample(3, seed=9)} == set(SIZES)
-    assert {module.name for module in opened.sample(3, seed=9, strata=3)} == set(SIZES)
     for number in (4, -1):
         with pytest.raises(CorpusError, match=f"got {number}"):
             opened.sample(number, seed=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -118,7 +117,7 @@ def test_only_the_projects_of_the_part_are_fetched(
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("csmith") is None, reason="csmith is not installed")
-def test_a_seed_always_gives_the_same_program_and_a_corpus_may_be_infinite(
+def test_a_seed_always_gives_the_same_program(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digests = []
@@ -127,11 +126,11 @@ def test_a_seed_always_gives_the_same_program_and_a_corpus_may_be_infinite(
         digests.append([module.digest() for module in open_corpus("csmith:13:2", toolchain=toolchain)])
     assert digests[0] == digests[1]
     assert digests[0][0] != digests[0][1]
-    corpus = open_corpus("csmith:5", toolchain=toolchain)
-    assert corpus.infinite
-    assert list(itertools.islice(corpus.names, 3)) == ["5", "6", "7"]
-    assert ("1000000000" in corpus, "4" in corpus, "05" in corpus) == (True, False, False)
-    for spec in ("", "x", "-1", "1:0", "1:x", "1:2:3", str(2**40)):
+    assert list(open_corpus("csmith:5:3", toolchain=toolchain).names) == ["5", "6", "7"]
+
+
+def test_malformed_seeds_are_errors(toolchain: Toolchain) -> None:
+    for spec in ("", "x", "1", "-1:1", "1:0", "1:x", "1:2:3", f"{2**32}:1"):
         with pytest.raises(CorpusError, match="got csmith:"):
             open_corpus(f"csmith:{spec}", toolchain=toolchain)
 

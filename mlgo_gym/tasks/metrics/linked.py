@@ -252,7 +252,7 @@ class EstimatedLinkedSize(BuildLinks):
         """The modules of each project of each corpus."""
         whole = self._corpus.whole()
         projects: dict[tuple[str, str], list[str]] = {}
-        for name in () if whole.infinite else whole.names:
+        for name in whole.names:
             projects.setdefault(self._project(name), []).append(name)
         return projects
 

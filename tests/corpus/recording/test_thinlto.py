@@ -1,4 +1,4 @@
-"""ThinLTO builds of two files: extracted, loaded, compiled, and run in environments; and their back ends."""
+"""ThinLTO builds of two files: extracted, loaded, compiled, and run in environments."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
 from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
-from mlgo_gym.corpus.thinlto_back_ends import record_back_ends
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from tests.corpus.conftest import corpus_command, write_files
+from tests.corpus.conftest import write_files
 
 SOURCES = {
     "user.c": "int helper(int); int twice(int x) { return helper(x) + helper(x + 1); }\n",
@@ -93,48 +91,3 @@ def test_a_local_thinlto_build_loads_after_its_flags_are_written(
     corpus = open_corpus(tmp_path, toolchain=toolchain)
     assert {module.flags for module in corpus} == {tuple(flags)}
     assert verify(corpus, toolchain) == []
-
-
-BUILD = (
-    "for f in user lib/helper lib/unused; do $CC -O2 -fPIC -flto=thin -c $f.c -o $f.o; done; "
-    "ar rcs libhelp.a lib/helper.o lib/unused.o; $CC -shared -flto=thin user.o libhelp.a -o thin.so"
-)
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: a module that calls another, and an unused one."""
-    folder = write_files(tmp_path / "project", {**SOURCES, "lib/unused.c": "int unused(void) { return 7; }\n"})
-    monkeypatch.chdir(folder)
-    return folder
-
-
-@pytest.mark.slow
-def test_a_recorded_thin_link_gives_its_back_ends(
-    project: Path, distributed: tuple[Path, Corpus], toolchain: Toolchain
-) -> None:
-    output = corpus_command("record", "--output", "../corpus", "--back-ends", "../back", "--", "sh", "-ec", BUILD)
-    assert "1 link is in links.json" in output
-    assert "back: 2 back ends, 1 skipped" in output.replace("\n", "")
-    corpus = open_corpus(project.parent / "back", toolchain=toolchain)
-    assert list(corpus.names) == ["user.o", "lib/helper.o"]
-    assert verify(corpus, toolchain) == []
-    assert corpus.module("user.o").metadata["source"] == "user.c"
-    assert b"helper" in corpus.module("user.o").bitcode.read_bytes()
-    subprocess.run([*plan(corpus.module("user.o"), toolchain).command, "-o", "again.o"], check=True)
-    built = distributed[0] / "native" / "user.o"
-    assert read_elf_sections(project / "again.o", (".text",)) == read_elf_sections(built, (".text",))
-    plain = corpus_command("back-ends", "../corpus", "--output", "../again", "--link", "thin.so")
-    assert "lib/unused.o: the link does not use it" in plain.replace("\n", " ")
-    with pytest.raises(CorpusError, match="got 'other'"):
-        record_back_ends(project.parent / "corpus", project.parent / "x", toolchain, links=["other"])
-
-
-@pytest.mark.slow
-def test_a_build_without_thinlto_says_so(project: Path, toolchain: Toolchain) -> None:
-    corpus_command(
-        "record", "--output", "../corpus", "--", "sh", "-ec", "$CC -c user.c; $CC -shared -fPIC lib/helper.c -o h.so"
-    )
-    with pytest.raises(CorpusError, match=r"expected ThinLTO links, got none in 1 links.*h\.so"):
-        record_back_ends(project.parent / "corpus", project.parent / "back", toolchain)
-    assert not (project.parent / "back").exists()
