@@ -399,6 +399,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
+    "graphs.checks": lambda: iter(read("graphs")["checks"]),
+    "graphs.cost": lambda: iter(read("graphs")["cost"]),
     "graphs.learning": graph_learning,
     "held_out": held_out,
     "learning": learning,

@@ -1,0 +1,261 @@
+"""Code and call graphs at inlining decisions: checks against clang, sizes, and cost.
+
+    python -m benchmarks.graphs --modules 200 [--output runs/graphs.jsonl] [--collect]
+
+Each module is compiled with clang's own choices. The checks of a module:
+
+- Callees: that of each decision against the remark of clang after the decision.
+- Text: some decisions are parsed by the same clang, and contain their call.
+- State: clang prints the whole module before some visits of the inliner. Code of caller and callee, and all edges of
+  the call graph, must be equal there.
+
+Costs are CPU seconds of host and clang in the second episode of some modules, and a host's peak memory over 20 modules.
+The output has a line of JSON per module, so the same command resumes an interrupted run. `--collect` writes
+docs/results/graphs.json.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import re
+import resource
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.measuring import RESULTS, CheckedModules, command_line, read_json, write_json
+from mlgo_gym.compiler.decision_code import MODULE_FLAGS, PARSE_FLAGS, DecisionCode, DecisionIR, PrintedModule
+from mlgo_gym.compiler.inline_contexts import callee_name
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.make_env import make_environment
+
+DATA = RESULTS / "graphs.json"
+
+MODES: Mapping[str, dict[str, Any]] = {"plain": {}, "ir": {"ir": True}, "graph": {"observation": "graph"}}
+
+MAX_BYTES = 300_000
+"""Largest bitcode of a module: clang prints the whole module several times."""
+
+_SAMPLES, _TIMED = 3, 8
+"""Numbers of texts and visits to check in a module, and of modules per timed one."""
+_DUMP = re.compile(r"^(?:; )?\*\*\* IR Dump (Before|After) InlinerPass on \(([^\n]*)\) \*\*\*\n", re.MULTILINE)
+_NUMBERS = re.compile(r" #\d+|, ![\w.]+ !\d+| ![\w.]+ !\d+|^; Function Attrs[^\n]*\n", re.MULTILINE)
+
+
+def play(env: CompilerEnv, module: str) -> Iterator[None]:
+    """Run an episode of clang's own choices, and yield at each decision."""
+    _, info = env.reset(options={"module": module})
+    done = False
+    while not done:
+        yield
+        *_, done, _, info = env.step(info.get("default_action", 0))
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and its children so far."""
+    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(time.ru_utime + time.ru_stime for time in times)
+
+
+def check_module(
+    envs: Mapping[str, CompilerEnv], module: str, chance: random.Random, *, is_timed: bool
+) -> dict[str, Any]:
+    """Return the results of all checks of a module, its sizes and costs."""
+    env = envs["ir"]
+    texts: list[DecisionIR] = []
+    known: list[tuple[str, list[int], bool]] = []
+    remarks: list[bytes] = []
+    sizes: list[int] = []
+    visits: dict[tuple[str, int], DecisionCode] = {}
+    graph = None
+    for _ in play(env, module):
+        assert env._episode is not None
+        contexts, decision = env._episode.session.contexts, env._episode.pending()
+        assert decision.code is not None
+        assert decision.code._pending is not None
+        assert contexts is not None
+        remarks, ir = contexts.remarks, decision.code.ir()
+        graph = graph or env.call_graph()
+        known.append((ir.callee, decision.code._pending[1], len(decision.site.functions) > 1))
+        if ir.callee:
+            texts.append(ir)
+            sizes.append(len(ir.text))
+        if decision.site.index == 0 and ir.callee and len(visits) < 50:
+            visits[decision.site.context, decision.site.visit] = decision.code.copy()
+    names = [callee_name(remark, features) for (_, features, _), remark in zip(known, remarks, strict=True)]
+    counts = Counter(
+        ("unknown" if not found else "right" if found == name else "wrong") + (" in a cycle" if cycle else "")
+        for (found, _, cycle), name in zip(known, names, strict=True)
+    )
+    sampled = chance.sample(texts, min(_SAMPLES, len(texts)))
+    chosen = chance.sample(sorted(visits), min(_SAMPLES, len(visits)))
+    return {
+        "callees": counts,
+        "texts": len(sampled),
+        "parsed": sum(parses(env, module, ir.text) for ir in sampled),
+        "with call": sum(bool(ir.call) and ir.call in ir.text and ir.callee in ir.call for ir in texts)
+        / max(1, len(texts)),
+        **compare(env, module, {visit: visits[visit] for visit in chosen}),
+        "text": [median(sizes), max(sizes)] if sizes else [0, 0],
+        "functions": 0 if graph is None else len(graph.functions),
+        "edges": 0 if graph is None else len(graph.edges),
+        "seconds": {mode: episode_seconds(envs[mode], module) for mode in MODES} if is_timed else {},
+    }
+
+
+def episode_seconds(env: CompilerEnv, module: str) -> float:
+    """Return the CPU seconds of the second episode of a module."""
+    for _ in range(2):
+        start = cpu_seconds()
+        for _ in play(env, module):
+            pass
+    return cpu_seconds() - start
+
+
+def parses(env: CompilerEnv, module: str, text: str) -> bool:
+    """Return whether clang compiles a text, with the flags of the module."""
+    compilation = env.compilation(env.corpus.module(module))
+    command = [*env.toolchain.command, *compilation.flags, *PARSE_FLAGS, "-x", "ir", "-", "-o", "/dev/null"]
+    return (
+        subprocess.run(
+            command, input=text.encode(errors="surrogateescape"), capture_output=True, check=False
+        ).returncode
+        == 0
+    )
+
+
+def compare(env: CompilerEnv, module: str, visits: Mapping[tuple[str, int], DecisionCode]) -> dict[str, int]:
+    """Return how many codes and edges equal those of the module that clang prints before the same visits."""
+    counts = dict.fromkeys(("codes", "equal codes", "visits", "edges compared", "different edges"), 0)
+    if not visits:
+        return counts
+    functions = ",".join(context.split(", ")[0] for context, _ in visits)
+    compilation = env.compilation(env.corpus.module(module))
+    flags = [*compilation.flags, *MODULE_FLAGS, "-mllvm", f"-filter-print-funcs={functions}"]
+    with tempfile.TemporaryFile() as file:
+        command = [*env.toolchain.command, *flags, *compilation.inputs, "-o", "/dev/null"]
+        subprocess.run(command, stderr=file, check=True)
+        file.seek(0)
+        pieces = _DUMP.split(file.read().decode(errors="surrogateescape"))
+    seen: Counter[str] = Counter()
+    for when, printed, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        context = ", ".join(sorted(printed.split(", ")))
+        if when == "After":
+            continue
+        visit = context, seen[context]
+        seen[context] += 1
+        if (code := visits.get(visit)) is None:
+            continue
+        ours, theirs, ir = code.module.functions, PrintedModule(text).functions, code.ir()
+        counts["visits"] += 1
+        for name in (ir.caller, ir.callee):
+            counts["codes"] += 1
+            counts["equal codes"] += name in theirs and _NUMBERS.sub("", ours[name].code) == _NUMBERS.sub(
+                "", theirs[name].code
+            )
+        edges = [
+            {(name, callee): calls for name in functions_ for callee, calls in functions_[name].calls.items()}
+            for functions_ in (ours, theirs)
+        ]
+        counts["edges compared"] += len(edges[0].keys() | edges[1].keys())
+        counts["different edges"] += len(edges[0].items() ^ edges[1].items())
+    return counts
+
+
+def peak_bytes(mode: str, corpus: str, modules: list[str]) -> int:
+    """Return the peak memory of a process that runs an episode of each module."""
+    env = make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]})
+    for module in modules:
+        for _ in play(env, module):
+            pass
+    # `ru_maxrss` would include that of the parent before exec().
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def check_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the table of the checks: how many of them agree with clang."""
+    rows = [["check", "compared", "equal", "different", "unknown"]]
+    for title, suffix in (("callees of functions alone", ""), ("callees in components of several", " in a cycle")):
+        right, wrong, unknown = (
+            sum(row["callees"].get(f"{word}{suffix}", 0) for row in modules) for word in ("right", "wrong", "unknown")
+        )
+        rows.append([title, *(f"{count:,}" for count in (right + wrong + unknown, right, wrong, unknown))])
+    texts, parsed, codes, equal_codes, edges, different = (
+        sum(row[key] for row in modules)
+        for key in ("texts", "parsed", "codes", "equal codes", "edges compared", "different edges")
+    )
+    for title, compared, equal in (
+        ("texts that clang parses", texts, parsed),
+        ("code of callers and callees", codes, equal_codes),
+        ("edges of the module", edges, edges - different),
+    ):
+        rows.append([title, f"{compared:,}", f"{equal:,}", f"{compared - equal:,}", ""])
+    return rows
+
+
+def cost_rows(modules: Sequence[Mapping[str, Any]], peaks: Mapping[str, int]) -> list[list[str]]:
+    """Return the table of sizes and costs."""
+    sizes = {
+        "text of a decision, bytes": [row["text"] for row in modules],
+        "functions of a module": [(row["functions"],) * 2 for row in modules],
+        "edges of a module": [(row["edges"],) * 2 for row in modules],
+    }
+    rows = [["", "median", "largest"]]
+    for title, pairs in sizes.items():
+        rows.append([title, f"{median(middle for middle, _ in pairs):,.0f}", f"{max(most for _, most in pairs):,}"])
+    timed = [row["seconds"] for row in modules if row["seconds"]]
+    names = {"ir": "with `ir=True`, read at no decision", "graph": 'with `observation="graph"`'}
+    for mode, title in names.items():
+        ratios = [row[mode] / row["plain"] for row in timed]
+        rows.append([f"CPU time {title}", f"{median(ratios):.2f} times", f"{max(ratios):.2f} times"])
+    rows += [[f"memory {title}", f"{peaks[mode] / peaks['plain']:.2f} times", ""] for mode, title in names.items()]
+    return rows
+
+
+def collect(output: Path, peaks: Mapping[str, int]) -> None:
+    """Write the tables of all modules, and keep what other programs have added to the file."""
+    modules = [line for line in map(json.loads, output.read_text().splitlines()) if "callees" in line]
+    tables = {"checks": check_rows(modules), "cost": cost_rows(modules, peaks)}
+    write_json(DATA, read_json(DATA, {}) | tables)
+
+
+def main() -> None:
+    """Check the modules that the output lacks."""
+    parser = command_line(__doc__)
+    parser.add_argument("--corpus", default="builtin", help="corpus of the modules")
+    parser.add_argument("--modules", type=int, default=200, help="number of modules, drawn at random")
+    parser.add_argument("--output", type=Path, default=Path("runs/graphs.jsonl"), help="file of results")
+    parser.add_argument("--collect", action="store_true", help="write docs/results/graphs.json")
+    options = parser.parse_args()
+    small = [module.name for module in open_corpus(options.corpus) if module.bitcode.stat().st_size <= MAX_BYTES]
+    names = random.Random(0).sample(small, min(options.modules, len(small)))
+    envs = {mode: make_environment("mlgo/Inline-v0", {"corpus": options.corpus, **MODES[mode]}) for mode in MODES}
+    checked = CheckedModules(options.output)
+    for number, name in enumerate(names):
+        chance, is_timed = random.Random(name), number % _TIMED == 0
+        version = envs["ir"].toolchain.version_text
+        checked.check(
+            "mlgo/Inline-v0",
+            options.corpus,
+            name,
+            version,
+            partial(check_module, envs, name, chance, is_timed=is_timed),
+        )
+    if options.collect:
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            with_decisions = [name for name in names if envs["plain"].decisions(envs["plain"].corpus.module(name))][:20]
+            peaks = {mode: pool.apply(peak_bytes, (mode, options.corpus, with_decisions)) for mode in MODES}
+        collect(options.output, peaks)
+
+
+if __name__ == "__main__":
+    main()
