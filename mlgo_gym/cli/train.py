@@ -169,9 +169,7 @@ def imitation(
     stored = read_labels(labels)
     folder, options = output.with_suffix(".margins"), execution.execution()
     evicts, network, threads = rates_columns(stored), _network(hidden, steps), options.jobs or 1
-    fit: MarginFit = TreeImitation(
-        network=network, base=base or "default", threads=threads, cache=folder if validation else None, **trees
-    )
+    fit: MarginFit = TreeImitation(network=network, base=base or "default", threads=threads, **trees)
     if evicts:
         fit = EvictionImitation(network=network, threads=threads, **trees)
     elif INLINING_DEFAULT not in stored.features:

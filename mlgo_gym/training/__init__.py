@@ -1,10 +1,9 @@
 """Training: collect data, fit a network, choose a checkpoint, save it; `mlgo_gym.training.pipeline` shows the parts."""
 
 from mlgo_gym.training.checkpoint_choice import Base, BestCheckpoint, MarginChoice, with_margin
-from mlgo_gym.training.classification import Classification
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
-from mlgo_gym.training.expert_rollouts import imitate
+from mlgo_gym.training.expert_rollouts import Classification, imitate
 from mlgo_gym.training.label_collector import Labelling, LabelRounds
 from mlgo_gym.training.labels import Labels, read_labels
 from mlgo_gym.training.monitor import Monitor

@@ -16,8 +16,6 @@ from mlgo_gym.policies.normalization import Normalization, feature_columns
 from mlgo_gym.training.monitor import Advance
 
 Matrix = npt.NDArray[Any]
-Build = Callable[[Any], Any]
-"""Makes a module of PyTorch, given the library."""
 Loss = Callable[[Any, Any], Any]
 """Returns the loss of a module on a batch, given the row numbers of the batch."""
 
@@ -111,36 +109,34 @@ def regression(
         errors = torch.nn.functional.smooth_l1_loss(values, outputs[numbers], reduction="none", beta=beta)
         return (errors * factors[numbers]).mean()
 
-    build = perceptron([len(normalization.names), *settings.hidden, 1])
-    model = gradient_descent(build, loss, len(rows), settings.steps, batch=batch, seed=seed, advance=advance)
-    return to_network(model, normalization)
+    widths = [len(normalization.names), *settings.hidden, 1]
+    return fitted_network(
+        widths, loss, normalization, len(rows), settings.steps, batch=batch, seed=seed, advance=advance
+    )
 
 
-def perceptron(widths: Sequence[int]) -> Build:
-    """Return what builds a multi-layer perceptron with ReLU between layers of these widths."""
-
-    def build(torch: Any) -> Any:
-        layers: list[Any] = []
-        for before, after in pairwise(widths):
-            layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
-        return torch.nn.Sequential(*layers[:-1])
-
-    return build
-
-
-def gradient_descent(
-    build: Build,
+def fitted_network(
+    widths: Sequence[int],
     loss: Loss,
+    normalization: Normalization,
     rows: int,
     steps: int,
     *,
     batch: int = 512,
     seed: int = 0,
     advance: Advance | None = None,
-) -> Any:
-    """Return a trained module of PyTorch; the same for the same seed, whatever else uses PyTorch.
+) -> Network:
+    """Return a trained network with ReLU between layers; the same for the same seed, whatever else uses PyTorch.
 
-    A batch is `batch` of the numbers below `rows`. `advance` receives steps and losses.
+    Args:
+        widths: Numbers of inputs, of units of the hidden layers, and of outputs.
+        loss: Loss of the module on a batch.
+        normalization: Normalization of the features, which the network contains.
+        rows: Number of rows of data; a batch is `batch` numbers below it.
+        steps: Steps of the optimiser.
+        batch: Size of a batch.
+        seed: Source of the first weights and of the batches.
+        advance: Receives steps and losses.
     """
     torch = torch_library()
     threads = torch.get_num_threads()
@@ -148,7 +144,8 @@ def gradient_descent(
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = build(torch)
+            layers = [part for pair in pairwise(widths) for part in (torch.nn.Linear(*pair), torch.nn.ReLU())]
+            model = torch.nn.Sequential(*layers[:-1])
             optimizer = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=1e-4)
             schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
             for step in range(steps):
@@ -161,11 +158,6 @@ def gradient_descent(
                     advance(step + 1, loss=float(value.detach()))
     finally:
         torch.set_num_threads(threads)
-    return model
-
-
-def to_network(model: Any, normalization: Normalization) -> Network:
-    """Return the `Network` of a PyTorch `Sequential` of `Linear` and `ReLU`."""
     state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
-    layers = list(dict.fromkeys(name.partition(".")[0] for name in state))
-    return Network.from_state(state, layers, normalization.names, activation="relu", normalization=normalization)
+    linear = list(dict.fromkeys(name.partition(".")[0] for name in state))
+    return Network.from_state(state, linear, normalization.names, activation="relu", normalization=normalization)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -25,14 +25,54 @@ from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.scheduling import Execution, FileStore, InProcess, ItemQueue, SequentialRunner, WorkerFailure, Workers
-from mlgo_gym.training.classification import Classification
-from mlgo_gym.training.distillation import NetworkSettings, torch_library
-from mlgo_gym.training.labels import Labels
+from mlgo_gym.training.distillation import NetworkSettings, fitted_network, torch_library
+from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.monitor import Monitor
 from mlgo_gym.training.pipeline import Collector, Pipeline
 
 NETWORK = NetworkSettings(steps=2000)
+
+_ILLEGAL = -1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """Fits a softmax policy to the cheapest action of each label; the policy's own action wins ties.
+
+    Attributes:
+        settings: Size and training of the network.
+        label_smoothing: Probability of the other legal actions together in the targets (0 ≤ p < 1).
+        seed: Source of the first weights and of the batches.
+    """
+
+    settings: NetworkSettings = field(default_factory=NetworkSettings)
+    label_smoothing: float = 0.0
+    seed: int = 0
+
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
+        """Return a network with one output per action, the logits of a softmax policy."""
+        torch = torch_library()
+        labels = joined(rounds)
+        observations = labels.observations.astype(np.float32)
+        normalization = Normalization.fit(observations, labels.features, "log_standard")
+        inputs = torch.from_numpy(normalization(observations))
+        targets = torch.from_numpy(labels.best_actions)
+        legal = torch.from_numpy(~np.isposinf(labels.costs))
+
+        def loss(module: Any, batch: Any) -> Any:
+            allowed = legal[batch]
+            surprise = -torch.nn.functional.log_softmax(module(inputs[batch]).masked_fill(~allowed, _ILLEGAL), 1)
+            target = surprise.gather(1, targets[batch, None])[:, 0]
+            # Illegal actions do not count, nor does smoothing where only one action is legal.
+            others = ((surprise * allowed).sum(1) - target) / (allowed.sum(1) - 1).clamp(min=1)
+            return ((1 - self.label_smoothing) * target + self.label_smoothing * others).mean()
+
+        widths = [len(labels.features), *self.settings.hidden, labels.costs.shape[1]]
+        with monitor.stage("network", self.settings.steps) as advance:
+            options: dict[str, Any] = {"seed": self.seed, "advance": advance}
+            return fitted_network(widths, loss, normalization, len(inputs), self.settings.steps, **options)
 
 
 def imitate(
@@ -62,8 +102,7 @@ def imitate(
         rounds: Number of rounds (≥ 1); 1 is behaviour cloning alone.
         episodes: Episodes per round (≥ 1); their modules are drawn from the environment's corpus.
         per_episode: Maximum number of decisions per episode to train on (≥ 1).
-        settings: Size and training of the network. Where each action has features of its own, the hidden layers differ;
-            see `mlgo_gym.training.classification`.
+        settings: Size and training of the network.
         exclude_features: Features that the network does not see. Default: clang's own choice, because a network that
             sees it learns to copy it and nothing else; such a network agrees with clang on every module.
         label_smoothing: Probability of the other legal actions together in the targets (0 ≤ p < 1). A fully confident

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -117,7 +117,7 @@ class PolicyTraining:
         """Train, and return the file of the policy. The same call continues an interrupted run.
 
         Args:
-            output: Folder for `round-N/labels`, `networks`, `validation` (results of the margins) and
+            output: Folder for `round-N/labels`, `validation` (results of the margins) and
                 `policy.safetensors` with its model card `policy.json`.
             execution: Where the compiles run. Default: this process.
             monitor: Receives the progress and the results.
@@ -127,13 +127,14 @@ class PolicyTraining:
             MlgoError: the folder has labels of other settings, a round has no label, or the validation split is empty.
         """
         monitor = monitor or Monitor()
-        fit = replace(self.fit, cache=output / "networks")
         corpus = self._validation() if len(self.margins) > 1 else None
         folder, labelling = output / "validation", self.labelling
-        choice = MarginChoice(fit, self.margins, corpus, folder, labelling.environment, labelling.arguments, execution)
+        choice = MarginChoice(
+            self.fit, self.margins, corpus, folder, labelling.environment, labelling.arguments, execution
+        )
         policy = output / "policy.safetensors"
         collect = LabelRounds(labelling, output, execution).collect
-        network = Pipeline(collect, fit, choice, self.rounds).run(policy, monitor)
+        network = Pipeline(collect, self.fit, choice, self.rounds).run(policy, monitor)
         self._write_card(policy, network.features, monitor)
         return policy
 

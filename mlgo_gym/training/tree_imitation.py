@@ -6,11 +6,8 @@ against clang's own choice, and the change of the function's cost in percent. Ra
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +17,12 @@ from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS, column_inputs
-from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization, feature_columns
-from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.training.checkpoint_choice import Base, with_margin
 from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features, regression, torch_library
 from mlgo_gym.training.labels import Labels, joined
-from mlgo_gym.training.monitor import Advance, Monitor
+from mlgo_gym.training.monitor import Monitor
 
 # The same examples and the same seed give the same trees.
 _REPEATABLE = {"learning_rate": 0.05, "bagging_freq": 1, "verbose": -1, "deterministic": True, "force_row_wise": True}
@@ -89,15 +84,13 @@ class TreeImitation(TreeSettings):
 
     Attributes:
         base: Policy that the network deviates from: `default` or `threshold:K`.
-        cache: Folder that keeps networks, so that an interrupted run does not fit them again. Default: none.
     """
 
     base: str = "default"
-    cache: Path | None = None
 
     def settings(self) -> dict[str, Any]:
         """Return everything that the network depends on but the labels, JSON-able."""
-        return {name: value for name, value in asdict(self).items() if name not in ("threads", "cache")}
+        return {name: value for name, value in asdict(self).items() if name != "threads"}
 
     def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
         """Return a network with one output, the logit of inlining; the same for the same labels.
@@ -117,21 +110,8 @@ class TreeImitation(TreeSettings):
         """
         labels = without_modules(joined(rounds), exclude)
         with monitor.stage("network", self.network.steps) as advance:
-            if self.cache is None:
-                network, facts = self._fit(labels, advance)
-            else:
-                file = self.cache / f"{key_of(_digest(labels), self.settings())[:16]}.safetensors"
-                network, facts = _cached(file, lambda: self._fit(labels, advance))
-        monitor.record("network", **facts)
-        return network
-
-    def with_margin(self, network: Network, margin: float) -> Network:
-        """Return the network with a margin of its logit over the base in its layers."""
-        return with_margin(network, margin, self.base)
-
-    def _fit(self, labels: Labels, advance: Advance) -> tuple[Network, dict[str, Any]]:
-        trees = boosted_trees(labels, self.models, self.trees, seed=self.seed, threads=self.threads)
-        network = distil(labels.features, labels.observations, trees, self.network, seed=self.seed, advance=advance)
+            trees = boosted_trees(labels, self.models, self.trees, seed=self.seed, threads=self.threads)
+            network = distil(labels.features, labels.observations, trees, self.network, seed=self.seed, advance=advance)
         base = Base.parse(self.base)
         columns = [labels.features.index(name) for name in network.features]
         answers = {
@@ -141,7 +121,12 @@ class TreeImitation(TreeSettings):
             "network": network(labels.observations[:, columns].astype(np.float32))[:, 0] > 0,
         }
         estimates = {name: estimate(labels, actions) for name, actions in answers.items()}
-        return network, {**_sizes(labels), "estimates": estimates}
+        monitor.record("network", **_sizes(labels), estimates=estimates)
+        return network
+
+    def with_margin(self, network: Network, margin: float) -> Network:
+        """Return the network with a margin of its logit over the base in its layers."""
+        return with_margin(network, margin, self.base)
 
 
 def _sizes(labels: Labels) -> dict[str, int]:
@@ -159,28 +144,6 @@ def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
     if not len(others):
         raise MlgoError("expected labels of training modules, got only excluded ones; label modules of the split train")
     return others
-
-
-def _digest(labels: Labels) -> str:
-    digest = hashlib.sha256(json.dumps(labels.features).encode())
-    for part in (labels.observations, labels.answers, labels.costs, labels.text, labels.share, labels.groups):
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()
-
-
-def _cached(file: Path, fit: Callable[[], tuple[Network, dict[str, Any]]]) -> tuple[Network, dict[str, Any]]:
-    """Return the network of a file and the facts beside it, from an earlier run or newly fitted."""
-    card = file.with_suffix(".json")
-    if card.exists() and file.exists():
-        facts = json.loads(card.read_bytes())
-        if facts["sha256"] == file_digest(file):
-            return Network.load(file), facts
-    network, facts = fit()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    network.save(file)
-    facts["sha256"] = file_digest(file)
-    write_atomically(card, (json.dumps(facts, indent=1) + "\n").encode())
-    return network, facts
 
 
 def _averaged_trees(
