@@ -51,7 +51,7 @@ SKIPPED = {
     "measures the machine for minutes to hours": (
         "python -m benchmarks.exactness rule",
         "python -m benchmarks.reference",
-        "python -m benchmarks.vector_throughput",
+        "python -m benchmarks.speed",
     ),
     "takes hours": (
         "make compatibility",

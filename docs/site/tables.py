@@ -254,11 +254,26 @@ def rust_programs() -> Rows:
         ]
 
 
+def episode_speed() -> Rows:
+    """Yield the duration of episodes against a plain compile, and against the smallest host loop."""
+    yield ["episode", "modules", "to a plain compile", "smallest", "largest", "to the host loop"]
+    for form, row in read("speed")["episodes"].items():
+        ratios = [f"{row['plain'][key]:.2f}" for key in ("median", "smallest", "largest")]
+        yield [form, str(row["modules"]), *ratios, f"{row['loop']['median']:.2f}" if "loop" in row else NONE]
+
+
 def throughput() -> Rows:
     """Yield the decisions per second of vector environments."""
     yield ["environments", "decisions per second", "relative"]
-    for name, row in read("vector_throughput")["equal_seeds"]["rows"].items():
-        yield [name, f"{row['steps_per_second']:,.0f}", f"{row['times_async_vector_env']:.2f}"]
+    for name, row in read("speed")["vectors"].items():
+        yield [name, f"{row['steps_per_second']:,.0f}", f"{row['to_async']:.2f}"]
+
+
+def other_speed(part: str, unit: str, digits: int) -> Rows:
+    """Yield the time of each policy or start of a process."""
+    yield ["", unit]
+    for name, value in read("speed")[part].items():
+        yield [name if part == "starts" else f"`{name}`", f"{value:.{digits}f}"]
 
 
 def forks() -> Rows:
@@ -408,7 +423,10 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.libraries": linked,
     "linked.tutorial": linked_tutorial,
     "readme": readme,
+    "performance.episodes": episode_speed,
     "performance.forks": forks,
+    "performance.policies": partial(other_speed, "policies", "microseconds per decision", 1),
+    "performance.starts": partial(other_speed, "starts", "seconds", 2),
     "performance.throughput": throughput,
     "rules.evolution": evolution,
     "rules.test": evolved_test,
