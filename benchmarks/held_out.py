@@ -32,8 +32,8 @@ SETS = {
 """Corpora of each set, without a level. The catalogue contains another version of marisa, as a part of opencc."""
 
 POLICIES = {
-    "Oz": ("last-call", "threshold:5", "inline-oz", "inline-oz-fast"),
-    "Os": ("last-call", "threshold:5", "inline-os", "inline-os-fast"),
+    "Oz": ("last-call", "threshold:5", "inline-oz"),
+    "Os": ("last-call", "threshold:5", "inline-os"),
 }
 """Policies by level; the first is the one that the others are compared with."""
 

@@ -105,7 +105,7 @@ METHODS = (
     ),
 )
 
-RULES = {"Os": ("threshold:5", "inline-os-fast", "inline-os"), "Oz": ("inline-oz-fast", "inline-oz")}
+RULES = {"Os": ("threshold:5", "inline-os"), "Oz": ("inline-oz",)}
 """Policies that need no training, evaluated once on the same modules; their seed is 0."""
 
 _POINT = re.compile(r"([\d.]+) min, +([\d,]+) decisions: ([+-][\d.]+)%")

@@ -27,6 +27,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from mlgo_gym.policies.network import Network
+
 ROOT = Path(__file__).parents[1]
 
 ELSEWHERE = {
@@ -221,7 +225,8 @@ def _is_installed(name: str) -> bool:
 def prepare(page: str, folder: Path) -> str:
     """Write the files that the commands of a page name; return the command that makes its other inputs."""
     shutil.copy(ROOT / "examples" / "my_policy.py", folder)
-    shutil.copy(ROOT / "mlgo_gym/policies/networks/inline-oz-fast.safetensors", folder / "policy.safetensors")
+    weights = (np.array([[-1], [1]], np.float32),), (np.zeros(1, np.float32),)
+    Network(("cost_estimate", "inlining_default"), *weights).save(folder / "policy.safetensors")
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.16)\nproject(hello C CXX)\n")
     for name in ("hello.c", "source.c", "a.c"):

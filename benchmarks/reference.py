@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.learning import METHODS, WORK, Method
 from benchmarks.measuring import RESULTS, ROOT, Sizes, command_line, cpu_seconds, facts, read_json, smallest_sizes
-from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, FAST, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
+from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.protocol import (
     ENVIRONMENT,
@@ -91,7 +91,7 @@ class Task:
         if self.method:
             return self.method.trained(WORK, self.seed)
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
-        return text.format(bundled=BUNDLED[self.level], fast=FAST[self.level], model=self.model)
+        return text.format(bundled=BUNDLED[self.level], model=self.model)
 
     @property
     def result(self) -> Path:
@@ -108,21 +108,18 @@ class Task:
     @property
     def done(self) -> bool:
         """Whether it needs no more work."""
-        return (not self.training(1) or self.model.exists()) and self.complete.exists()
+        return (not self.training() or self.model.exists()) and self.complete.exists()
 
-    def training(self, jobs: int) -> str:
+    def training(self) -> str:
         """Return the training command, or an empty text."""
         if self.method:
             return self.method.command.format(model=self.model, seed=self.seed)
         if isinstance(self.row, Search):
             return ""
         return self.row.train.format(
-            level=self.level,
             seed=self.seed,
-            jobs=jobs,
             model=self.model,
             part=",".join(f"{name}@{self.level}:train" for name in TRAIN),
-            fast_file=f"mlgo_gym/policies/networks/{FAST[self.level]}.safetensors",
         )
 
     def measuring(self, jobs: int) -> str:
@@ -151,7 +148,7 @@ class Task:
     def run(self, jobs: int) -> None:
         """Train and measure."""
         self.model.parent.mkdir(parents=True, exist_ok=True)
-        training, measuring, start = self.training(jobs), self.measuring(jobs), cpu_seconds()
+        training, measuring, start = self.training(), self.measuring(jobs), cpu_seconds()
         if self.method:
             _, trained = self.method.train(WORK, self.seed)
         else:

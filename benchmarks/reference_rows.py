@@ -12,9 +12,6 @@ TRAIN = ("builtin", "zstd", "lz4", "brotli", "box2d-py", "fasttext")
 BUNDLED = {"Oz": "inline-oz", "Os": "inline-os"}
 """The bundled policy of each level."""
 
-FAST = {level: f"{name}-fast" for level, name in BUNDLED.items()}
-"""The bundled policy of each level that uses clang's features only."""
-
 EXAMPLE = "example"
 """The policy of a method of `benchmarks.learning`, which trains it."""
 
@@ -25,10 +22,10 @@ class Row:
 
     Attributes:
         name: its name in the table.
-        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, `{bundled}` the bundled
-            policy, and `{fast}` the one that uses only clang's features.
-        train: the training command, or an empty text; `{level}`, `{seed}`, `{part}` (the training split of `TRAIN`),
-            `{jobs}` and `{fast_file}` are filled in.
+        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, and `{bundled}` the policy
+            of `BUNDLED`.
+        train: the training command, or an empty text; `{seed}` and `{part}` (training split of `TRAIN`) are filled
+            in.
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
@@ -54,14 +51,9 @@ class Search:
 
 
 _CLONE = "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}"
-_EVOLVE = (
-    "mlgo-gym train evolve {fast_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
-    "--deviation 0.02 --step 0.001 --seed {seed} --jobs {jobs} --output {model}"
-)
 
 POLICIES = (
     Row("bundled policy", "{bundled}"),
-    Row("fast bundled policy", "{fast}"),
     Row("`last-call`", "last-call"),
     Row("`default`: clang's own choices", "default"),
     *(Row(f"`threshold:{limit}`", f"threshold:{limit}") for limit in (0, 5, 20, 50)),
@@ -76,10 +68,9 @@ POLICIES = (
     Row("policy iteration, from labels", EXAMPLE, seeds=3, levels=("Oz",)),
     Row("PPO on labels", EXAMPLE, seeds=3),
     Row("DQN on labels", EXAMPLE, seeds=3),
-    Row("evolution from the fast bundled policy", "mlp:{model}", _EVOLVE, seeds=3, budget="1,440 compiles"),
 )
 
-_FOUR = ("never", "threshold:0", "default", "{fast}")
+_FOUR = ("never", "threshold:0", "default", "last-call")
 
 OF_SEVERAL = {
     "best threshold per module (oracle)": tuple(f"threshold:{limit}" for limit in (0, 5, 20, 50)),

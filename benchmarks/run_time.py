@@ -29,8 +29,8 @@ CORPORA = ("programs", "builtin")
 
 POLICIES = {
     "O2": (),
-    "Os": ("threshold:5", "inline-os", "inline-os-fast"),
-    "Oz": ("inline-oz", "inline-oz-fast"),
+    "Os": ("threshold:5", "inline-os"),
+    "Oz": ("inline-oz",),
 }
 """Policies by optimisation level; plain clang is measured at each."""
 

@@ -36,7 +36,6 @@ POLICIES = {
         "last-call",
         "threshold:0",
         "threshold:5",
-        f"inline-{level.lower()}-fast",
         f"inline-{level.lower()}",
     )
     for level in ("Oz", "Os")

@@ -10,7 +10,7 @@ from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.invocation import finds_flags_elsewhere, is_probe, read_invocation
-from mlgo_clang.settings import BY_LEVEL, split_arguments
+from mlgo_clang.settings import split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,26 +100,22 @@ def _show_version(settings: Settings, command: Sequence[str]) -> int:
     if settings.eviction_policy != "default":
         policies.append(("eviction", settings.eviction_policy))
     for kind, policy in policies:
-        for description in _describe(policy, settings.levels):
-            sys.stdout.write(f"mlgo-clang {kind} policy: {description}\n")
+        sys.stdout.write(f"mlgo-clang {kind} policy: {_describe(policy)}\n")
     return status
 
 
-def _describe(policy: str, levels: Sequence[str]) -> list[str]:
-    """Return the policy's name, or the names and digests of its network files."""
+def _describe(policy: str) -> str:
+    """Return the policy's name, or the name and the digest of its file."""
     import hashlib
 
     from mlgo_clang.policies import network_file
 
-    descriptions = []
-    for level in levels if policy == BY_LEVEL else levels[:1]:
-        try:
-            path = network_file(policy, level)
-            with open(path, "rb") as file:
-                descriptions.append(f"{os.path.basename(path)} sha256:{hashlib.sha256(file.read()).hexdigest()}")
-        except (PolicyError, OSError):
-            descriptions.append(policy)
-    return list(dict.fromkeys(descriptions))
+    try:
+        path = network_file(policy)
+        with open(path, "rb") as file:
+            return f"{os.path.basename(path)} sha256:{hashlib.sha256(file.read()).hexdigest()}"
+    except (PolicyError, OSError):
+        return policy
 
 
 def c() -> int:

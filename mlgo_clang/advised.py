@@ -159,7 +159,7 @@ def _start_of_search(job: Job) -> tuple[str, str]:
         policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
     if policy in ("default", *EVICTION_RULES) or inlining_rule(policy) is not None:
         return kind, policy
-    file = network_file(policy, job.invocation.level)
+    file = network_file(policy)
     return kind, f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
 
 
@@ -177,7 +177,7 @@ def _compile_by_policies(job: Job) -> str:
 
 
 def _candidate(job: Job, policy: str) -> Candidate:
-    level, eviction = job.invocation.level, job.settings.eviction_policy
+    eviction = job.settings.eviction_policy
     advisors: list[Advisor] = []
     decisions = None
     two_steps = None
@@ -187,7 +187,7 @@ def _candidate(job: Job, policy: str) -> Candidate:
         if bind is None:
             from mlgo_clang.native import NativeNetwork
 
-            network = NativeNetwork(network_file(policy, level), job.clang, job.settings.link_facts)
+            network = NativeNetwork(network_file(policy), job.clang, job.settings.link_facts)
             bind = network.bind
             if network.callee_features:
                 steps = job.two_steps()
@@ -199,7 +199,7 @@ def _candidate(job: Job, policy: str) -> Candidate:
                     bind, decisions = _decisions_in_advance(steps, network)
         advisors.append((switches, bind))
     if eviction != "default":
-        advisors.append((EVICTION, eviction_policy(eviction, level, job.clang)))
+        advisors.append((EVICTION, eviction_policy(eviction, job.clang)))
         decisions = None
     return advisors, decisions, two_steps
 

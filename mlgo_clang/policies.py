@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from mlgo_clang.errors import CandidateError, PolicyError
-from mlgo_clang.settings import BY_LEVEL
+from mlgo_clang.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,20 +27,17 @@ def inlining_rule(policy: str) -> Bind | None:
     return _threshold(argument) if name == "threshold" else None
 
 
-def eviction_policy(policy: str, level: str, compiler: Sequence[str]) -> Bind:
+def eviction_policy(policy: str, compiler: Sequence[str]) -> Bind:
     """Return the function of `first_legal`, `never_evict`, `mlp:FILE`, or a bundled policy for evictions."""
     if policy in EVICTION_RULES:
         return _eviction_rule(evicts=policy == "first_legal")
     from mlgo_clang.native import NativeNetwork
 
-    return NativeNetwork(network_file(policy, level), compiler).bind
+    return NativeNetwork(network_file(policy), compiler).bind
 
 
-def network_file(policy: str, level: str) -> str:
-    """Return the file of `mlp:FILE`, `rule:FILE`, a bundled policy, or for `inline-fast` of the level's fast network.
-
-    Raise PolicyError if there is no such file.
-    """
+def network_file(policy: str) -> str:
+    """Return the file of `mlp:FILE`, `rule:FILE` or a bundled policy; raise PolicyError if there is none."""
     kind, colon, path = policy.partition(":")
     if colon:
         if kind not in ("mlp", "rule"):
@@ -52,13 +48,10 @@ def network_file(policy: str, level: str) -> str:
             raise PolicyError(f"expected a rule's file with the suffix .rule, got {path!r}; rename it")
         path = os.path.abspath(os.path.expanduser(path))
     else:
-        name = f"inline-o{level}-fast" if policy == BY_LEVEL else policy
-        path = os.path.join(_bundled_networks(), name)
+        path = os.path.join(_bundled_networks(), policy)
         path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
     if not os.path.isfile(path):
-        # In a list, the others of `smallest` decide at levels without a fast network.
-        kind_of_error = CandidateError if policy == BY_LEVEL else PolicyError
-        raise kind_of_error(f"the policy {policy!r} needs {path}, and there is no such file; name another policy")
+        raise PolicyError(f"expected the file of a policy, got {policy!r}, and there is no {path}; use last-call")
     return path
 
 

@@ -30,12 +30,12 @@ _VALUES = {
 VARIABLES = (*_VALUES.values(), "MLGO_STRICT")
 """The environment variables of all settings."""
 
-BY_LEVEL = "inline-fast"
-"""The default policy: the bundled fast network of the level, `inline-os-fast` at -Os and `inline-oz-fast` at -Oz."""
+DEFAULT_POLICY = "last-call"
+"""Policy of a compile that names none."""
 
 _LEVELS = ("0", "1", "2", "3", "s", "z")
 
-_SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
+_SMALLEST = ("never", "threshold:0", "default", DEFAULT_POLICY)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
 
 METRICS = ("text", "loaded")
@@ -49,8 +49,8 @@ class Settings:
     """The options of `mlgo-clang` itself.
 
     Attributes:
-        policies: inlining policies: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, `inline-fast`, or a
-            bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
+        policies: inlining policies: `default`, `never`, `always`, `threshold:N`, `rule:FILE`, `mlp:FILE`, or
+            a bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
         eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         metric: size by which the smallest of several objects is kept: one of `METRICS`.
@@ -65,7 +65,7 @@ class Settings:
     """
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
-        named = [policy.strip() for policy in (values.get("policy") or BY_LEVEL).split(",")]
+        named = [policy.strip() for policy in (values.get("policy") or DEFAULT_POLICY).split(",")]
         expanded = (name for policy in named if policy for name in (_SMALLEST if policy == "smallest" else (policy,)))
         self.policies = tuple(dict.fromkeys(expanded))
         self.eviction_policy = values.get("eviction-policy") or "default"
@@ -104,8 +104,7 @@ class Settings:
         if level in self.levels:
             return ""
         expected = " or ".join(f"{flag}{known}" for known in self.levels)
-        network = " and MLGO_POLICY=inline-os" if self.policies == (BY_LEVEL,) and level not in ("s", "z") else ""
-        other = f", or set MLGO_LEVELS={level}{network}" if level != "0" else ""
+        other = f", or set MLGO_LEVELS={level}" if level != "0" else ""
         return f"expected {expected}, got {flag}{level}; compile with {expected}{other}"
 
     @property

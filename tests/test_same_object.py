@@ -72,7 +72,6 @@ def test_in_the_wrapper(name: str) -> None:
         ("last-call", "Os", "cpp/small_string.cpp"),
         pytest.param("inline-oz", "Oz", "cpp/variant_vm.cpp", marks=pytest.mark.slow),
         pytest.param("inline-os", "Os", "c/btree.c", marks=pytest.mark.slow),
-        pytest.param("inline-oz-fast", "Oz", "c/btree.c", marks=pytest.mark.slow),
     ],
 )
 def test_a_policys_name_gives_one_object_in_every_way(policy: str, level: str, name: str) -> None:

@@ -72,7 +72,7 @@ def percentages(axis: Any) -> None:
 
 
 FOREST = (
-    *(tables.BUNDLED, tables.FAST, "`threshold:5`", "`threshold:0`", "`threshold:20`"),
+    *(tables.BUNDLED, "`last-call`", "`threshold:5`", "`threshold:0`", "`threshold:20`"),
     "smallest of five compiles",
 )
 LANGUAGES = {False: ("C", "o", -0.16), True: ("C++", "s", 0.16)}
@@ -132,11 +132,9 @@ def learning(theme: Theme) -> Figure:
 
 LABELS = {
     "Os threshold:5": ((8, 7), "left"),
-    "Os inline-os-fast": ((8, -7), "left"),
     "Os inline-os": ((-8, -4), "right"),
     "Oz": ((8, 9), "left"),
     "Oz inline-oz": ((-8, 0), "right"),
-    "Oz inline-oz-fast": ((8, -7), "left"),
 }
 """Places of labels that would overlap: offset in points, and alignment."""
 

@@ -104,8 +104,7 @@ def facts_of(sizes: Sizes) -> Facts:
 
 def card_facts(card: str) -> Facts:
     """Return the results of a bundled policy on the test split."""
-    level, _, kind = card.removeprefix("inline-").partition("-")
-    found = facts_of(sizes_of(level.title(), "fast bundled policy" if kind else "bundled policy"))
+    found = facts_of(sizes_of(card.removeprefix("inline-").title(), "bundled policy"))
     counts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
     equal = counts["modules"] - counts["better"] - counts["worse"]
     return {**counts, "equal": equal, "geometric_mean": found["mean"]}
@@ -199,7 +198,7 @@ METHODS = {
 def held_out(part: str, level: str) -> dict[str, Sizes]:
     """Return the sizes of each module by policy, on a set of held-out projects or on the test split (`test`)."""
     if part == "test":
-        names = {name: METHODS.get(name, "fast bundled policy") for name in read("held_out")["others"][level]}
+        names = {name: METHODS[name] for name in read("held_out")["others"][level]}
         return {name: sizes_of(level, method) for name, method in names.items()}
     return {
         name: {module: (now, before) for module, (now, before) in zip(row["modules"], row["sizes"], strict=True)}

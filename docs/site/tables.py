@@ -15,7 +15,7 @@ Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""
 
 LEVELS = ("Oz", "Os")
-BUNDLED, FAST = "bundled policy", "fast bundled policy"
+BUNDLED = "bundled policy"
 NONE = ""
 
 
@@ -39,7 +39,7 @@ def counted(facts: Mapping[str, Any], *keys: str) -> list[str]:
 
 def policy_of(level: str, method: str) -> str:
     """Return the name of a policy in a command, for a bundled one; other methods have their own name."""
-    return {BUNDLED: f"`inline-{level.lower()}`", FAST: f"`inline-{level.lower()}-fast`"}.get(method, method)
+    return f"`inline-{level.lower()}`" if method == BUNDLED else method
 
 
 def policies() -> Rows:
@@ -82,7 +82,7 @@ def searches() -> Rows:
         (name, compiles) for name, compiles in benchmark("Oz") if compiles == 50 or (compiles and "bundles" in name)
     ]
     found = {(name, compiles): [benchmark(level)[name, compiles] for level in LEVELS] for name, compiles in rows}
-    for name, compiles in ((BUNDLED, 1), (FAST, 1), ("smallest of four compiles", 4)):
+    for name, compiles in ((BUNDLED, 1), ("`last-call`", 1), ("smallest of four compiles", 4)):
         found[name, compiles] = [searched(level, name) for level in LEVELS]
     for (name, compiles), pair in sorted(found.items(), key=lambda item: item[1][0]["mean"]):
         yield [name.removeprefix("search: "), str(compiles), *_change(pair[0]), *_change(pair[1])]
@@ -103,7 +103,7 @@ def card_policies(card: str) -> Rows:
     """Yield a bundled policy of the test split and the policies beside it."""
     level = card.split("-")[1].title()
     yield ["policy", "modules", "geometric mean", "95 % interval", "total", "smaller", "larger"]
-    for name in (BUNDLED, FAST, "`threshold:5`", "`threshold:0`", "`default`: clang's own choices"):
+    for name in (BUNDLED, "`last-call`", "`threshold:5`", "`threshold:0`", "`default`: clang's own choices"):
         facts = benchmark(level)[name, 0]
         ends = [percent(facts["mean"]), interval(facts["interval"]), percent(facts["total"])]
         yield [policy_of(level, name), *counted(facts, "modules"), *ends, *counted(facts, "better", "worse")]
@@ -126,10 +126,7 @@ def learning() -> Rows:
         ]
 
 
-RUN_TIME_BUILDS = (
-    *("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os-fast", "Os inline-os"),
-    *("Oz", "Oz inline-oz-fast", "Oz inline-oz"),
-)
+RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os", "Oz", "Oz inline-oz")
 """Builds of programs, in the order of the table."""
 
 
@@ -213,7 +210,7 @@ def targets() -> Rows:
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    titles = ("fast bundled policy", "larger", "bundled policy", "larger", "smallest of several", "programs", "linked")
+    titles = ("bundled policy", "larger", "smallest of several", "programs", "linked")
     yield ["target, level", "modules", *titles, "larger", "search, modules", "search"]
     changes = read("targets")["changes"]
     for key in sorted(
@@ -221,7 +218,7 @@ def target_sizes() -> Rows:
     ):
         target, level = key.split()
         policy = f"inline-{level.lower()}"
-        found = [changes.get(f"{key} {name}") for name in (f"{policy}-fast", policy, "smallest")]
+        found = [changes.get(f"{key} {name}") for name in (policy, "smallest")]
         *cells, _ = [
             cell
             for row in found
@@ -391,7 +388,7 @@ def linked_builds() -> Rows:
 
 PUBLISHED = (
     *("published: LLVM project, for size", "published: PerfInliner, for speed", "plain clang, `-inline-threshold=5`"),
-    *("`default`: clang's own choices", "`threshold:5`", "`last-call`", FAST, BUNDLED),
+    *("`default`: clang's own choices", "`threshold:5`", "`last-call`", BUNDLED),
 )
 """Models of other projects, and the methods beside them."""
 
@@ -403,13 +400,13 @@ def graph_learning() -> Rows:
         yield [name, *(f"{share:+.1f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
 
 
-CARDS = ("inline-os", "inline-os-fast", "inline-oz", "inline-oz-fast")
+CARDS = ("inline-os", "inline-oz")
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
     "benchmark.published": partial(bundled, *PUBLISHED),
-    "bundled.test": partial(bundled, BUNDLED, FAST, "`threshold:5`", "smallest of five compiles"),
+    "bundled.test": partial(bundled, BUNDLED, "`last-call`", "`threshold:5`", "smallest of five compiles"),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),

@@ -204,7 +204,7 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
     LLVM's build takes the header with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`, or `…_REGALLOCEVICTMODEL=` for
     evictions (llvm/cmake/modules/TensorFlowCompile.cmake). Release mode does not compute `inlining_default`. For a
     policy that uses it, the class computes the feature from the estimated cost, unless an LLVM supplies it after all;
-    its level is `Oz` or `Os`, or that of a bundled policy.
+    its level is `Oz` or `Os`.
 
     Raises:
         PolicyError: the policy uses `inlining_default`, and there is no level.

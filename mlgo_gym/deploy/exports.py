@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.eviction import decides_evictions
-from mlgo_gym.policies.model_files import network_file, or_use_fast
+from mlgo_gym.policies.model_files import network_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import is_rule
 from mlgo_gym.storage.cache import write_atomically
@@ -38,11 +37,10 @@ THRESHOLDS = {"Oz": 5, "Os": 50}
 
 In the bundled labels the replacement differs from clang's decision 23 times of 49,199 at -Oz, where a
 nested call changed the cost. At -Os it differs 3,174 times of 62,525, since functions declared inline have another
-threshold that no feature contains. docs/how_to/other_compilers.md shows the effect on the bundled policies.
+threshold that no feature contains.
 """
 
 _RULES = ("default", "never", "always", "threshold")
-_BUNDLED = re.compile(r"inline-(o[sz])-fast")
 
 
 def policy_network(policy: str, *, callee_features: bool = False, evictions: bool = False) -> Network | None:
@@ -77,8 +75,8 @@ def check_features(policy: str, features: Sequence[str]) -> None:
     """Raise a PolicyError if a policy needs callee features, for a target that does not compute them."""
     if uses_callee_features(features):
         raise PolicyError(
-            f"{policy} needs callee features, which LLVM does not compute; export it with `mlgo-gym export plugin`"
-            f"{or_use_fast(policy)}"
+            f"{policy} needs callee features, which LLVM does not compute; export it with `mlgo-gym export plugin`, or "
+            "train a network without them: mlgo-gym train policy"
         )
 
 
@@ -113,17 +111,13 @@ class DefaultRule:
 def default_rule(policy: str, features: Sequence[str], level: str | None = None) -> DefaultRule | None:
     """Return the rule that replaces `inlining_default` for a policy; None if the policy does not use the feature.
 
-    The level is `Oz` or `Os`, or None for that of a bundled policy.
-
     Raises:
-        PolicyError: the policy uses the feature, and the level is unknown.
+        PolicyError: the policy uses the feature, and the level is neither `Oz` nor `Os`.
     """
     if level is not None and level not in THRESHOLDS:
         raise PolicyError(f"expected a level of {', '.join(THRESHOLDS)}, got {level!r}")
     if INLINING_DEFAULT not in features:
         return None
-    bundled = _BUNDLED.fullmatch(policy)
-    level = level or (bundled[1].capitalize() if bundled else None)
     if level is None:
         raise PolicyError(
             f"{policy} uses {INLINING_DEFAULT}, which LLVM computes in neither release nor development mode; replace "

@@ -25,20 +25,20 @@ Chooser = Callable[[Floats, Any], Any]
 """Takes outputs of shape (outputs,) and the action mask or None, and returns an action."""
 
 
-def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advice: str = "") -> Callable[[Any], Floats]:
+def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str]) -> Callable[[Any], Floats]:
     """Return a function from an observation of any form to some of its features, float32 of shape (names,).
 
     The names are those of `feature_names`, `action_mask[0]`, `action_mask[1]`, … for the mask, and in `mlgo/Joint-v0`
     `task_inlining` and so on for the kind of decision.
 
     Raises:
-        PolicyError: the environment lacks some of the features; `advice` is added where these are callee features.
+        PolicyError: the environment lacks some of the features.
     """
     missing = [name for name in names if name not in env.feature_names]
     if uses_callee_features(missing):
         raise PolicyError(
             f"{policy} needs callee features, which this environment does not compute; make it with "
-            f"callee_features=True{advice}"
+            "callee_features=True"
         )
     space = env.observation_space
     uses_mask = any(name.startswith(f"{MASK}[") for name in missing)

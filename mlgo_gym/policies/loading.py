@@ -33,7 +33,6 @@ from mlgo_gym.policies.model_files import (
     is_model,
     model_file,
     network_file,
-    or_use_fast,
 )
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
@@ -76,13 +75,12 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | `default`, `random`, `never`, `always`, `threshold:NUMBER` | a rule |
     | `last-call`, `rule:FILE` | a condition on features, bundled or in a file (`mlgo_gym.policies.rules`) |
     | `first_legal`, `never_evict`, `ratio:NUMBER`, `size_order` | a rule of register allocation |
-    | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast` | a bundled policy |
+    | `inline-oz`, `inline-os` | a bundled policy with callee features |
     | `evict` | a bundled policy of evictions |
     | `mlp:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
 
-    The bundled policies of inlining use callee features, but for those with `-fast`. A user's class or function is
-    called with the environment if it has a parameter `env`.
+    A user's class or function is called with the environment if it has a parameter `env`.
 
     Args:
         spec: the specification.
@@ -175,7 +173,7 @@ def _bundled_policy(env: CompilerEnv, name: str) -> Policy:
             f"{name} needs the features {', '.join(missing)}, which clang {env.toolchain.version_text} does not "
             "compute; use the bundled clang, which the policy was trained with"
         )
-    return network_policy(env, network, name, advice=or_use_fast(name))
+    return network_policy(env, network, name)
 
 
 def _users_policy(spec: str, env: CompilerEnv) -> Policy:

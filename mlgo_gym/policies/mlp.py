@@ -23,15 +23,14 @@ class MlpPolicy:
         env: the environment, with observations of any form and any other features.
         network: the network; for a masked action space it has one output per action.
         name: the policy's name, for errors.
-        advice: addition to the error about missing callee features.
 
     Raises:
         PolicyError: the environment lacks a feature, or has other actions.
     """
 
-    def __init__(self, env: CompilerEnv, network: Network, name: str = "mlp", *, advice: str = "") -> None:
+    def __init__(self, env: CompilerEnv, network: Network, name: str = "mlp") -> None:
         self._network = network
-        self._features = feature_vector(name, env, network.features, advice=advice)
+        self._features = feature_vector(name, env, network.features)
         self._choose = chooser(name, env, network.outputs)
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
@@ -57,8 +56,6 @@ class MlpPolicy:
         return self._network(np.stack([self._features(row(observations, number)) for number in range(count)]))
 
 
-def network_policy(env: CompilerEnv, network: Network, name: str, *, advice: str = "") -> Policy:
+def network_policy(env: CompilerEnv, network: Network, name: str) -> Policy:
     """Return the policy of a network: an `EvictionPolicy` or an `MlpPolicy`; arguments as for `MlpPolicy`."""
-    if decides_evictions(network):
-        return EvictionPolicy(env, network, name)
-    return MlpPolicy(env, network, name, advice=advice)
+    return (EvictionPolicy if decides_evictions(network) else MlpPolicy)(env, network, name)

@@ -39,11 +39,6 @@ def network_file(spec: str) -> Path:
     return NETWORKS / f"{spec}.safetensors"
 
 
-def or_use_fast(name: str) -> str:
-    """Return `", or use NAME-fast"`, for an error; empty if no such policy is bundled."""
-    return f", or use {name}-fast" if f"{name}-fast" in bundled_policies() else ""
-
-
 def is_model(spec: str) -> bool:
     """Return whether a policy is a model in a file."""
     kind, colon, _ = spec.partition(":")

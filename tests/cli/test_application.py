@@ -18,6 +18,7 @@ from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, fill_ray_val
 from mlgo_gym.cli.reference import pages
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run, run_json
+from tests.mlgo_clang.conftest import write_network
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
@@ -101,11 +102,13 @@ def test_the_address_of_a_cluster_is_optional_and_the_environment_may_name_it(mo
     assert [*addresses, ExecutionOptions(ray="").execution().ray] == [None, "10.0.0.1:6379", "auto", "local"]
 
 
-def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.safetensors"
+    write_network(policy, "cost_estimate", -1, 0)
     for library, extra, command in (
         ("ray", "ray", "evaluate mlgo/Inline-v0 --limit 1 --ray="),
-        ("onnx", "onnx", "export onnx --policy inline-oz-fast --output /dev/null/model"),
-        ("ai_edge_litert.schema_py_generated", "tflite", "export tflite --policy inline-oz-fast --output /dev/null/m"),
+        ("onnx", "onnx", f"export onnx --policy mlp:{policy} --output /dev/null/model"),
+        ("ai_edge_litert.schema_py_generated", "tflite", f"export tflite --policy mlp:{policy} --output /dev/null/m"),
     ):
         monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
         with pytest.raises(MissingExtraError, match=rf"\[{extra}\]'"):

@@ -20,7 +20,7 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, EvictionPolicy
 from mlgo_gym.tasks.infos import decision_info
 from tests.cli.command import run
-from tests.deploy.conftest import labelled
+from tests.deploy.conftest import NAMES, labelled, make_network
 from tests.policies.episodes import eviction_network
 
 
@@ -46,12 +46,16 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("policy", ["inline-oz-fast", "evict"])
-def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(policy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["mlp", "evict"])
+def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(
+    policy: str, network_file: Path, tmp_path: Path
+) -> None:
     """The build of LLVM that lowers the file looks its inputs up by name."""
     pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
-    model, network = tmp_path / "model.mlir", exported_network(policy, evictions=True)
-    assert run("export", "tosa", "--policy", policy, "--output", model).stdout.startswith(f"{model}: {policy}, ")
+    level = ["--level", "Oz"] if policy == "mlp" else []
+    spec = f"mlp:{network_file}" if policy == "mlp" else policy
+    model, network = tmp_path / "model.mlir", exported_network(spec, evictions=True)
+    assert run("export", "tosa", "--policy", spec, "--output", model, *level).stdout.startswith(f"{model}: {spec}, ")
     data = model.read_bytes()
     assert data.startswith(b"ML\xefR")
     names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if policy == "evict" else list(network.features)
@@ -83,14 +87,13 @@ extern "C" int64_t decide(const char *data, const int *sizes, int count) {{
     return call
 
 
-def test_the_header_of_a_bundled_policy_decides_as_it_without_clangs_own_decision(tmp_path: Path) -> None:
+def test_the_header_of_a_network_decides_as_it_without_clangs_own_decision(tmp_path: Path) -> None:
     """The labelled decisions are real; the header replaces clang's own decision by the estimated cost."""
-    policy = "inline-os-fast"
-    network = exported_network(policy)
-    rows = labelled("Os", network.features, 1000)
-    rule = default_rule(policy, network.features)
+    rows = labelled("Os", NAMES, 1000)
+    network = make_network(rows)
+    rule = default_rule("mine", network.features, "Os")
     assert rule is not None
-    decide = header_decides(release_header(network_decision_code(policy, network)), "InlinerSizeModel", tmp_path)
+    decide = header_decides(release_header(network_decision_code("mine", network), "Os"), "InlinerSizeModel", tmp_path)
     decisions = [decide([number.tobytes() for number in row]) for row in rows]
     rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
     assert decisions == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
@@ -115,7 +118,7 @@ def test_the_header_of_a_network_for_evictions_decides_as_it(tmp_path: Path) -> 
     assert deviations > 1
 
 
-def test_a_policy_of_clangs_own_decision_that_is_not_bundled_needs_a_level() -> None:
+def test_a_policy_of_clangs_own_decision_needs_a_level() -> None:
     with pytest.raises(PolicyError, match=r"with --level.*mlgo-gym train clone --expert default"):
         release_header(decision_code("default"))
     header = release_header(decision_code("default"), "Os")
@@ -142,7 +145,7 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path) -> None:
     for words, error, message in (
         ("llvm-header --policy no-such-policy", PolicyError, "expected a bundled policy, got 'no-such-policy'"),
         ("plugin --policy never --llvm-config echo", ToolchainError, "an llvm-config, got echo with the version"),
-        ("onnx --policy inline-oz", PolicyError, r"inline-oz needs callee features, .* or use inline-oz-fast$"),
+        ("onnx --policy inline-oz", PolicyError, r"inline-oz needs callee features, .*: mlgo-gym train policy$"),
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
         (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
         (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),

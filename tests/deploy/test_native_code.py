@@ -163,9 +163,10 @@ def test_a_graph_computes_the_same_to_the_last_bit(kind: str, observations: Obse
 
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-def test_an_exported_bundled_policy_decides_as_before(kind: str, inline: CompilerEnv, tmp_path: Path) -> None:
+def test_an_exported_network_decides_as_before(kind: str, inline: CompilerEnv, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime" if kind == "onnx" else "ai_edge_litert")
-    output, policy = tmp_path / "model", "inline-oz-fast"
+    output, policy = tmp_path / "model", f"mlp:{tmp_path}/network.safetensors"
+    make_network(labelled("Oz", NAMES)).save(tmp_path / "network.safetensors")
     more = ["--keep-default"] if kind == "tflite" else []
     exported = run("export", kind, "--policy", policy, "--output", output, *more)
     assert exported.stdout.startswith(f"{output}: {policy}, ")

@@ -43,7 +43,7 @@ def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_
         size, data = compiled(policies)
         assert size == min(candidates)[0]
         assert (size, data) in candidates
-    candidates = [compiled(policy) for policy in ("default", "never", "threshold:0", "inline-oz-fast")]
+    candidates = [compiled(policy) for policy in ("default", "never", "threshold:0", "last-call")]
     assert compiled("smallest")[0] == min(candidates)[0]
 
 

@@ -51,21 +51,15 @@ def test_no_bundled_policy_was_trained_on_a_module_of_the_test_split(toolchain: 
         read_digests(file)
 
 
-def test_a_name_means_one_network_whatever_the_environment_computes(corpus: Path, inline: CompilerEnv) -> None:
+def test_bundled_policies_of_inlining_need_callee_features(corpus: Path, inline: CompilerEnv) -> None:
     with_callees = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "callee_features": True})
-
-    def decisions(policy: str, env: CompilerEnv) -> list[int]:
-        return play(env, load_policy(policy, env), "calls")[0]
-
-    for level in ("oz", "os"):
-        fast, full = f"inline-{level}-fast", f"inline-{level}"
-        assert (needs_callee_features(fast), needs_callee_features(full)) == (False, True)
-        assert decisions(fast, with_callees) == decisions(fast, inline)
-        assert decisions(full, with_callees)
-        with pytest.raises(
-            PolicyError, match=f"^{full} needs callee features, .* callee_features=True, or use {fast}$"
-        ):
-            load_policy(full, inline)
+    for name in ("inline-oz", "inline-os", "last-call"):
+        assert needs_callee_features(name)
+        assert play(with_callees, load_policy(name, with_callees), "calls")[0]
+        with pytest.raises(PolicyError, match=f"^{name} needs callee features, .* callee_features=True$"):
+            load_policy(name, inline)
+    with pytest.raises(PolicyError, match="there is no policy 'inline-oz-fast'; did you mean inline-oz"):
+        load_policy("inline-oz-fast", inline)
 
 
 def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> None:

@@ -182,7 +182,7 @@ def test_networks_that_do_not_fit_the_environment_are_refused(inline: CompilerEn
     policy = f"mlp:{tmp_path}/a.safetensors"
     assert needs_callee_features(policy)
     assert with_callee_features({"limit": 1}, ["default", policy]) == {"limit": 1, "callee_features": True}
-    assert with_callee_features({"limit": 1}, ["default", "inline-oz-fast"]) == {"limit": 1}
+    assert with_callee_features({"limit": 1}, ["default", "threshold:5"]) == {"limit": 1}
     with pytest.raises(PolicyError, match="which this environment does not compute; make it with callee_features=True"):
         load_policy(policy, inline)
 
