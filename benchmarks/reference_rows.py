@@ -22,10 +22,9 @@ class Row:
 
     Attributes:
         name: its name in the table.
-        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, and `{bundled}` the policy
-            of `BUNDLED`.
-        train: the training command, or an empty text; `{seed}` and `{part}` (training split of `TRAIN`) are filled
-            in.
+        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, `{bundled}` one of
+            `BUNDLED`.
+        train: the training command, or an empty text; it names `{seed}` and `{part}`, the training split of `TRAIN`.
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
