@@ -117,7 +117,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     command = [str(PROGRAM), "evaluate", options.environment, "--corpus", options.corpus, "--policy", options.policies]
-    command += ["--jobs", str(options.jobs), *(["--ray"] if options.ray else [])]
+    command += ["--jobs", str(options.jobs), *(["--ray", "local"] if options.ray else [])]
     command += ["--limit", str(options.limit)] if options.limit else []
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         sys.exit("prctl(PR_SET_CHILD_SUBREAPER) failed; use Linux")

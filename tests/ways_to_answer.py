@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -34,8 +35,7 @@ from mlgo_gym.integrations.trace import trace
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.scheduling import FileStore, ItemQueue, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
-from mlgo_gym.scheduling.ray_cluster import LOCAL
+from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
 from mlgo_gym.testing import finished_compiles, running_compile
 from mlgo_gym.vector_env import as_vector
 
@@ -274,8 +274,8 @@ def over_ray(ways: Ways) -> list[str]:
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import the tests
-    with RayCluster(RemoteWork(start, lambda _: "module", lambda _: files), LOCAL, 1) as cluster:
-        ((_, objects),) = cluster.run(ItemQueue(["episode"]))
+    with RayCluster(RemoteWork(start, lambda _: "module", lambda _: files), "local", 1) as cluster:
+        ((_, objects),) = cluster.run(deque(["episode"]))
     assert not isinstance(objects, WorkerFailure), objects
     return objects
 

@@ -23,12 +23,11 @@ def main() -> None:
     try:
         try:
             from mlgo_gym.cli.application import application
-            from mlgo_gym.cli.options import fill_ray_value
         except ModuleNotFoundError as error:
             if error.name and error.name.split(".")[0] in {"typer", "rich", "click"}:
                 raise MissingExtraError("the command line", "cli") from error
             raise
-        application(fill_ray_value(sys.argv[1:]))
+        application()
     except KeyboardInterrupt as error:
         # While commands are loading; a running command handles Ctrl-C itself.
         raise SystemExit(INTERRUPTED) from error

@@ -15,7 +15,7 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -23,7 +23,6 @@ import typer
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling.execution import Execution
-from mlgo_gym.scheduling.ray_cluster import ray_address
 
 Values = dict[str, Any]
 """The values of `options_of()` by name: arguments of the class or the function."""
@@ -124,30 +123,14 @@ class ExecutionOptions:
     ray: Annotated[
         str | None,
         option(
-            "Compile on the Ray cluster at ADDRESS, such as HOST:PORT. Without ADDRESS: the cluster at "
-            "$RAY_ADDRESS, or one that is started on this machine.",
-            metavar="[ADDRESS]",
+            "Compile on the Ray cluster at ADDRESS: HOST:PORT, auto for the one on this machine, local to start one.",
+            metavar="ADDRESS",
         ),
     ] = None
 
     def execution(self) -> Execution:
         """Return where the work runs."""
-        return Execution(self.jobs, None if self.ray is None else ray_address(self.ray))
-
-
-_ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+|\[[\da-fA-F:]+\]:\d+")
-
-
-def fill_ray_value(words: Sequence[str]) -> list[str]:
-    """Return a command line in which `--ray` has a value: empty if no address follows.
-
-    typer has no options with an optional value.
-    """
-    following = (*words[1:], "")
-    return [
-        "--ray=" if word == "--ray" and not _ADDRESS.fullmatch(after) else word
-        for word, after in zip(words, following, strict=False)
-    ]
+        return Execution(self.jobs, self.ray)
 
 
 class _OptionsOf(NamedTuple):

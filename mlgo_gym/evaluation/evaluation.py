@@ -76,19 +76,18 @@ class Schedule:
         """Return the number of waiting assignments."""
         return sum(assignment.module not in self._without_decisions for assignment in self._waiting)
 
-    def take(self) -> Assignment | None:
-        """Return the next assignment; None if none is waiting."""
-        while self._waiting:
-            assignment = self._waiting.popleft()
-            if assignment.module not in self._without_decisions:
-                self._running += 1
-                return assignment
-        return None
+    def popleft(self) -> Assignment:
+        """Return the next assignment."""
+        while (assignment := self._waiting.popleft()).module in self._without_decisions:
+            pass
+        self._running += 1
+        return assignment
 
-    def put_back(self, assignments: Sequence[Assignment]) -> None:
-        """Put assignments without a result back at the front."""
-        self._running -= len(assignments)
-        self._waiting.extendleft(reversed(assignments))
+    def extendleft(self, assignments: Iterable[Assignment]) -> None:
+        """Put assignments without a result, the last one first, back at the front."""
+        for assignment in assignments:
+            self._running -= 1
+            self._waiting.appendleft(assignment)
 
     def finish(self, result: EpisodeRecord) -> None:
         """Record the result of an assignment; a module without decisions leaves the schedule."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -91,19 +91,16 @@ class EpisodeRunner:
         self._running: dict[int, _RunningEpisode] = {}
         self._waiting: deque[Assignment] = deque()
 
-    def submit(self, assignment: Assignment) -> None:
-        """Submit an assignment; `collect()` starts it."""
-        self._waiting.append(assignment)
-
-    def collect(self) -> list[Finished]:
-        """Start the submitted assignments, decide until an episode ends, and return the results."""
+    def work(self, assignments: Sequence[Assignment]) -> list[Finished]:
+        """Start assignments, decide until an episode ends, and return the results."""
+        self._waiting.extend(assignments)
         finished = self._start()
         while self._running and not finished:
             finished = self._step()
         return finished
 
     def _start(self) -> list[Finished]:
-        """Start the submitted assignments, except those of a policy whose only object is in use."""
+        """Start the waiting assignments, except those of a policy whose only object is in use."""
         finished = []
         for assignment in list(self._waiting):
             if self._evaluated.is_plain_compile(assignment):

@@ -160,7 +160,8 @@ def trace(
         evaluated = evaluation.evaluated
         if policy not in evaluated.policies:
             raise PolicyError(f"expected a policy that takes decisions, got {policy!r}; name another")
-        while (assignment := evaluation.schedule.take()) is not None:
+        while len(evaluation.schedule):
+            assignment = evaluation.schedule.popleft()
             trajectory = record_trajectory(evaluated.env, evaluated.policies[policy], assignment)
             for path, write in logs_of(trajectory, evaluated.env.task).items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.ray_cluster import RayCluster
 from mlgo_gym.scheduling.work import Item, RemoteWork, Result, Runner
-from mlgo_gym.scheduling.workers import InProcess, Workers
+from mlgo_gym.scheduling.workers import Workers, in_process, processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +62,4 @@ class Execution:
             if remote is None:
                 raise MlgoError(f"expected work for this machine, got ray={self.ray!r}; omit ray")
             return RayCluster(remote(), self.ray, self.jobs, capacity)
-        return InProcess(start, capacity) if self.in_process else Processes(start, self.jobs or 1, capacity)
+        return in_process(start, capacity) if self.in_process else processes(start, self.jobs or 1, capacity)

@@ -6,29 +6,22 @@ import contextlib
 import logging
 import os
 import platform
-import signal
 import socket
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import lru_cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import MlgoError, MlgoWarning
 from mlgo_gym.extras import library
 from mlgo_gym.scheduling.work import FileStore, Item, RemoteWork, Result, WorkerFailure
 from mlgo_gym.scheduling.workers import Worker, Workers
-from mlgo_gym.storage.temporary_folders import process_folder
-
-LOCAL = "local"
-"""The address that starts a cluster of this machine alone for the run."""
 
 _STORED = 256
 """Number of names whose files stay in the object store; the workers keep their own copies on disk."""
 
-_STARTS = 3
 _START_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 
@@ -41,39 +34,12 @@ _SETTINGS = {
 }
 """Settings of Ray that the environment does not set; the last is for nodes that this process starts."""
 
-_QUIET = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "mlgo-gym"}
-
 
 def ray_library() -> Any:
     """Return the module `ray`; raise `MissingExtraError` if it is not installed."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     return library("ray", "a run on many machines", "ray")
-
-
-def ray_address(address: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address of the cluster: the given one, else `$RAY_ADDRESS`, else `LOCAL`."""
-    return address or environment.get("RAY_ADDRESS") or LOCAL
-
-
-@contextmanager
-def local_cluster(cpus: int) -> Iterator[None]:
-    """Run a cluster of this machine with some CPUs. Ray fails on a busy machine, so a start is tried three times."""
-    ray = ray_library()
-    # Not in $TMPDIR, whose path may be too long: a socket's has at most 107 bytes, of which Ray takes 64.
-    with process_folder(Path("/tmp"), "mlgo-ray-") as folder, ExitStack() as stack:  # noqa: S108 - made by mkdtemp
-        stack.callback(ray.shutdown)
-        options = {"include_dashboard": False, "object_store_memory": 512 << 20, "_temp_dir": str(folder), **_QUIET}
-        for attempt in range(1, _STARTS + 1):
-            try:
-                ray.init(address=LOCAL, num_cpus=cpus, **options)
-                break
-            except Exception:  # the class that Ray raises after a timeout
-                _kill_started_processes(folder)
-                ray.shutdown()
-                if attempt == _STARTS:
-                    raise
-        yield
 
 
 class RayCluster(Workers[Item, Result]):
@@ -96,11 +62,11 @@ class RayCluster(Workers[Item, Result]):
         self._ray = ray_library()
         with ExitStack() as stack:
             if not self._ray.is_initialized():
-                self._connect(address, jobs, stack)
+                self._connect(address, stack)
             cpus = int(self._ray.cluster_resources().get("CPU", 0))
             if jobs is None and cpus < 1:
                 raise MlgoError(f"expected a cluster with a free CPU, got none at {address!r}; add a node")
-            super().__init__(jobs or cpus, capacity, retries=1)
+            super().__init__(self._start_actor, self._wait_for_actors, jobs or cpus, capacity, retries=1)
             self._needs = remote.needs
             self._upload = lru_cache(maxsize=_STORED)(lambda name: self._ray.put(dict(remote.pack(name))))
             common = {name: [self._ray.put(dict(files))] for name, files in remote.common.items()}
@@ -109,22 +75,22 @@ class RayCluster(Workers[Item, Result]):
             self._actor = self._ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(_Actor)
             self._connection = stack.pop_all()
 
-    def _connect(self, address: str, jobs: int | None, stack: ExitStack) -> None:
+    def _connect(self, address: str, stack: ExitStack) -> None:
+        settings = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "mlgo-gym"}
         try:
-            if address == LOCAL:
-                stack.enter_context(local_cluster(jobs or os.cpu_count() or 1))
-                return
-            _check_reachable(address)
+            host, colon, port = address.removeprefix("ray://").rpartition(":")
+            if colon:  # not a word, such as `auto`; Ray itself would try for minutes
+                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
             stack.callback(self._ray.shutdown)
-            self._ray.init(address=address, **_QUIET)
+            self._ray.init(address=address, **settings)
         except Exception as error:
             reason = str(error).strip().split("\n")[0]
             raise MlgoError(
                 f"expected a Ray cluster at {address!r}, got {type(error).__name__}: {reason}; start one there with "
-                "`ray start --head`, give another address, or none for a cluster of this machine"
+                "`ray start --head`, or give another address"
             ) from error
 
-    def start_worker(self) -> Worker[Item, Result]:
+    def _start_actor(self) -> Worker[Item, Result]:
         """Create an actor; in a full cluster it starts as soon as a CPU is free."""
         actor = self._actor.remote()
         return _RayWorker(self, actor, actor.start.remote(*self._arguments))
@@ -134,7 +100,7 @@ class RayCluster(Workers[Item, Result]):
         name = self._needs(item)
         return item, name, [self._upload(name)]
 
-    def wait(self, workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:
+    def _wait_for_actors(self, workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:
         """Wait for a message or the end of an actor; warn if none starts."""
         by_reference = {worker.reference: worker for worker in workers if isinstance(worker, _RayWorker)}
         references = list(by_reference)
@@ -152,7 +118,7 @@ class RayCluster(Workers[Item, Result]):
         return [by_reference[reference] for reference in arrived]
 
     def close(self) -> None:
-        """End all actors, and a cluster that was started here. Idempotent."""
+        """End all actors, and disconnect. Idempotent."""
         super().close()
         self._connection.close()
 
@@ -184,22 +150,6 @@ class _RayWorker(Worker[Item, Result]):
             self._ray.kill(self._actor)
 
 
-def _check_reachable(address: str) -> None:
-    """Connect to an address once: Ray itself would try for minutes. Raise an error if nothing answers."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon:  # not a word, such as `auto`
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-
-
-def _kill_started_processes(folder: Path) -> None:
-    """Kill the processes of a cluster in a temporary folder: Ray leaves them running if a start fails."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            child = int(entry.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
-            if child and os.fsencode(folder) in entry.joinpath("cmdline").read_bytes():
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
 class _Actor:
     """A worker on one CPU of a node. A reference within a list is fetched only on request."""
 
@@ -222,10 +172,9 @@ class _Actor:
         self._store.put(name, lambda: self._ray.get(reference[0]))
 
     def work(self, items: list[tuple[Any, str, list[Any]]]) -> Any:
-        for item, name, reference in items:
+        for _, name, reference in items:
             self._put(name, reference)
-            self._runner.submit(item)
-        return self._runner.collect()
+        return self._runner.work([item for item, *_ in items])
 
     def close(self) -> None:
         self._runner.close()

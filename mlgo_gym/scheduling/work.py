@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -40,30 +40,24 @@ class WorkerFailure:
 class Runner(Protocol[Item, Result_co]):
     """Works on one or several items at the same time."""
 
-    def submit(self, item: Item) -> None:
-        """Add an item; `collect()` works on it."""
-
-    def collect(self) -> Sequence[tuple[Item, Result_co]]:
-        """Work until a submitted item is finished, and return the finished items; nothing if none was submitted."""
+    def work(self, items: Sequence[Item]) -> Sequence[tuple[Item, Result_co]]:
+        """Add items, work until an item is finished, and return the finished items; nothing if there is no item."""
 
     def close(self) -> None:
         """Release everything. Idempotent."""
 
 
 class SequentialRunner(Generic[Item, Result]):
-    """Works on one item at a time, in the order of submission; `work` returns the result of an item."""
+    """Works on one item at a time, in the order of arrival; `compute` returns the result of an item."""
 
-    def __init__(self, work: Callable[[Item], Result]) -> None:
-        self._work = work
+    def __init__(self, compute: Callable[[Item], Result]) -> None:
+        self._compute = compute
         self._pending: deque[Item] = deque()
 
-    def submit(self, item: Item) -> None:
-        """Add an item; `collect()` works on it."""
-        self._pending.append(item)
-
-    def collect(self) -> list[tuple[Item, Result]]:
-        """Work on the oldest pending item, and return it with its result."""
-        return [(item, self._work(item)) for item in [self._pending.popleft()]] if self._pending else []
+    def work(self, items: Sequence[Item]) -> list[tuple[Item, Result]]:
+        """Add items, and return the oldest pending item with its result."""
+        self._pending.extend(items)
+        return [(item, self._compute(item)) for item in [self._pending.popleft()]] if self._pending else []
 
     def close(self) -> None:
         """Drop the pending items."""
@@ -71,27 +65,15 @@ class SequentialRunner(Generic[Item, Result]):
 
 
 class Queue(Protocol[Item]):
-    """Source of items; its length is the number of items in it."""
+    """Source of items, such as a deque; its length is the number of items in it."""
 
-    def take(self) -> Item | None:
-        """Remove and return the next item; None if the queue is empty."""
+    def popleft(self) -> Item:
+        """Remove and return the next item."""
 
-    def put_back(self, items: Sequence[Item]) -> None:
-        """Return unfinished items to the front of the queue."""
+    def extendleft(self, items: Iterable[Item], /) -> None:
+        """Return unfinished items, the last one first, to the front of the queue."""
 
     def __len__(self) -> int: ...
-
-
-class ItemQueue(deque[Item]):
-    """A queue of a fixed set of items, each once; the first is taken first."""
-
-    def take(self) -> Item | None:
-        """Remove and return the next item; None if the queue is empty."""
-        return self.popleft() if self else None
-
-    def put_back(self, items: Sequence[Item]) -> None:
-        """Return unfinished items to the front of the queue."""
-        self.extendleft(reversed(items))
 
 
 class FileStore:

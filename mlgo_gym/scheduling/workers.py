@@ -1,11 +1,19 @@
-"""Workers that share a queue: assignment of items, and workers that exit; independent of their kind."""
+"""Workers that share a queue: assignment of items, workers that exit, this process and processes of this machine."""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Generic
+from multiprocessing import connection, resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, Generic
 
 from typing_extensions import Self
 
@@ -13,6 +21,9 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling.work import Item, Queue, Result, Runner, WorkerFailure
 
 _STOP_SECONDS = 5.0
+
+_EXIT_SECONDS = 10.0
+"""Time in which a worker must exit after it has closed its connection, or was killed."""
 
 _MAX_FAILED_STARTS = 3
 """Maximum number of consecutive workers that exit before their first item, where items are retried."""
@@ -47,7 +58,7 @@ class Worker(ABC, Generic[Item, Result]):
         """Stop the worker; kill it if it has not exited after `timeout` seconds."""
 
 
-class Workers(ABC, Generic[Item, Result]):
+class Workers(Generic[Item, Result]):
     """Runs the items of a queue: in this process, in worker processes, or on a cluster.
 
     A worker starts when there is an item for it. One that exits while it works on one item is replaced. The item is
@@ -55,27 +66,27 @@ class Workers(ABC, Generic[Item, Result]):
     that made it exit.
 
     Args:
+        start_worker: Returns a new worker; raises `MlgoError` if it cannot start.
+        wait: Waits until some of the workers have sent a message or exited, and returns these.
         jobs: Maximum number of workers (≥ 1).
         capacity: Number of items that a worker works on at the same time (≥ 1).
         retries: Number of times that an item is retried after its worker exited.
     """
 
-    def __init__(self, jobs: int, capacity: int, retries: int = 0) -> None:
-        self._jobs = jobs
-        self._capacity = capacity
-        self._retries = retries
+    def __init__(
+        self,
+        start_worker: Callable[[], Worker[Item, Result]],
+        wait: Callable[[Sequence[Worker[Item, Result]]], Iterable[Worker[Item, Result]]],
+        jobs: int,
+        capacity: int,
+        retries: int = 0,
+    ) -> None:
+        self._start_worker, self._wait = start_worker, wait
+        self._jobs, self._capacity, self._retries = jobs, capacity, retries
         self._workers: list[Worker[Item, Result]] = []
         # Items that run alone, because a worker exited with them, and how many exited with the item alone.
         self._exits: Counter[Item] = Counter()
         self._failed_starts = 0
-
-    @abstractmethod
-    def start_worker(self) -> Worker[Item, Result]:
-        """Return a new worker; raise `MlgoError` if it cannot start."""
-
-    @abstractmethod
-    def wait(self, workers: Sequence[Worker[Item, Result]]) -> Iterable[Worker[Item, Result]]:
-        """Wait until some of the workers have sent a message or exited, and return these."""
 
     def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
         """Yield each item of a queue with its result as soon as it is finished, in no particular order.
@@ -88,10 +99,10 @@ class Workers(ABC, Generic[Item, Result]):
         workers = self._workers
         try:
             for _ in range(min(self._jobs, len(queue)) - len(workers)):
-                workers.append(self.start_worker())
+                workers.append(self._start_worker())
             self._assign_to_idle(queue)
             while busy := [worker for worker in workers if worker.items or not worker.ready]:
-                for worker in self.wait(busy):
+                for worker in self._wait(busy):
                     message = worker.receive()
                     if isinstance(message, WorkerFailure):
                         yield from self._replace(worker, message, queue)
@@ -124,9 +135,9 @@ class Workers(ABC, Generic[Item, Result]):
             self._exits[item] += len(lost) == 1
         if len(lost) == 1 and self._exits[lost[0]] > self._retries:
             yield lost.pop(), failure
-        queue.put_back(lost)
+        queue.extendleft(reversed(lost))
         if len(queue):
-            self._workers.append(self.start_worker())
+            self._workers.append(self._start_worker())
             self._assign_to_idle(queue)
 
     def _assign_to_idle(self, queue: Queue[Item]) -> None:
@@ -138,9 +149,10 @@ class Workers(ABC, Generic[Item, Result]):
         """Assign as many items as the worker has capacity for, at most its share of the queue."""
         count = min(self._capacity - len(worker.items), -(-len(queue) // len(self._workers)))
         taken: list[Item] = []
-        while len(taken) < count and (item := queue.take()) is not None:
+        while len(taken) < count and len(queue):
+            item = queue.popleft()
             if item in self._exits and (taken or worker.items):
-                queue.put_back([item])
+                queue.extendleft([item])
                 break
             taken.append(item)
             if item in self._exits:
@@ -170,32 +182,117 @@ class _LocalWorker(Worker[Item, Result]):
     def __init__(self, runner: Runner[Item, Result]) -> None:
         super().__init__()
         self._runner = runner
+        self._items: Sequence[Item] = ()
 
     def send(self, items: Sequence[Item]) -> None:
-        for item in items:
-            self._runner.submit(item)
+        self._items = items
 
     def receive(self) -> Sequence[tuple[Item, Result]]:
-        return self._runner.collect()
+        return self._runner.work(self._items)
 
     def stop(self, timeout: float) -> None:  # noqa: ARG002 - it never waits
         self._runner.close()
 
 
-class InProcess(Workers[Item, Result]):
-    """One worker, which is this process; an exception of the work leaves `run()`.
+def in_process(start: Callable[[int], Runner[Item, Result]], capacity: int = 1) -> Workers[Item, Result]:
+    """Return one worker, which is this process; an exception of the work leaves `run()`.
 
     The arguments are those of `Execution.workers()`.
     """
+    return Workers(lambda: _LocalWorker(start(capacity)), lambda workers: workers, 1, capacity)
 
-    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int = 1) -> None:
-        super().__init__(1, capacity)
-        self._start = start
 
-    def start_worker(self) -> Worker[Item, Result]:
-        """Start the runner."""
-        return _LocalWorker(self._start(self._capacity))
+class _ProcessWorker(Worker[Item, Result]):
+    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int) -> None:
+        super().__init__()
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
+        # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. Starting the
+        # tracker unblocks the signal, so it must run before.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._process.start()
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise MlgoError(
+                f"expected a corpus and policies that can be pickled for a worker process, got {error}; name them by "
+                "specification, or use jobs=1"
+            ) from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
 
-    def wait(self, workers: Sequence[Worker[Item, Result]]) -> Sequence[Worker[Item, Result]]:
-        """Return the worker: it works in `receive()`."""
-        return workers
+    def send(self, items: Sequence[Item]) -> None:
+        self.connection.send(items)
+
+    def receive(self) -> Sequence[tuple[Item, Result]] | WorkerFailure:
+        try:
+            message: Sequence[tuple[Item, Result]] | MlgoError = self.connection.recv()
+        except (EOFError, OSError):
+            status = self._end(_EXIT_SECONDS)
+            how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
+            return WorkerFailure(how, status)
+        if isinstance(message, MlgoError):
+            raise message
+        return message
+
+    def stop(self, timeout: float) -> None:
+        if timeout:
+            with contextlib.suppress(OSError):
+                self.connection.send(None)
+        self._end(timeout)
+        self.connection.close()
+        # A process that the kernel cannot kill, for instance in a read from a lost disk, cannot be closed.
+        with contextlib.suppress(ValueError):
+            self._process.close()
+
+    def _end(self, seconds: float) -> int:
+        """Wait until the process exits, kill it after some seconds, and return its exit status."""
+        if not self._exits_within(seconds):
+            self._process.kill()
+            self._exits_within(_EXIT_SECONDS)
+        return self._process.exitcode or 0
+
+    def _exits_within(self, seconds: float) -> bool:
+        # join() waits without a deadline for a process that has closed its descriptors and has not exited.
+        if self._process.exitcode is not None or self._process.pid is None:
+            return True
+        pidfd = os.pidfd_open(self._process.pid)
+        try:
+            return bool(connection.wait([pidfd], seconds)) and self._process.exitcode is not None
+        finally:
+            os.close(pidfd)
+
+
+def processes(start: Callable[[int], Runner[Item, Result]], jobs: int, capacity: int = 1) -> Workers[Item, Result]:
+    """Return at most `jobs` worker processes of this machine; the arguments are those of `Execution.workers()`."""
+
+    def wait(workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:
+        by_connection = {worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)}
+        # Typeshed allows other objects.
+        return [by_connection[readable] for readable in connection.wait(list(by_connection))]  # type: ignore[index]
+
+    return Workers(lambda: _ProcessWorker(start, capacity), wait, jobs, capacity)
+
+
+def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], capacity: int) -> None:
+    """Work in a worker process: reply to each message with items, until one is None."""
+    # Its compilers exit with this process, as soon as its parent has exited.
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    try:
+        runner = start(capacity)
+    except MlgoError as error:
+        channel.send(error)
+        return
+    channel.send([])
+    while (items := channel.recv()) is not None:
+        channel.send(runner.work(items))
+    runner.close()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +21,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
-from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure
+from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
@@ -184,7 +185,7 @@ class CorpusSearch:
             return
         env = make_environment(self.environment, self._arguments)
         work = EnvironmentWork(self.environment, self._arguments, self._start, [self.start])
-        with work.workers(env, execution) as workers, closing(workers.run(ItemQueue(names))) as results:
+        with work.workers(env, execution) as workers, closing(workers.run(deque(names))) as results:
             for name, found in results:
                 if isinstance(found, WorkerFailure):
                     yield self._failure(name, str(found))

@@ -11,6 +11,7 @@ import resource
 import signal
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -27,8 +28,7 @@ from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText, rule_policy
-from mlgo_gym.scheduling import ItemQueue, SequentialRunner, WorkerFailure
-from mlgo_gym.scheduling.processes import Processes
+from mlgo_gym.scheduling import SequentialRunner, WorkerFailure, processes
 from mlgo_gym.storage.cache import JsonCache, key_of
 
 MEMORY_GIB = 8
@@ -127,8 +127,7 @@ class _Candidate:
             for name in names:
                 yield name, self.run(name) if time.monotonic() < end else _Outcome(error=self._late())
             return
-        processes: Processes[str, _Outcome] = Processes(self.start, 1)
-        with processes as workers, closing(workers.run(ItemQueue(names))) as results:
+        with processes(self.start, 1) as workers, closing(workers.run(deque(names))) as results:
             for name, result in results:
                 if isinstance(result, WorkerFailure):
                     late = result.status == -signal.SIGALRM

@@ -7,6 +7,7 @@ scores of the samples: an optimiser that receives the same scores reaches the sa
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure, Workers
+from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure, Workers
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.monitor import Monitor
@@ -142,7 +143,7 @@ def _compile(
     """Return for each sample the mean logarithm of clang's size over its size, and the number of failures."""
     episodes = [_Episode(sample.tobytes(), name) for sample in samples for name in names]
     scores: dict[_Episode, _Score] = {}
-    with closing(workers.run(ItemQueue(episodes))) as results:
+    with closing(workers.run(deque(episodes))) as results:
         for episode, result in results:
             if isinstance(result, WorkerFailure):
                 raise MlgoError(f"expected a compile of {episode.module!r}, got a worker that exited: {result.how}")

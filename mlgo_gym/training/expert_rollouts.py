@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.scheduling import Execution, FileStore, InProcess, ItemQueue, SequentialRunner, WorkerFailure, Workers
+from mlgo_gym.scheduling import Execution, FileStore, SequentialRunner, WorkerFailure, Workers, in_process
 from mlgo_gym.training.distillation import NetworkSettings, fitted_network, torch_library
 from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.monitor import Monitor
@@ -175,7 +176,7 @@ def expert_rollouts(
     workers: Workers[_Episode, _Recorded | None]
     if execution.in_process:
         # The environment stays open: it belongs to the caller.
-        workers = InProcess(lambda _: SequentialRunner(rollout.start(env)))
+        workers = in_process(lambda _: SequentialRunner(rollout.start(env)))
     elif env.spec is None or not isinstance(expert, str):
         raise MlgoError(
             f"expected an environment of gym.make and an expert by its specification, got {env.spec} and {expert!r}; "
@@ -213,7 +214,7 @@ def _collect(
             if (name := env.corpus.names[position]) not in without:
                 return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
 
-    queue = ItemQueue(map(draw, range(episodes)))
+    queue = deque(map(draw, range(episodes)))
     done: dict[int, tuple[str, _Recorded]] = {}
     with monitor.stage("rollouts", episodes) as advance, closing(workers.run(queue)) as results:
         for episode, result in results:
@@ -223,7 +224,7 @@ def _collect(
                 without.add(episode.module)
                 if len(without) == len(env.corpus.names):
                     raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
-                queue.put_back([draw(episode.number)])
+                queue.appendleft(draw(episode.number))
                 continue
             done[episode.number] = episode.module, result
             advance(len(done))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
+from mlgo_gym.scheduling import Execution, FileStore
 from mlgo_gym.training.eviction_labels import label_evictions
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
@@ -104,7 +104,7 @@ class Labelling:
             if not waiting:
                 return
             work = EnvironmentWork(self.environment, {**arguments, "corpus": self.corpus}, self._start, [self.policy])
-            with work.workers(env, execution) as workers, closing(workers.run(ItemQueue(waiting))) as results:
+            with work.workers(env, execution) as workers, closing(workers.run(deque(waiting))) as results:
                 for name, result in results:
                     digest = training_digest(env.corpus.module(name))
                     labels = result if isinstance(result, ModuleLabels) else str(result)

@@ -14,7 +14,7 @@ import typer
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, fill_ray_value, parse_settings
+from mlgo_gym.cli.options import CompilerOptions, parse_settings
 from mlgo_gym.cli.reference import pages
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run, run_json
@@ -93,20 +93,11 @@ def test_options_are_arguments_of_an_environment() -> None:
             run("evaluate", "mlgo/Inline-v0", "--set", text)
 
 
-def test_the_address_of_a_cluster_is_optional_and_the_environment_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for words, filled in (("--ray --jobs 2", "--ray= --jobs 2"), ("--ray [::1]:6379", ""), ("--ray=auto --jobs 2", "")):
-        assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *(filled or words).split()]
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    addresses = [ExecutionOptions(ray=address).execution().ray for address in (None, "", "auto")]
-    monkeypatch.delenv("RAY_ADDRESS")
-    assert [*addresses, ExecutionOptions(ray="").execution().ray] == [None, "10.0.0.1:6379", "auto", "local"]
-
-
 def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     policy = tmp_path / "policy.safetensors"
     write_network(policy, "cost_estimate", -1, 0)
     for library, extra, command in (
-        ("ray", "ray", "evaluate mlgo/Inline-v0 --limit 1 --ray="),
+        ("ray", "ray", "evaluate mlgo/Inline-v0 --limit 1 --ray auto"),
         ("onnx", "onnx", f"export onnx --policy mlp:{policy} --output /dev/null/model"),
         ("ai_edge_litert.schema_py_generated", "tflite", f"export tflite --policy mlp:{policy} --output /dev/null/m"),
     ):

@@ -18,7 +18,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
-from mlgo_gym.scheduling.ray_cluster import local_cluster
+from mlgo_gym.scheduling.ray_cluster import ray_library
 
 pytestmark = [
     pytest.mark.libraries,
@@ -31,8 +31,10 @@ pytestmark = [
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """One small cluster for all tests of this file."""
-    with local_cluster(2):
-        yield
+    ray = ray_library()
+    ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=512 << 20, log_to_driver=False)
+    yield
+    ray.shutdown()
 
 
 def small(name: str, arguments: dict[str, Any]) -> PPOConfig:

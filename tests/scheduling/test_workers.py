@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, SequentialRunner, StoredFiles, WorkerFailure, Workers
-from mlgo_gym.scheduling.processes import Processes
+from mlgo_gym.scheduling import (
+    Execution,
+    FileStore,
+    SequentialRunner,
+    StoredFiles,
+    WorkerFailure,
+    Workers,
+    processes,
+)
 from mlgo_gym.scheduling.workers import Worker
 
 DEADLY = 3
@@ -33,7 +41,7 @@ def start(capacity: int) -> SequentialRunner[int, tuple[int, int]]:
 
 def check_squares(workers: Squares, items: range, lost: dict[int, WorkerFailure]) -> set[int]:
     """Run items, and return the processes that computed them."""
-    results = dict(workers.run(ItemQueue(items)))
+    results = dict(workers.run(deque(items)))
     assert {item: result for item, result in results.items() if isinstance(result, WorkerFailure)} == lost
     squares = {item: result for item, result in results.items() if not isinstance(result, WorkerFailure)}
     assert {item: result[0] for item, result in squares.items()} == {i: i**2 for i in items if i not in lost}
@@ -41,14 +49,14 @@ def check_squares(workers: Squares, items: range, lost: dict[int, WorkerFailure]
 
 
 class Failing(SequentialRunner[int, tuple[int, int]]):
-    """A runner that cannot collect, and counts how often it is closed."""
+    """A runner that cannot work, and counts how often it is closed."""
 
     closed = 0
 
     def __init__(self, _capacity: int) -> None:
         super().__init__(compute)
 
-    def collect(self) -> list[tuple[int, tuple[int, int]]]:
+    def work(self, items: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
         raise MlgoError("no result")
 
     def close(self) -> None:
@@ -56,7 +64,7 @@ class Failing(SequentialRunner[int, tuple[int, int]]):
 
 
 def leave_unfinished(workers: Squares) -> None:
-    with closing(workers.run(ItemQueue([5, 6, 7]))) as results:
+    with closing(workers.run(deque([5, 6, 7]))) as results:
         next(results)
 
 
@@ -72,14 +80,8 @@ def test_one_job_is_this_process_and_numbers_below_one_are_refused() -> None:
         Execution().workers(start, 0)
     workers = Execution().workers(Failing)
     with pytest.raises(MlgoError, match="no result"):
-        list(workers.run(ItemQueue([1])))
+        list(workers.run(deque([1])))
     assert Failing.closed == 1
-
-
-def test_items_that_are_put_back_come_first_in_their_order() -> None:
-    queue = ItemQueue([3])
-    queue.put_back([1, 2])
-    assert [queue.take() for _ in range(4)] == [1, 2, 3, None]
 
 
 def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worker_is_lost() -> None:
@@ -94,7 +96,7 @@ def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worke
 
 def test_a_runner_that_cannot_start_is_an_error() -> None:
     with Execution(2).workers(start, 9) as workers, pytest.raises(MlgoError, match="no capacity for 9"):
-        list(workers.run(ItemQueue(range(20))))
+        list(workers.run(deque(range(20))))
 
 
 class Scripted(Worker[int, str]):
@@ -128,16 +130,16 @@ class Scripts(Workers[int, str]):
     """Two scripted workers."""
 
     def __init__(self, exits: dict[int, int], capacity: int = 1, retries: int = 1) -> None:
-        super().__init__(2, capacity, retries)
+        super().__init__(self.start_scripted, self.choose_sending, 2, capacity, retries)
         self.exits = exits
         self.started: list[Scripted] = []
         self.sent: list[tuple[int, ...]] = []
 
-    def start_worker(self) -> Scripted:
+    def start_scripted(self) -> Scripted:
         self.started.append(Scripted(len(self.started), self))
         return self.started[-1]
 
-    def wait(self, workers: Sequence[Worker[int, str]]) -> Iterable[Worker[int, str]]:
+    def choose_sending(self, workers: Sequence[Worker[int, str]]) -> Iterable[Worker[int, str]]:
         sending = [worker for worker in workers if isinstance(worker, Scripted) and worker.inbox is not None]
         assert sending, "no worker would ever send a message"
         return sending
@@ -146,7 +148,7 @@ class Scripts(Workers[int, str]):
 @pytest.mark.parametrize(("retries", "lost"), [(0, {2, 5}), (1, {5}), (2, set())])
 def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries: int, lost: set[int]) -> None:
     with Scripts({2: 1, 5: 2}, retries=retries) as pool:
-        found = dict(pool.run(ItemQueue(range(1, 9))))
+        found = dict(pool.run(deque(range(1, 9))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == lost
     assert set(found) == set(range(1, 9))
     assert all(worker.stopped for worker in pool.started)
@@ -154,7 +156,7 @@ def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries
 
 def test_a_deadly_item_among_several_runs_alone_and_is_lost_alone() -> None:
     with Scripts({50: 9}, capacity=5) as pool:
-        found = dict(pool.run(ItemQueue(range(1, 100))))
+        found = dict(pool.run(deque(range(1, 100))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == {50}
     assert set(found) == set(range(1, 100))
     assert [items for items in pool.sent if 50 in items][1:] == [(50,)] * 2
@@ -185,11 +187,9 @@ def test_files_are_found_by_name_fetched_once_and_removed() -> None:
 class StoppedRunner:
     """Closes the connection of its worker at the first item, and stops the process."""
 
-    def submit(self, item: int) -> None:
+    def work(self, items: Sequence[int]) -> list[tuple[int, int]]:
         os.closerange(3, 100)
         os.kill(os.getpid(), signal.SIGSTOP)
-
-    def collect(self) -> list[tuple[int, int]]:
         return []
 
     def close(self) -> None:
@@ -202,9 +202,5 @@ def start_stopped(capacity: int) -> StoppedRunner:
 
 @pytest.mark.slow
 def test_a_worker_that_closes_its_connection_and_stays_is_killed() -> None:
-    with closing(Processes(start_stopped, 1)) as pool:
-        worker = pool.start_worker()
-        assert worker.receive() == []
-        worker.send([1])
-        assert worker.receive() == WorkerFailure("signal 9 (SIGKILL)", -9)
-        worker.stop(0)
+    with processes(start_stopped, 1) as pool:
+        assert list(pool.run(deque([1]))) == [(1, WorkerFailure("signal 9 (SIGKILL)", -9))]
