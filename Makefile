@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-demo
 report-demo: $(VENV)/.installed
 	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --limit 8 --policy default,threshold:0,always --jobs 2 \
 	    --output $(REPORT)/results > /dev/null
-	@$(BIN)/mlgo-gym report $(REPORT)/results --html $(REPORT)/report.html --figures $(REPORT)/figures > /dev/null
+	@$(BIN)/mlgo-gym report $(REPORT)/results --html $(REPORT)/report.html > /dev/null
 
 # What a contributor runs before each commit: it needs no other compiler, no emulator and no RL library.
 test: $(VENV)/.installed-test

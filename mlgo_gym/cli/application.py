@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -87,18 +86,17 @@ class _Commands(Mapping[str, Any]):
             return CommandGroup(name=name, help=GROUPS[name], no_args_is_help=True, context_settings=settings)
         module, _, function = COMMANDS[self._prefix + name].partition(".")
         command = with_options(getattr(import_module(f"mlgo_gym.cli.{module}"), function))
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         alone.command(name)(command)
         return typer.main.get_command(alone)
 
     def summary(self, name: str) -> str:
-        """Return the help text of a command or a group without an import."""
+        """Return the first paragraph of the help text of a command or a group without an import."""
         if name in GROUPS and not self._prefix:
             return GROUPS[name]
         module, _, function = COMMANDS[self._prefix + name].partition(".")
-        tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_bytes())
-        found = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-        return ast.get_docstring(next(found)) or ""
+        text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+        return text.partition(f"\ndef {function}(")[2].split('"""')[1].partition("\n\n")[0]
 
 
 class CommandGroup(TyperGroup):
@@ -113,7 +111,7 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: D102 - as click declares it
-        self.commands = {name: TyperCommand(name, help=self._lazy.summary(name)) for name in self._lazy}
+        self.commands = {name: TyperCommand(name, short_help=self._lazy.summary(name)) for name in self._lazy}
         super().format_help(ctx, formatter)
 
 
@@ -122,6 +120,7 @@ application = typer.Typer(
     cls=CommandGroup,
     help="Learn, measure and ship optimisation policies for a stock clang.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

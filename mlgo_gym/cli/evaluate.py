@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, option
-from mlgo_gym.cli.output import echo, exit_with
+from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import RunningChanges, progress_over
-from mlgo_gym.cli.tables import print_result
+from mlgo_gym.cli.report import print_tables
 from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.splits import Part
 from mlgo_gym.deploy.plugin import build_link_plugins
 from mlgo_gym.errors import UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.evaluation import ENVS
-from mlgo_gym.evaluation.linking import LinkResult, link_modes
+from mlgo_gym.evaluation.linking import LinkResult, link_modes, linked_table
+from mlgo_gym.evaluation.programs import ProgramResult, programs_tables
+from mlgo_gym.evaluation.report import as_data, notes, short_tables
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.temporary_folders import temporary_folder
@@ -93,7 +96,8 @@ def evaluate(
         seed=seed,
         limit=limit,
     )
-    linked, programs = [], []
+    linked: list[LinkResult] = []
+    programs: list[ProgramResult] = []
     with evaluation:
         interrupted = run_with_progress(evaluation, execution.execution(), envs)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
@@ -102,7 +106,17 @@ def evaluate(
             linked = _link(evaluation, modes, trust_flags=compiler.trust_flags)
         if run and not interrupted:
             programs = evaluation.run_programs(trust_flags=compiler.trust_flags)
-    print_result(result, as_json=as_json, linked=linked, programs=programs)
+    if as_json:
+        parts = {"links": list(map(asdict, linked)), "programs": list(map(asdict, programs))}
+        show(True, as_data(result) | {name: rows for name, rows in parts.items() if rows}, "")
+    else:
+        failures = [f"{row.output}, {row.policy}: {row.error}" for row in linked if row.error]
+        failures += [f"{row.program}, {row.policy}: {row.error}" for row in programs if row.error]
+        print_tables(short_tables(result), notes(result))
+        for table in [*([linked_table(linked)] if linked else []), *(programs_tables(programs) if programs else [])]:
+            echo("")
+            print_tables([table])
+        print_tables([], list(dict.fromkeys(failures)))
     if interrupted:
         remedy = "the same command continues" if output else "--output makes an evaluation resumable"
         echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes left; {remedy}", err=True)
@@ -175,7 +189,7 @@ def demo(
         if run_with_progress(evaluation, Execution(jobs=2)):
             raise typer.Exit(INTERRUPTED)
         result = evaluation.result
-    print_result(result)
+    print_tables(short_tables(result), notes(result))
     best = min(result.summaries(), key=lambda summary: summary.changes["text"].total)
     change = best.changes["text"]
     saved = f"{change.baseline - change.value:,.0f} of {change.baseline:,.0f} bytes of code"

@@ -17,12 +17,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.execution import Execution
+
+if TYPE_CHECKING:
+    from mlgo_gym.scheduling import Execution
 
 Values = dict[str, Any]
 """The values of `options_of()` by name: arguments of the class or the function."""
@@ -130,6 +132,8 @@ class ExecutionOptions:
 
     def execution(self) -> Execution:
         """Return where the work runs."""
+        from mlgo_gym.scheduling import Execution
+
         return Execution(self.jobs, self.ray)
 
 

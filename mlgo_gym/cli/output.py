@@ -7,22 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 
 from mlgo_gym.cli.terminal import escape_control_characters
 
 FAILED = 1
 """Exit status after a failure; the help of each command says which."""
-
-
-class SafeConsole(Console):
-    """A console that escapes control characters in texts; colours and lines are Rich's own."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments to print."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(escape_control_characters(segment.text), segment.style)
 
 
 def echo(text: object, *, err: bool = False) -> None:

@@ -9,18 +9,29 @@ import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
+from rich.segment import Segment
 
-from mlgo_gym.cli.output import SafeConsole
+from mlgo_gym.cli.terminal import escape_control_characters
 
 LINE_SECONDS = 5.0
 """Interval between two lines, in seconds; shorter work prints none."""
+
+
+class SafeConsole(Console):
+    """A console that escapes control characters in texts; colours and lines are Rich's own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments to print."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(escape_control_characters(segment.text), segment.style)
 
 
 class Progress:

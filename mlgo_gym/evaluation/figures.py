@@ -1,4 +1,4 @@
-"""Figures of a report, drawn by matplotlib: as files, and as SVG elements with the colours of a page."""
+"""Figures of a report, drawn by matplotlib as SVG elements with the colours of a page."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
-from mlgo_gym.evaluation.inputs import SearchCurve
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.statistics import DEFAULT, Estimate, Floats, Summary, estimates, profile
+from mlgo_gym.evaluation.statistics import DEFAULT, Floats, Summary, profile
 from mlgo_gym.evaluation.table import short, with_unit
 from mlgo_gym.extras import library
 
@@ -44,7 +42,6 @@ _LEGEND_COLUMNS = 2
 _LEGEND_ROW = 0.17
 """Height of a row of the legend in inches."""
 
-_MAX_PROJECTS = 30
 _MANY = 20
 """Bars of more modules make the vertical axis logarithmic."""
 _TICKS = (-95, -80, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 200, 500)
@@ -53,7 +50,6 @@ Shown = tuple[Summary, str]
 """A policy and its colour."""
 
 _NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
-_DPI = 160
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
@@ -62,7 +58,7 @@ class Figure:
     """A figure of a report.
 
     Attributes:
-        name: File name without ending.
+        name: Name, which is part of its id.
         title: Title.
         text: How to read the figure.
         picture: Figure of matplotlib.
@@ -90,16 +86,15 @@ def figures_of(result: EvaluationResult) -> list[Figure]:
         return []
     shown = list(zip(summaries, cycle(COLOURS), strict=False))
     scatters = [_scatter(result, summary, colour, number) for number, (summary, colour) in enumerate(shown)]
-    projects = [_projects(result, shown)] if len(result.projects) > 1 else []
     metric = result.configuration.metric
-    return [_distribution(metric, shown), _profiles(metric, shown), *scatters, *projects]
+    return [_distribution(metric, shown), _profiles(metric, shown), *scatters]
 
 
-def _new(height: float = HEIGHT) -> tuple[Any, Any]:
+def _new() -> tuple[Any, Any]:
     matplotlib = plotting()
     figure = importlib.import_module("matplotlib.figure")
     with matplotlib.rc_context(_STYLE):
-        picture = figure.Figure(figsize=(WIDTH, height), layout="constrained")
+        picture = figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         return picture, picture.add_subplot()
 
 
@@ -192,72 +187,6 @@ def _scatter(result: EvaluationResult, summary: Summary, colour: str, number: in
     ]
     text = "Each point is a module; the pointer shows its name. Below 0 the policy's is smaller than plain clang's."
     return Figure(f"modules-{number + 1}", f"Plain clang against {summary.policy}", text, picture, {group: labels})
-
-
-def _projects(result: EvaluationResult, shown: Sequence[Shown]) -> Figure:
-    metric, policies = result.configuration.metric, [summary.policy for summary, _ in shown]
-    rows: list[tuple[str, int, dict[str, Estimate]]] = []
-    for project in (*result.projects, None):
-        summaries = [summary for summary in result.summaries(project) if summary.modules]
-        means = {summary.policy: estimates(summary.changes[metric]).mean for summary in summaries}
-        if any(policy in means for policy in policies):
-            rows.append((project or "all", max(summary.modules for summary in summaries), means))
-    overall = rows.pop()
-    excluded = len(rows) - _MAX_PROJECTS
-    rows = sorted(rows, key=lambda row: -row[1])[:_MAX_PROJECTS]
-    rows.sort(key=lambda row: (-row[2][policies[-1]].value if policies[-1] in row[2] else 0, row[0]))
-    rows.append(overall)
-    picture, axes = _new(0.83 + 0.17 * len(rows) * max(1.0, 0.62 * len(shown)))
-    for number, (summary, colour) in enumerate(shown):
-        shift = 0.6 * ((len(shown) - 1) / 2 - number) / len(shown)
-        means_of_rows = [(row[2].get(summary.policy), height + shift) for height, row in enumerate(rows)]
-        points = [(mean, height) for mean, height in means_of_rows if mean is not None]
-        for mean, height in points:
-            if mean.interval is not None:
-                axes.plot([100 * end for end in mean.interval], [height] * 2, color=colour, lw=1.3)
-        values, heights = [100 * mean.value for mean, _ in points], [height for _, height in points]
-        axes.plot(values, heights, "o", ms=3.4, color=colour, label=short(summary.policy, 30))
-    axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [f"{short(name, 18)} ({count})" for name, count, _ in rows], fontsize=7.5)
-    axes.set(xlabel=f"geometric-mean change of {with_unit(metric)}", ylim=(-0.7, len(rows) - 0.3))
-    _show_percent(axes.xaxis)
-    _add_legend(picture, axes)
-    text = (
-        "Geometric-mean change over the modules of each project, with its 95 % interval; the number of modules is in "
-        "brackets. The interval of all modules includes the choice of projects."
-    )
-    if excluded > 0:
-        text += f" {excluded} projects with fewer modules are not shown."
-    return Figure("projects", "By project", text, picture)
-
-
-def search_figure(curves: Sequence[SearchCurve]) -> list[Figure]:
-    """Return the figure of searches; none without any."""
-    if not curves:
-        return []
-    picture, axes = _new()
-    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
-        steps, changes = np.transpose(curve.points)
-        axes.plot(steps, 100 * changes, drawstyle="steps-post", color=colour, lw=1.3, label=short(curve.name, 40))
-    axes.set(xlabel="compiles of each module", ylabel="geometric-mean change", xscale="log")
-    _show_percent(axes.yaxis)
-    _add_legend(picture, axes)
-    text = "Geometric-mean change of the best compile of each module so far, against plain clang."
-    return [Figure("search", "Searches", text, picture)]
-
-
-def write_figures(figures: list[Figure], folder: Path) -> list[Path]:
-    """Write each figure as `NAME.svg` and `NAME.png` on white, and return the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for figure in figures:
-        for ending in ("svg", "png"):
-            path = folder / f"{figure.name}.{ending}"
-            more = {"metadata": _NO_METADATA} if ending == "svg" else {"dpi": _DPI}
-            with plotting().rc_context({"svg.fonttype": "path", "svg.hashsalt": figure.name}):
-                figure.picture.savefig(path, facecolor="white", **more)
-            paths.append(path)
-    return paths
 
 
 def inline_svg(figure: Figure, prefix: str) -> str:

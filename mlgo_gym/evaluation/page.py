@@ -6,16 +6,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import mlgo_gym
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.comparison import compare
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.figures import Figure, inline_svg
-from mlgo_gym.evaluation.inputs import Inputs
+from mlgo_gym.evaluation.figures import Figure, figures_of, inline_svg
 from mlgo_gym.evaluation.report import by_language, by_project, notes, present
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change, estimates
@@ -35,29 +31,21 @@ from mlgo_gym.extras import library
 _PURPOSE = "a report as a page"
 
 
-def page(inputs: Inputs, figures: Mapping[str, Sequence[Figure]], searches: Sequence[Figure]) -> str:
-    """Return the page with the figures of evaluations by name, and those of searches."""
+def page(evaluations: Mapping[str, EvaluationResult]) -> str:
+    """Return the page of evaluations by name."""
     jinja2 = library("jinja2", _PURPOSE, "report")
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     ).from_string(Path(__file__).with_name("templates").joinpath("report.html").read_text(encoding="utf-8"))
-    parts = [
-        _part(f"run-{number}", name, result, figures[name])
-        for number, (name, result) in enumerate(inputs.evaluations.items(), start=1)
-    ]
-    comparisons = _comparisons(inputs)
-    contents = [(part["id"], part["title"]) for part in (*parts, *comparisons)]
-    contents += [("searches", "Searches")] if searches else []
-    policies = list(dict.fromkeys(name for result in inputs.evaluations.values() for name in result.policies))
+    parts = [_part(f"run-{number}", name, result) for number, (name, result) in enumerate(evaluations.items(), start=1)]
+    policies = list(dict.fromkeys(name for result in evaluations.values() for name in result.policies))
     number_of_policies = "1 policy" if len(policies) == 1 else f"{len(policies)} policies"
     text: str = template.render(
         version=mlgo_gym.__version__,
-        title=f"mlgo-gym report: {', '.join(inputs.evaluations) or 'searches'}",
+        title=f"mlgo-gym report: {', '.join(evaluations)}",
         subtitle=f"{number_of_policies} against plain clang: {', '.join(policies)}" if policies else "",
-        contents=[*contents, ("method", "How to read this")],
+        contents=[*((part["id"], part["title"]) for part in parts), ("method", "How to read this")],
         parts=parts,
-        comparisons=comparisons,
-        searches=_pictures(searches, "searches"),
     )
     return text
 
@@ -71,7 +59,7 @@ def _pictures(figures: Sequence[Figure], prefix: str) -> list[dict[str, Any]]:
     ]
 
 
-def _part(part_id: str, name: str, result: EvaluationResult, figures: Sequence[Figure]) -> dict[str, Any]:
+def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:
     configuration, summaries = result.configuration, result.summaries()
     metric = configuration.metric
     sums = replace(overview(configuration, summaries), title="Sums over all modules, and modules by outcome")
@@ -81,8 +69,8 @@ def _part(part_id: str, name: str, result: EvaluationResult, figures: Sequence[F
         "described": describe(configuration),
         "cards": [_card(summary.policy, summary.changes[metric], metric) for summary in summaries if summary.modules],
         "tables": present(sums, certainty(metric, summaries), between_policies(result.pairs)),
-        "figures": _pictures(figures, part_id),
-        "extremes": wins_and_losses(metric, summaries, narrow=False),
+        "figures": _pictures(figures_of(result), part_id),
+        "extremes": wins_and_losses(metric, summaries),
         "groups": present(by_language(result), by_project(result)),
         "notes": notes(result),
         "command": command_of(configuration),
@@ -108,21 +96,6 @@ def _card(policy: str, modules: Change, metric: str) -> dict[str, Any]:
         "counts": f"{modules.better} smaller, {modules.equal} equal, {modules.worse} larger",
         **{name: round(100 * part / len(modules.pairs), 2) for name, part in parts.items()},
     }
-
-
-def _comparisons(inputs: Inputs) -> list[dict[str, Any]]:
-    """Return the comparison of each evaluation with the next, or the reason why they cannot be compared."""
-    parts = []
-    for number, (before, after) in enumerate(pairwise(inputs.evaluations), start=1):
-        runs = {name: inputs.evaluations[name] for name in (before, after)}
-        part: dict[str, Any] = {"tables": [], "notes": [], "refused": ""}
-        try:
-            comparison = compare(runs)
-            part |= {"tables": comparison.tables(), "notes": comparison.notes}
-        except MlgoError as error:
-            part["refused"] = f"{error}."
-        parts.append({"id": f"change-{number}", "title": f"From {before} to {after}", **part})
-    return parts
 
 
 def command_of(configuration: Configuration, output: str = "RESULTS") -> str:

@@ -33,9 +33,9 @@ def short_tables(result: EvaluationResult) -> list[Table]:
     return present(*_first_tables(result), by_project(result))
 
 
-def all_tables(result: EvaluationResult, *, narrow: bool = True) -> list[Table]:
-    """Return every table; `narrow` shortens long names, so that a table fits a page of text."""
-    extremes = wins_and_losses(result.configuration.metric, result.summaries(), narrow=narrow)
+def all_tables(result: EvaluationResult) -> list[Table]:
+    """Return every table."""
+    extremes = wins_and_losses(result.configuration.metric, result.summaries())
     groups = by_language(result), by_project(result)
     return present(*_first_tables(result), between_policies(result.pairs), *groups, *extremes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,22 @@ def load_result(folder: str | Path) -> EvaluationResult:
                 "evaluate into another output"
             )
     return result
+
+
+def load_results(paths: Sequence[Path]) -> dict[str, EvaluationResult]:
+    """Return the results in several folders by name: the last parts of each path that distinguish it, mostly one.
+
+    Raises:
+        MlgoError: A folder is named twice, has no results, or they are damaged.
+    """
+    resolved = [path.resolve() for path in paths]
+    for path, full in zip(paths, resolved, strict=True):
+        if resolved.count(full) > 1:
+            raise MlgoError(f"expected each path once, got {str(path)!r} twice; name it once")
+    length = 1
+    while len({path.parts[-length:] for path in resolved}) < len(resolved):
+        length += 1
+    return {"/".join(path.parts[-length:]).lstrip("/"): load_result(path) for path in resolved}
 
 
 def read_configuration(folder: Path) -> Configuration:

@@ -1,8 +1,7 @@
-"""Tables of an evaluation, the formats of their numbers, and tables as aligned text and Markdown."""
+"""Tables of an evaluation, the formats of their numbers, and tables as aligned text."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +26,17 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def as_text(self, width: int | None = PAGE_COLUMNS) -> str:
-        """Return the table with aligned columns; columns that do not fit `width` go below the others."""
-        tables = [list(range(len(self.columns)))] if width is None else self.fitting_columns(width, _GAP)
+    def as_text(self, width: int = PAGE_COLUMNS) -> str:
+        """Return the table with aligned columns; columns that do not fit `width` go below, each time with the first."""
+        first, *widths = (max(map(len, cells)) for cells in zip(self.columns, *self.rows, strict=True))
+        tables: list[list[int]] = []
+        free = 0
+        for column, needed in enumerate(widths, start=1):
+            if needed + _GAP > free:
+                tables.append([0])
+                free = width - first
+            tables[-1].append(column)
+            free -= needed + _GAP
         return "\n\n".join([self.title, *map(self._aligned, tables)])
 
     def _aligned(self, columns: list[int]) -> str:
@@ -40,39 +47,6 @@ class Table:
             gap.join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines
         ]
         return "\n".join([aligned[0], "-" * max(map(len, aligned)), *aligned[1:]])
-
-    def fitting_columns(self, width: int, gap: int) -> list[list[int]]:
-        """Return the column numbers of tables of at most `width` characters that together show this table.
-
-        Each table has the first column. A column takes `gap` characters beyond its text.
-        """
-        first, *widths = (max(map(len, cells)) for cells in zip(self.columns, *self.rows, strict=True))
-        tables: list[list[int]] = []
-        free = 0
-        for column, needed in enumerate(widths, start=1):
-            if needed + gap > free:
-                tables.append([0])
-                free = width - first
-            tables[-1].append(column)
-            free -= needed + gap
-        return tables or [[0]]
-
-    def as_markdown(self) -> str:
-        """Return the table as GitHub Markdown."""
-        lines = [self.columns, ("---", *["---:"] * (len(self.columns) - 1)), *self.rows]
-        rows = (f"| {' | '.join(map(escape_markdown, line))} |" for line in lines)
-        return "\n".join((f"**{escape_markdown(self.title)}**\n", *rows))
-
-
-def escape_markdown(text: str) -> str:
-    """Return a text for a cell or a paragraph of Markdown."""
-    return re.sub(r"([|\\`*_<>\[\]])", r"\\\1", text)
-
-
-def all_as_markdown(tables: Sequence[Table], lines: Sequence[str] = ()) -> str:
-    """Return tables as Markdown, followed by lines as a list."""
-    listed = "\n".join(f"- {escape_markdown(line.strip())}" for line in lines)
-    return "\n\n".join([*(table.as_markdown() for table in tables), *([listed] if lines else [])])
 
 
 def with_unit(metric: str) -> str:
@@ -176,13 +150,13 @@ def between_policies(pairs: Sequence[tuple[str, str, Change]]) -> Table | None:
     return Table(title, ("policies", "smaller", "geo-mean %", "modules"), rows) if rows else None
 
 
-def wins_and_losses(metric: str, summaries: Sequence[Summary], *, narrow: bool = True) -> list[Table]:
+def wins_and_losses(metric: str, summaries: Sequence[Summary]) -> list[Table]:
     """Return two tables per policy: its largest reductions and its largest increases.
 
-    `default` has tables if it is the only policy. `narrow` shortens long names, so that a table fits a page of text.
+    `default` has tables if it is the only policy.
     """
     return [
-        extremes_table(f"Where {summary.policy} {verb} most", rows, metric, narrow=narrow)
+        extremes_table(f"Where {summary.policy} {verb} most", rows, metric)
         for summary in summaries
         if summary.policy != DEFAULT or len(summaries) == 1
         for verb, rows in zip(("wins", "loses"), summary.changes[metric].extremes(), strict=True)
@@ -190,14 +164,10 @@ def wins_and_losses(metric: str, summaries: Sequence[Summary], *, narrow: bool =
     ]
 
 
-def extremes_table(
-    title: str, rows: Sequence[Extreme], metric: str, baseline: str = "clang", *, narrow: bool = True
-) -> Table:
+def extremes_table(title: str, rows: Sequence[Extreme], metric: str, baseline: str = "clang") -> Table:
     """Return one row per module: baseline, under the heading `baseline`, difference, relative change."""
-    names = [short(row.module) if narrow else row.module for row in rows]
     cells = tuple(
-        (name, number(row.baseline), signed(row.value - row.baseline), percent(row.change))
-        for name, row in zip(names, rows, strict=True)
+        (short(row.module), number(row.baseline), signed(row.value - row.baseline), percent(row.change)) for row in rows
     )
     return Table(title, ("module", baseline, with_unit(metric), "change"), cells)
 

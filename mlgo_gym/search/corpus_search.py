@@ -16,7 +16,6 @@ from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.search_result import SearchResult
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
@@ -25,6 +24,7 @@ from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
+from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
 from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines

@@ -47,7 +47,7 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, brok
     result = run(*EVALUATE, "--corpus", broken)
     assert result.exit_code == 1
     assert "Failed: 1 episode:\n  default on broken: " in result.stdout
-    with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
+    with pytest.raises(MlgoError, match=r"expected results in .*, got no meta"):
         run("report", tmp_path / "nowhere")
 
 

@@ -1,4 +1,4 @@
-"""Made-up evaluations and searches for the tests of reports, and a reader of pages."""
+"""Made-up evaluations for the tests of reports, and a reader of pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts
 from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import write_modules
-from mlgo_gym.evaluation.search_result import SearchResult
 
 SIZES = {"a": 100, "b": 200, "c": 300, "d": 400}
 LANGUAGES = {"a": "C", "b": "C++", "c": "C", "d": "Rust"}
@@ -67,18 +66,6 @@ def keep(result: EvaluationResult, folder: Path) -> Path:
     (folder / "episodes.jsonl").write_text("".join(f"{json.dumps(each.to_json())}\n" for each in result.episodes))
     write_modules(folder, result.modules.values())
     return folder
-
-
-def search_file(path: Path) -> Path:
-    """Write the results of a search of three modules, of which one failed."""
-    header = {"environment": "mlgo/Inline-v0", "arguments": {}, "algorithm": "greedy", "compiles": 8}
-    found = [
-        SearchResult("a", "greedy", (1,), 90, 99, 8, 1.0, verified=True, improvements=((2, 95.0), (8, 90.0))),
-        SearchResult("b", "greedy", (), 50, 50, 3, 1.0, verified=True),
-        SearchResult("c", "greedy", (), 0, 0, 0, 0.0, verified=False, error="lost"),
-    ]
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in [header, *(each.to_json() for each in found)]))
-    return path
 
 
 class Page(HTMLParser):

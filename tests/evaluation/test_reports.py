@@ -1,4 +1,4 @@
-"""Comparisons of evaluations, curves of searches, and the report as a page and in Markdown."""
+"""Comparisons of evaluations, and the report as a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -15,9 +14,9 @@ from typer.testing import CliRunner
 from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.comparison import compare, differences
-from mlgo_gym.evaluation.inputs import is_search, read_inputs, run_names, search_curve
 from mlgo_gym.evaluation.result import EvaluationResult
-from tests.evaluation.runs import Page, keep, made_up, search_file
+from mlgo_gym.evaluation.result_folder import load_results
+from tests.evaluation.runs import Page, keep, made_up
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
 AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
@@ -91,23 +90,7 @@ def test_the_command_prints_tables_or_json(tmp_path: Path) -> None:
     assert data["pairs"][1]["worst"][0]["module"] == "c"
     assert data["pairs"][1]["first"] == {"run": "y/run", "policy": "rule"}
     with pytest.raises(MlgoError, match=r"got .* twice; name it once"):
-        run_names([tmp_path, tmp_path / "." / ""])
-
-
-def test_a_search_is_the_best_compile_so_far_and_other_files_are_none(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text("[1]\n")
-    assert not is_search(tmp_path / "notes.jsonl")
-    with pytest.raises(MlgoError, match="got none; name an output"):
-        read_inputs([tmp_path])
-    path = search_file(tmp_path / "greedy.jsonl")
-    assert is_search(path)
-    curve = search_curve(path)
-    assert curve is not None
-    assert curve.name == "greedy: greedy (2 modules)"
-    steps, changes = zip(*curve.points, strict=True)
-    assert steps == (1, 2, 8)
-    assert changes == pytest.approx([0, (96 / 100) ** 0.5 - 1, (91 / 100) ** 0.5 - 1])
-    assert read_inputs([tmp_path]).searches == (curve,)
+        load_results([tmp_path, tmp_path / "." / ""])
 
 
 def report(*words: object) -> str:
@@ -117,19 +100,12 @@ def report(*words: object) -> str:
 
 
 @pytest.mark.slow
-def test_the_page_is_complete_in_itself_and_every_figure_lies_beside_it(tmp_path: Path) -> None:
-    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two"), search_file(tmp_path / "greedy.jsonl")]
-    figures = tmp_path / "figures"
-    assert "== one ==" in report(*runs, "--html", tmp_path / "page.html", "--figures", figures)
-    check_page((tmp_path / "page.html").read_text())
+def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
+    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
+    assert "== one ==" in report(*runs, "--html", tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
+    check_page(text)
     assert "<title>a (C): 100 → 50, -49.50 %</title>" in text
-    assert "greedy (2 modules)" in text
-    names = {path.relative_to(figures).as_posix() for path in figures.rglob("*.*")}
-    for name in ("one/distribution", "one/profiles", "one/modules-1", "one/modules-2", "one/projects", "search"):
-        assert {f"{name}.svg", f"{name}.png"} <= names
-    assert all(ElementTree.parse(path).getroot().tag.endswith("svg") for path in figures.rglob("*.svg"))
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in figures.rglob("*.png"))
 
 
 def check_page(text: str) -> None:
@@ -144,19 +120,9 @@ def check_page(text: str) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def test_searches_alone_are_drawn_on_a_page_and_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
-    path = search_file(tmp_path / "greedy.jsonl")
-    assert isinstance(CliRunner().invoke(application, ["report", str(path)]).exception, MlgoError)
-    report(path, "--html", tmp_path / "x.html")
-    text = (tmp_path / "x.html").read_text()
-    check_page(text)
-    assert "greedy (2 modules)" in text
+def test_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
     runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
     alone, both = json.loads(report(runs[0], "--json")), json.loads(report(*runs, "--json"))
     assert list(both) == ["one", "two"]
     assert both["one"] == alone
     assert both["two"]["configuration"]["policies"] == {"threshold:5": "threshold:5"}
-
-
-def test_tables_in_markdown_escape_special_characters(tmp_path: Path) -> None:
-    assert "\\<my\\_rule\\> & co" in report(keep(RUN, tmp_path / "run"), "--format", "markdown")

@@ -28,7 +28,6 @@ from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.inputs import is_search
 from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -258,7 +257,6 @@ def test_a_recording_or_recipe_that_is_no_file_does_not_block(
     for kind in ("a pipe", "a device"):
         make_endless(tmp_path / "recording.json", kind)
         assert open_corpus(tmp_path, toolchain=toolchain)[0].name == "m"
-        assert not is_search(tmp_path / "recording.json")
         make_endless(tmp_path / f"{'0' * 64}.recipe", kind)
         with pytest.raises(PolicyError, match="expected a regular file"):
             stored_decisions(str(tmp_path), "0" * 64)
