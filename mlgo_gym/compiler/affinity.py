@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 
+from mlgo_gym.compiler import interrupts
 from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 
 BURST_SECONDS = 0.004
@@ -54,7 +55,8 @@ class SharedAffinity:
             self._pinned_waits -= 1
             ready = _wait_pinned(poll, burst, cpu)
         else:
-            ready = bool(interruptible(poll.poll, burst * 1000))
+            milliseconds = burst * 1000
+            ready = bool(interruptible(poll.poll, milliseconds) if interrupts.deferring else poll.poll(milliseconds))
             if current() != cpu:
                 self._pinned_waits = PINNED_WAITS
         if not ready:

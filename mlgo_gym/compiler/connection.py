@@ -33,6 +33,7 @@ class Channel:
         context: Current context of the log.
         ahead: Number of answers that were sent ahead of their requests.
         ended: Whether clang has closed the log.
+        error: Violation of the protocol that `read()` met.
     """
 
     def __init__(self, base: str, number: int, advisor: Advisor) -> None:
@@ -41,6 +42,7 @@ class Channel:
         self.context = ""
         self.ahead = 0
         self.ended = False
+        self.error: TrainingLogError | None = None
         self._number = number
         self.advisor = advisor
         self._unsent = bytearray()
@@ -68,12 +70,8 @@ class Channel:
         return copied, files
 
     def read(self, ready: deque[Decision]) -> bool:
-        """Read the log, and append its decisions to `ready`; return whether that was one decision and nothing else.
-
-        Raises:
-            TrainingLogError: It violates the protocol.
-        """
-        while True:
+        """Read the log, and append its decisions to `ready`; return whether that was one decision and nothing else."""
+        while self.log >= 0:
             try:
                 data = os.read(self.log, _READ_SIZE)
             except BlockingIOError:
@@ -86,9 +84,14 @@ class Channel:
                 number, payload = observation
                 ready.append(Decision(self._number, DecisionSite(self.context, 0, number), payload))
                 return True
-            self._decode(data, ready)
+            try:
+                self._decode(data, ready)
+            except TrainingLogError as error:
+                self.error = error
+                return False
             if len(data) < _READ_SIZE:
                 return False
+        return False
 
     def _decode(self, data: bytes, ready: deque[Decision]) -> None:
         decoder = self.decoder

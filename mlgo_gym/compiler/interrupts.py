@@ -50,8 +50,8 @@ class uninterrupted:  # noqa: N801 - reads as a statement, like `contextlib.supp
         return block  # type: ignore[return-value] # it has the same signature
 
     def __enter__(self) -> None:
-        global _current
-        if _current is not None or threading.get_ident() != _main_thread:
+        global deferring
+        if deferring is not None or threading.get_ident() != _main_thread:
             return
         try:
             for number in _SIGNALS:
@@ -60,15 +60,15 @@ class uninterrupted:  # noqa: N801 - reads as a statement, like `contextlib.supp
                     self._handlers.append((number, handler))
                     _signal.signal(number, self._handle)
             self._raising = False
-            _current = self
+            deferring = self
         except BaseException:
             self._restore()
             raise
 
     def __exit__(self, *_: object) -> None:
-        global _current
-        if _current is self:
-            _current = None
+        global deferring
+        if deferring is self:
+            deferring = None
             self._restore()
             self._deliver()
 
@@ -107,14 +107,14 @@ class uninterrupted:  # noqa: N801 - reads as a statement, like `contextlib.supp
         self._raising = True
 
 
-_current: uninterrupted | None = None
+deferring: uninterrupted | None = None
 
 _main_thread = threading.main_thread().ident
 
 
 def interruptible(wait: Callable[..., T], *arguments: Any) -> T:
     """Call a function that waits, and return its result; handlers of signals may raise meanwhile."""
-    block = _current
+    block = deferring
     if block is None or threading.get_ident() != _main_thread:
         return wait(*arguments)
     return block.call(wait, *arguments)
@@ -124,8 +124,8 @@ def _forget() -> None:
     """Let a fork handle signals: it may never return to the block that this process was in."""
     global _main_thread
     _main_thread = threading.get_ident()
-    if _current is not None:
-        _current.forget()
+    if deferring is not None:
+        deferring.forget()
 
 
 os.register_at_fork(after_in_child=_forget)

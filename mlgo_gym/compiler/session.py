@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from typing import NoReturn
 
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.compiler.affinity import SharedAffinity
@@ -38,7 +39,7 @@ from mlgo_gym.compiler.process import (
     describe_exit,
 )
 from mlgo_gym.compiler.standard_error import StandardError
-from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
+from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.training_log import LogHeader
@@ -159,7 +160,8 @@ class Session(AbstractContextManager["Session"]):
             MlgoError: No decision is pending, and the session has advisors; standard error is complete only then.
         """
         if self.advisors:
-            self._answerable()
+            if self._pending is None:
+                self._refuse()
             self._read_stderr()
         self._stderr.capture(marker)
 
@@ -192,8 +194,11 @@ class Session(AbstractContextManager["Session"]):
         Raises:
             MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
         """
-        channel = self._answerable()
-        self._stderr.answer(answer)
+        if self._pending is None:
+            self._refuse()
+        channel = self._connection.channels[self._pending]
+        for tracker in self._stderr.trackers:
+            tracker.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
@@ -212,10 +217,8 @@ class Session(AbstractContextManager["Session"]):
             # Only now: before the first decision clang computes for long.
             self._affinity = SharedAffinity(self.pid)
 
-    def _answerable(self) -> Channel:
-        if self._pending is None:
-            raise MlgoError("expected a pending decision, got none; wait() for one first")
-        return self._connection.channels[self._pending]
+    def _refuse(self) -> NoReturn:
+        raise MlgoError("expected a pending decision, got none; wait() for one first")
 
     def advise_ahead(self, answers: Sequence[bytes]) -> None:
         """Answer the next decisions before clang requests them, so that clang never waits; `wait()` skips them.
@@ -248,56 +251,54 @@ class Session(AbstractContextManager["Session"]):
             CompilerError: clang violated the protocol (kind `protocol`).
             ToolchainError: This clang does not print contexts.
         """
-        if self._ready:
-            return self._take()
-        if self.exited:
-            return None
-        if self._stderr.marker:
-            self._read_stderr()
-            if self._stderr.marker_seen:
-                self.kill()
+        ready, stderr = self._ready, self._stderr
+        if not ready:
+            if self.exited:
                 return None
-        # Usually clang has requested a decision, and then it does nothing else before the answer.
-        for channel in self._connection.channels:
-            self._read(channel)
-            if self._ready:
-                return self._take()
-        # In this order, so that everything is read that clang wrote before it exited.
-        exited = self._started.poll() is not None
-        self._read_all()
-        if self._ready:
-            return self._take()
-        if exited:
-            self.exited = True
-            if self._stderr.contexts is not None:
-                self._stderr.contexts.end()
-            self._connection.remove_files()
-        return None
+            if stderr.marker:
+                self._read_stderr()
+                if stderr.marker_seen:
+                    self.kill()
+                    return None
+            # Usually clang has requested a decision, and then it does nothing else before the answer.
+            for channel in self._connection.channels:
+                if not channel.read(ready):
+                    self._settle(channel)
+                if ready:
+                    break
+            else:
+                # In this order, so that everything is read that clang wrote before it exited.
+                exited = self._started.poll() is not None
+                self._read_all()
+                if not ready:
+                    if exited:
+                        self._end()
+                    return None
+        decision = ready.popleft()
+        self._pending = decision.advisor
+        if stderr.contexts is None or self.advisors[decision.advisor] is not INLINING:
+            return decision
+        self._read_stderr()
+        return stderr.locate(decision, self._connection)
+
+    def _end(self) -> None:
+        self.exited = True
+        if self._stderr.contexts is not None:
+            self._stderr.contexts.end()
+        self._connection.remove_files()
 
     def _read_all(self) -> None:
         for channel in self._connection.channels:
-            self._read(channel)
+            if not channel.read(self._ready):
+                self._settle(channel)
         self._read_stderr()
 
-    def _take(self) -> Decision:
-        """Return the next decision, which is pending then, with its site and its predicted callee."""
-        decision = self._ready.popleft()
-        self._pending = decision.advisor
-        if self._stderr.contexts is None or self.advisors[decision.advisor] is not INLINING:
-            return decision
-        self._read_stderr()
-        return self._stderr.locate(decision, self._connection)
-
-    def _read(self, channel: Channel) -> None:
-        if channel.log < 0:
-            return
-        try:
-            if channel.read(self._ready):
-                return
-        except TrainingLogError as error:
+    def _settle(self, channel: Channel) -> None:
+        """Follow the start and the end of a log; raise `CompilerError` if it violates the protocol."""
+        if channel.error is not None:
             self.kill()
-            raise self._protocol_error(channel, str(error)) from error
-        if channel.ended:
+            raise self._protocol_error(channel, str(channel.error)) from channel.error
+        if channel.ended and channel.log >= 0:
             # A closed FIFO stays readable and would wake every wait.
             self._unwatch(channel.log, channel.close_log)
         self._connection.remove_files_once_open()

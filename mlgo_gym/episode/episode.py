@@ -164,7 +164,8 @@ class Episode:
 
     def answer(self, answer: Answer) -> None:
         """Answer the pending decision; `proceed()` continues. Raises `ActionError` if there is none."""
-        self.pending()
+        if self.decision is None:
+            self.pending()
         action, advice, self.illegal = answer
         self.actions.append(action)
         self.answers.append(advice)
