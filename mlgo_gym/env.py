@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -34,9 +33,6 @@ from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
-
-_ABANDONED_EPISODES = 3
-"""Number of abandoned episodes of one length that show a limit. A caller that resets at will has various lengths."""
 
 
 class CompilerEnv(gym.Env[Any, Any], EzPickle):
@@ -88,7 +84,6 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self.fork_reason = ""
         self._episode: Episode | None = None
         self._cursor = OrderCursor()
-        self._abandoned = 0, 0
 
     @property
     def corpus(self) -> Corpus:
@@ -121,8 +116,6 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             MlgoError: an option is unknown.
         """
         super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
-        if self._decision is not None:
-            self._note_abandoned(len(self.actions))
         self._end_episode()
         if seed is not None:
             self._cursor = self._cursor.restarted()
@@ -138,24 +131,6 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._episode = run_blocking(beginning, self.setup.timeout)
         self._show()
         return self._episode.observe(), self._episode.info()
-
-    def _note_abandoned(self, decisions: int) -> None:
-        """Warn of a limit of steps, such as Gymnasium's `TimeLimit`, which ends episodes before they have a reward.
-
-        It shows in successive abandoned episodes with equal numbers of decisions: an environment does not know its
-        wrappers. Checks of environments take single steps, so episodes of at most one decision do not count.
-        """
-        if decisions < 2:
-            return
-        length, episodes = self._abandoned
-        self._abandoned = decisions, episodes + 1 if decisions == length else 1
-        if self._abandoned[1] == _ABANDONED_EPISODES:
-            warnings.warn(
-                f"{_ABANDONED_EPISODES} episodes were ended after {decisions} decisions, without a reward, before "
-                f"there is an object file; use max_decisions={decisions} instead of max_episode_steps, after which "
-                "clang decides and the reward is real",
-                stacklevel=3,
-            )
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
         """Change the order of the modules, as `module_order`, from the next episode on; forks and copies keep it."""
@@ -218,7 +193,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied.__dict__.update(self.__dict__)
         copied._episode = None
         copied._np_random = copy.deepcopy(self._np_random)
-        copied._cursor, copied._abandoned = self._cursor.copy(), (0, 0)
+        copied._cursor = self._cursor.copy()
         copied.observation_space = copy.deepcopy(self.observation_space)
         copied.action_space = copy.deepcopy(self.action_space)
         copied._episode = fork = self._started("fork()").fork()

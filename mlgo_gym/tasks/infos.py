@@ -29,7 +29,6 @@ from mlgo_gym.tasks.measurement import (
     INSTRUCTIONS,
     LINKED,
     STACK,
-    WEIGHTED,
 )
 from mlgo_gym.tasks.task import Task
 
@@ -83,11 +82,11 @@ _TASKS: dict[str, Callable[[Task], bool]] = {
 
 def with_metric(metric: str) -> str:
     """Return the condition of the keys of a metric that is measured on request."""
-    return "with weights in `metric`" if metric == WEIGHTED else f'with `metric="{metric}"`'
+    return f'with `metric="{metric}"`'
 
 
 def _cost(metric: str, type_name: str, meaning: str, condition: str, tasks: str = "") -> tuple[InfoKey, InfoKey]:
-    baseline = "1" if metric == WEIGHTED else f"`{metric}` of a plain compile by the same clang with the same flags"
+    baseline = f"`{metric}` of a plain compile by the same clang with the same flags"
     return (
         InfoKey(metric, END, type_name, meaning, condition, tasks),
         InfoKey(f"baseline_{metric}", END, type_name, baseline, condition, tasks),
@@ -177,7 +176,6 @@ KEYS: tuple[InfoKey, ...] = (
     *_cost(INSTRUCTIONS, "float", "instructions that the programs execute", with_metric(INSTRUCTIONS)),
     *_cost(LINKED, "float", "executable sections of the linked files, in bytes", with_metric(LINKED)),
     *_cost(ESTIMATED_LINKED, "float", "bytes of `text` that survive a link", with_metric(ESTIMATED_LINKED)),
-    *_cost(WEIGHTED, "float", "1 minus the weighted sum of the relative reductions", with_metric(WEIGHTED)),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
     InfoKey("saved", END, "float", "bytes of the module that the function's decisions saved", FUNCTION, _INLINING),
     InfoKey(
