@@ -35,8 +35,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
-from mlgo_gym.deploy.rule_cpp import rule_cpp
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, rule_cpp
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError

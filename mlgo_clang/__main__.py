@@ -43,7 +43,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         return _show_version(settings, command)
     invocation = read_invocation(rest)
     if not invocation.reason and (not invocation.is_clear or finds_flags_elsewhere(compiler[0])):
-        from mlgo_clang.hidden_flags import ask_driver
+        from mlgo_clang.driver_commands import ask_driver
 
         invocation, target = ask_driver(words, rest, invocation)
         if target and settings.clang == "bundled":

@@ -11,7 +11,7 @@ from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted
-from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
+from mlgo_clang.policies import inlining_rule, native_policy, network_file
 from mlgo_clang.recipes import digest_of, replay, stored_decisions
 
 TYPE_CHECKING = False
@@ -45,8 +45,6 @@ class Job:
         output: the object; empty for a compiler that writes other files.
     """
 
-    __slots__ = ("_steps", "clang", "command", "compiler", "dialect", "invocation", "output", "rest", "settings")
-
     def __init__(
         self,
         settings: Settings,
@@ -56,12 +54,8 @@ class Job:
         dialect: Dialect = CLANG,
         clang: Sequence[str] = (),
     ) -> None:
-        self.settings = settings
-        self.invocation = invocation
-        self.compiler = compiler
-        self.rest = rest
-        self.dialect = dialect
-        self.clang = clang or compiler
+        self.settings, self.invocation, self.dialect = settings, invocation, dialect
+        self.compiler, self.rest, self.clang = compiler, rest, clang or compiler
         self.command = [*compiler, *rest]
         self._steps: TwoSteps | None = None
         self.output = invocation.output
@@ -157,7 +151,7 @@ def _start_of_search(job: Job) -> tuple[str, str]:
     if policy == "default":
         kind = "inlining"
         policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
-    if policy in ("default", *EVICTION_RULES) or inlining_rule(policy) is not None:
+    if policy == "default" or inlining_rule(policy) is not None:
         return kind, policy
     file = network_file(policy)
     return kind, f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
@@ -179,15 +173,12 @@ def _compile_by_policies(job: Job) -> str:
 def _candidate(job: Job, policy: str) -> Candidate:
     eviction = job.settings.eviction_policy
     advisors: list[Advisor] = []
-    decisions = None
-    two_steps = None
+    decisions = two_steps = None
     if policy != "default":
         switches: Sequence[str] = INLINING
         bind = inlining_rule(policy)
         if bind is None:
-            from mlgo_clang.native import NativeNetwork
-
-            network = NativeNetwork(network_file(policy), job.clang, job.settings.link_facts)
+            network = native_policy(policy, job.clang, job.settings.link_facts)
             bind = network.bind
             if network.callee_features:
                 steps = job.two_steps()
@@ -199,7 +190,7 @@ def _candidate(job: Job, policy: str) -> Candidate:
                     bind, decisions = _decisions_in_advance(steps, network)
         advisors.append((switches, bind))
     if eviction != "default":
-        advisors.append((EVICTION, eviction_policy(eviction, job.clang)))
+        advisors.append((EVICTION, native_policy(eviction, job.clang).bind))
         decisions = None
     return advisors, decisions, two_steps
 
@@ -304,7 +295,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
     frames = None
     if job.settings.max_frame:
-        from mlgo_clang.frames import FrameList, check_frames
+        from mlgo_clang.programs import FrameList, check_frames
 
         if "-fstack-usage" in job.rest:
             # Clang writes one list of frames.

@@ -54,22 +54,15 @@ _LONGEST_HEADER = 1 << 20
 class Tensor:
     """One feature: its offset in an observation in bytes, its number of elements, and their type in C++."""
 
-    __slots__ = ("count", "offset", "type")
-
     def __init__(self, offset: int, count: int, type: str) -> None:  # noqa: A002 - LLVM's own name of it
-        self.offset = offset
-        self.count = count
-        self.type = type
+        self.offset, self.count, self.type = offset, count, type
 
 
 class Header:
     """The features of an advisor by name (`tensors`), and the bytes of an observation (`size`)."""
 
-    __slots__ = ("size", "tensors")
-
     def __init__(self, tensors: Mapping[str, Tensor], size: int) -> None:
-        self.tensors = tensors
-        self.size = size
+        self.tensors, self.size = tensors, size
 
 
 def read_header(line: bytes) -> Header:
@@ -107,16 +100,10 @@ class RuleServer:
     """Answers each observation of `size` bytes by a function of Python."""
 
     def __init__(self, size: int, decide: Decide) -> None:
-        self._decisions = 0
-        self._size = size
-        self._decide = decide
+        self.decisions = 0
+        self._size, self._decide = size, decide
         self._log = self._advice = -1
         self._data = b""
-
-    @property
-    def decisions(self) -> int:
-        """Number of decisions so far."""
-        return self._decisions
 
     def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
         """Start to serve a channel, without messages and code."""
@@ -155,7 +142,7 @@ class RuleServer:
                 os.write(self._advice, advice.to_bytes(8, "little", signed=True))
             except BlockingIOError:
                 raise ProtocolError("clang requests decisions without reading the advice") from None
-            self._decisions += 1
+            self.decisions += 1
             position = end + 1
         self._data = data[position:]
 
@@ -170,11 +157,9 @@ class Channel:
     """
 
     def __init__(self, base: str, bind: Bind, *, prints: bool) -> None:
-        self.base = base
-        self.bind = bind
+        self.base, self.bind, self.prints = base, bind, prints
         self.advice = self.log = self.folder = -1
         self.data = b""
-        self.prints = prints
         self.server: ChannelServer | None = None
 
     def open(self) -> None:

@@ -31,12 +31,8 @@ class Dialect:
         without_reports: options by which the compiler reports no crash.
     """
 
-    __slots__ = ("llvm_option", "name", "without_reports")
-
     def __init__(self, name: str, llvm_option: tuple[str, str], without_reports: tuple[str, ...]) -> None:
-        self.name = name
-        self.llvm_option = llvm_option
-        self.without_reports = without_reports
+        self.name, self.llvm_option, self.without_reports = name, llvm_option, without_reports
 
 
 CLANG = Dialect("clang", ("-mllvm", ""), ("-fno-crash-diagnostics",))

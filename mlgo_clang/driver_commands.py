@@ -8,6 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
+    from mlgo_clang.invocation import Invocation
+
+_FILE = "Configuration file: "
+
 
 def read_commands(text: str) -> list[list[str]]:
     """Return the words of each command; other lines are messages.
@@ -104,3 +108,43 @@ def named_output(arguments: Sequence[str]) -> tuple[int, str] | None:
         elif word.startswith("-o") and len(word) > 2 and not word.startswith(("-object", "-objc", "-opt-")):
             output = position, word[2:]
     return output
+
+
+def ask_driver(compiler: Sequence[str], rest: Sequence[str], invocation: Invocation) -> tuple[Invocation, str]:
+    """Return the meaning of an ordinary compile with all flags that clang finds, and the target that they name.
+
+    Args:
+        compiler: the words that start clang.
+        rest: its arguments.
+        invocation: the meaning of the arguments alone.
+    """
+    from mlgo_clang.invocation import OVERRIDE, Invocation, level_of, reason_of_flag
+    from mlgo_clang.other_machines import target_of
+
+    text, target = shown_text(compiler, rest), ""
+    files = [line.removeprefix(_FILE) for line in text.splitlines() if line.startswith(_FILE)]
+    if "-target" in _contents(files) + os.environ.get(OVERRIDE, "") and not target_of(rest):
+        # The default target of the bundled clang would replace that of a file.
+        text = shown_text([word for word in compiler if not word.startswith("--target=")], rest)
+        target = target_of(text.replace('"', "").split())
+    commands = read_commands(text)
+    line = commands[0] if len(commands) == 1 else []
+    if "-emit-obj" not in line:
+        return Invocation(invocation.source, invocation.output, "0", "its other flags request other work"), target
+    levels = [level_of(word) for word in line if word.startswith("-O")]
+    reason = next(filter(None, map(reason_of_flag, line)), "")
+    return Invocation(invocation.source, invocation.output, levels[-1] if levels else "0", reason), target
+
+
+def _contents(paths: Sequence[str], outer: tuple[str, ...] = ()) -> str:
+    """Return the text of configuration files, and of those that they include by `@FILE`."""
+    text = ""
+    for path in paths:
+        if path not in outer and os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                content = file.read()
+            folder = os.path.dirname(path)
+            words = content.replace("<CFGDIR>", folder).split()
+            nested = [os.path.join(folder, word[1:]) for word in words if word.startswith("@")]
+            text += content + _contents(nested, (*outer, path))
+    return text

@@ -73,8 +73,6 @@ class Invocation:
         is_clear: whether the words name all flags for the level.
     """
 
-    __slots__ = ("is_clear", "level", "links", "output", "reason", "remedy", "source")
-
     def __init__(
         self,
         source: str,
@@ -86,13 +84,8 @@ class Invocation:
         links: bool = False,
         is_clear: bool = True,
     ) -> None:
-        self.source = source
-        self.output = output
-        self.level = level
-        self.reason = reason
-        self.remedy = remedy
-        self.links = links
-        self.is_clear = is_clear
+        self.source, self.output, self.level = source, output, level
+        self.reason, self.remedy, self.links, self.is_clear = reason, remedy, links, is_clear
 
 
 def read_invocation(arguments: Sequence[str]) -> Invocation:
@@ -186,15 +179,10 @@ def finds_flags_elsewhere(program: str) -> bool:
         return True
     try:
         with open(program, "rb") as file:
-            return file.read(2) == b"#!" or bool(default_files(program))
+            folder = os.path.dirname(os.path.realpath(program))
+            return file.read(2) == b"#!" or any(name.endswith(".cfg") for name in os.listdir(folder))
     except OSError:
         return False
-
-
-def default_files(program: str) -> list[str]:
-    """Return the configuration files in the folder of a compiler's program."""
-    folder = os.path.dirname(os.path.realpath(program))
-    return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".cfg")]
 
 
 def is_probe(source: str, folder: str) -> bool:

@@ -54,8 +54,6 @@ class NativeNetwork:
         path: the network's file.
     """
 
-    __slots__ = ("_facts", "callee_features", "library", "path")
-
     def __init__(self, path: str, compiler: Sequence[str], link_facts: str = "") -> None:
         self.path = path
         self._facts = read_lines(link_facts) if link_facts else b""
@@ -192,11 +190,8 @@ class NativeServer:
     def __init__(
         self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int], facts: bytes = b""
     ) -> None:
-        self._library = library
-        self._header = header
+        self._library, self._header, self._sources, self._facts = library, header, sources, facts
         self._inputs = (ctypes.c_int32 * len(inputs))(*inputs)
-        self._sources = sources
-        self._facts = facts
         self._channel = ctypes.c_void_p()
 
     def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:

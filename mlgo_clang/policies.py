@@ -12,14 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mlgo_clang.channel import Bind, Decide, Header
-
-
-EVICTION_RULES = ("first_legal", "never_evict")
-"""Rules of evictions."""
+    from mlgo_clang.native import NativeNetwork
 
 
 def inlining_rule(policy: str) -> Bind | None:
-    """Return the rule that a policy names: `never`, `always` or `threshold:N`; None for a network."""
+    """Return the rule that a policy names: `never`, `always` or `threshold:N`; None for a policy in a file."""
     name, _, argument = policy.partition(":")
     if policy in ("never", "always"):
         advice = int(policy == "always")
@@ -27,13 +24,11 @@ def inlining_rule(policy: str) -> Bind | None:
     return _threshold(argument) if name == "threshold" else None
 
 
-def eviction_policy(policy: str, compiler: Sequence[str]) -> Bind:
-    """Return the function of `first_legal`, `never_evict`, `mlp:FILE`, or a bundled policy for evictions."""
-    if policy in EVICTION_RULES:
-        return _eviction_rule(evicts=policy == "first_legal")
+def native_policy(policy: str, compiler: Sequence[str], link_facts: str = "") -> NativeNetwork:
+    """Return the native code of a policy in a file, which the clang of these words builds."""
     from mlgo_clang.native import NativeNetwork
 
-    return NativeNetwork(network_file(policy), compiler).bind
+    return NativeNetwork(network_file(policy), compiler, link_facts)
 
 
 def network_file(policy: str) -> str:
@@ -80,22 +75,5 @@ def _threshold(text: str) -> Bind:
         offset = tensor.offset
         unpack = struct.Struct("<q").unpack_from
         return lambda data, start: int(unpack(data, start + offset)[0] < threshold)
-
-    return bind
-
-
-def _eviction_rule(*, evicts: bool) -> Bind:
-    def bind(header: Header) -> Decide:
-        mask = header.tensors.get("mask")
-        if mask is None or mask.type != "int64_t":
-            raise PolicyError("eviction policies need the feature mask, which this clang does not compute")
-        offset, last = mask.offset, mask.count - 1
-        unpack = struct.Struct(f"<{mask.count}q").unpack_from
-
-        def decide(data: bytes, start: int) -> int:
-            legal: tuple[int, ...] = unpack(data, start + offset)
-            return legal.index(1) if evicts or not legal[last] else last
-
-        return decide
 
     return bind

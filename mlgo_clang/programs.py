@@ -1,6 +1,6 @@
-"""Programs of `mlgo_gym.deploy` that a compile starts: native code of networks, callee features, searches.
+"""Programs that a compile starts beside clang: those of `mlgo_gym.deploy`, the front end, and clang for its frames.
 
-`mlgo_gym` takes longer to import than a small file to compile, so each runs as a process of its own and only if needed.
+`mlgo_gym` takes longer to import than a small file to compile, so its programs run as processes, only if needed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import os
 import sys
 
 from mlgo_clang.driver_commands import drop_options
-from mlgo_clang.errors import PolicyError
+from mlgo_clang.errors import FrameError, PolicyError
+from mlgo_clang.object_size import read_frames
 from mlgo_clang.settings import DEFAULT_TIMEOUT
 
 TYPE_CHECKING = False
@@ -82,3 +83,55 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
         lines = result.stderr.decode(errors="replace").strip().splitlines()
         raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")
     return result.stdout.decode().strip()
+
+
+class FrameList:
+    """A file in memory to which clang writes the stack frames of a compile, as for `-fstack-usage`.
+
+    Attributes:
+        options: the options with which clang does so.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("mlgo-clang-frames", os.MFD_CLOEXEC)
+        self.options = ("-Xclang", "-stack-usage-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
+
+    def read(self) -> dict[str, int]:
+        """Return the bytes of each frame, by the place and the name of its function."""
+        return read_frames(os.pread(self._file, os.fstat(self._file).st_size, 0))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def check_frames(
+    frames: dict[str, int], limit: int, compiler: Sequence[str], arguments: Sequence[str], timeout: float
+) -> None:
+    """Raise `FrameError` if a frame exceeds the limit, and is larger than that of clang alone.
+
+    Args:
+        frames: the frames of the compile with a policy.
+        limit: bytes.
+        compiler: the words that start clang.
+        arguments: its arguments.
+        timeout: seconds after which a compile by clang alone is stopped.
+    """
+    large = {place: size for place, size in frames.items() if size > limit}
+    if not large:
+        return
+    plain = FrameList()
+    try:
+        command = compile_command(compiler, arguments, ("-w", *plain.options), os.devnull)
+        alone = plain.read() if run_to_end(command, timeout).returncode == 0 else {}
+    finally:
+        plain.close()
+    # A function that clang alone inlines everywhere has its frame within another one.
+    largest = max(alone.values(), default=0)
+    for place, size in large.items():
+        if size > (before := alone.get(place, largest)):
+            from mlgo_clang.counters import count
+
+            count("with a larger stack frame")
+            growth = f"the frame of {place} has {size} bytes instead of {before}"
+            raise FrameError(f"{growth}, and --mlgo-max-frame is {limit}")

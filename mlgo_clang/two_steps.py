@@ -30,15 +30,8 @@ _FRONT_END = (
 """Options with a value that the back end does not get: the front end writes these files, remarks need a plain form."""
 _FRONT_END_ALONE = ("-sys-header-deps", "-MP", "-MG", "-module-file-deps", "-w")
 _FORMAT = (
-    "-fdiagnostics-",
-    "-fno-diagnostics-",
-    "-fmessage-length",
-    "-fcolor-",
-    "-fansi-",
-    "-fno-show-",
-    "-fshow-",
-    "-R",
-)
+    "-fdiagnostics-", "-fno-diagnostics-", "-fmessage-length", "-fcolor-", "-fansi-", "-fno-show-", "-fshow-", "-R",
+)  # fmt: skip
 """Options for the form of messages: remarks need the default form."""
 _OTHER_RESULTS = (
     "-fsanitize", "-fprofile", "-fcs-profile", "-fxray", "-fcoverage-mapping", "-coverage-", "-femit-coverage",

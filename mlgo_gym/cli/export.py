@@ -8,19 +8,29 @@ from typing import Annotated
 from mlgo_gym.cli.options import option
 from mlgo_gym.cli.output import show
 from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
-from mlgo_gym.deploy.exports import DefaultRule, default_rule, exported_network, policy_network, write_export
-from mlgo_gym.deploy.onnx_model import onnx_model
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
-from mlgo_gym.deploy.rule_cpp import rule_cpp
-from mlgo_gym.deploy.tflite_export import EVICTION_DECISION, tflite_evictions, tflite_model, write_tflite_folder
-from mlgo_gym.deploy.tosa_export import tosa_model
+from mlgo_gym.deploy.exports import (
+    default_threshold,
+    exported_network,
+    policy_network,
+    replacement_text,
+    write_export,
+)
+from mlgo_gym.deploy.network_graph import onnx_model
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
+from mlgo_gym.deploy.tflite_export import (
+    EVICTION_DECISION,
+    tflite_evictions,
+    tflite_model,
+    tosa_model,
+    write_tflite_folder,
+)
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.eviction import decides_evictions
+from mlgo_gym.policies.mlp import decides_evictions
 
 Policy = Annotated[str, option("Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
 Network = Annotated[str, option("Bundled policy, or mlp:FILE.", "--policy")]
 Output = Annotated[Path, option("Path of the exported file.")]
-Level = Annotated[str | None, option("Oz or Os, for a policy that uses clang's own decision and is not bundled.")]
+Level = Annotated[str | None, option("Oz or Os, for a policy that uses clang's own decision.")]
 
 
 def plugin(
@@ -73,12 +83,12 @@ def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json:
     network = policy_network(policy, evictions=True)
     if network is not None and decides_evictions(network):
         _check_no_inlining_option(policy, level=level)
-        header, rule = eviction_header(policy, network), None
+        header, threshold = eviction_header(policy, network), None
     else:
         code = decision_code(policy) if network is None else network_decision_code(policy, network)
-        header, rule = release_header(code, level), default_rule(policy, code.features, level)
+        header, threshold = release_header(code, level), default_threshold(policy, code.features, level)
     write_export(output, header.encode())
-    _show(as_json, output, policy, output.stat().st_size, rule)
+    _show(as_json, output, policy, output.stat().st_size, threshold)
 
 
 def onnx(*, policy: Network, output: Output, as_json: bool = False) -> None:
@@ -106,13 +116,13 @@ def tflite(
     network = exported_network(policy, evictions=True)
     if decides_evictions(network):
         _check_no_inlining_option(policy, level=level, keep_default=keep_default)
-        rule, model = None, tflite_evictions(policy, network)
+        threshold, model = None, tflite_evictions(policy, network)
         write_tflite_folder(output, model, EVICTION_DECISION)
     else:
-        rule = None if keep_default else default_rule(policy, network.features, level)
-        model = tflite_model(policy, network, rule)
+        threshold = None if keep_default else default_threshold(policy, network.features, level)
+        model = tflite_model(policy, network, threshold)
         write_tflite_folder(output, model)
-    _show(as_json, output, policy, len(model), rule)
+    _show(as_json, output, policy, len(model), threshold)
 
 
 def tosa(*, policy: Network, output: Output, level: Level = None, as_json: bool = False) -> None:
@@ -125,10 +135,10 @@ def tosa(*, policy: Network, output: Output, level: Level = None, as_json: bool 
     network = exported_network(policy, evictions=True)
     if decides_evictions(network):
         _check_no_inlining_option(policy, level=level)
-    rule = default_rule(policy, network.features, level)
-    model = tosa_model(policy, network, rule)
+    threshold = default_threshold(policy, network.features, level)
+    model = tosa_model(policy, network, threshold)
     write_export(output, model)
-    _show(as_json, output, policy, len(model), rule)
+    _show(as_json, output, policy, len(model), threshold)
 
 
 def _check_no_inlining_option(policy: str, **options: object) -> None:
@@ -136,7 +146,7 @@ def _check_no_inlining_option(policy: str, **options: object) -> None:
         raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
-def _show(as_json: bool, output: Path, policy: str, size: int, rule: DefaultRule | None = None) -> None:
-    text = None if rule is None else str(rule)
+def _show(as_json: bool, output: Path, policy: str, size: int, threshold: int | None = None) -> None:
+    text = None if threshold is None else replacement_text(threshold)
     data = {"output": output, "policy": policy, "bytes": size, "inlining_default": text}
     show(as_json, data, f"{output}: {policy}, {size} bytes{f'; {text}' if text else ''}")

@@ -15,17 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.deploy.exports import (
+    COST,
     EVICTION_COLUMNS,
     EVICTION_INTEGERS,
     EVICTION_RULE,
     check_features,
-    default_rule,
+    default_threshold,
     policy_network,
+    replacement_text,
 )
 from mlgo_gym.deploy.network_graph import Binary, check_outputs, forward
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.policies.eviction import COLUMN_FEATURES
+from mlgo_gym.policies.mlp import COLUMN_FEATURES
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RuleText, is_rule, rule_file
 
@@ -209,20 +211,20 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
     Raises:
         PolicyError: the policy uses `inlining_default`, and there is no level.
     """
-    rule = default_rule(policy.name, policy.features, level)
+    threshold = default_threshold(policy.name, policy.features, level)
     features = list(policy.features)
-    if rule is not None and rule.cost not in features:
-        features.append(rule.cost)
+    if threshold is not None and COST not in features:
+        features.append(COST)
     values = {
         "FEATURES": _feeds(features),
         "COUNT": str(len(features)),
         "DEFAULT": "-1",
         "SET_DEFAULT": "(void)DefaultGiven;",
     }
-    if rule is not None:
-        place, cost = features.index(rule.feature), features.index(rule.cost)
-        replacement = f"Features[{place}] = Features[{cost}] < {rule.threshold};"
-        values |= {"DEFAULT": str(place), "SET_DEFAULT": f"if (!DefaultGiven) // {rule}\n      {replacement}"}
+    if threshold is not None:
+        place, cost = features.index(INLINING_DEFAULT), features.index(COST)
+        set_default = f"// {replacement_text(threshold)}\n      Features[{place}] = Features[{cost}] < {threshold};"
+        values |= {"DEFAULT": str(place), "SET_DEFAULT": f"if (!DefaultGiven) {set_default}"}
     return fill_template(
         "release_header.h",
         {

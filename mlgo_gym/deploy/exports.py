@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.callee_features import uses_callee_features
-from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.policies.eviction import decides_evictions
+from mlgo_gym.policies.mlp import decides_evictions
 from mlgo_gym.policies.model_files import network_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import is_rule
@@ -39,6 +39,9 @@ In the bundled labels the replacement differs from clang's decision 23 times of 
 nested call changed the cost. At -Os it differs 3,174 times of 62,525, since functions declared inline have another
 threshold that no feature contains.
 """
+
+COST = "cost_estimate"
+"""The feature that replaces clang's own decision, in LLVM's cost units."""
 
 _RULES = ("default", "never", "always", "threshold")
 
@@ -92,24 +95,11 @@ def exported_network(policy: str, *, evictions: bool = False) -> Network:
     return network
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultRule:
-    """Replaces the feature `inlining_default`: clang inlines if the cost is below a threshold in LLVM's cost units.
+def default_threshold(policy: str, features: Sequence[str], level: str | None = None) -> int | None:
+    """Return the threshold of `COST` that replaces `inlining_default`; None if a policy does not use the feature.
 
     The interactive channel has that feature. Release mode does not. Development mode has an input of that name that
     stays 0 (MLInlineAdvisor.cpp and DevelopmentModeInlineAdvisor.cpp of llvm/lib/Analysis).
-    """
-
-    threshold: int
-    feature: ClassVar[str] = INLINING_DEFAULT
-    cost: ClassVar[str] = "cost_estimate"
-
-    def __str__(self) -> str:
-        return f"{self.feature} is replaced by {self.cost} < {self.threshold}"
-
-
-def default_rule(policy: str, features: Sequence[str], level: str | None = None) -> DefaultRule | None:
-    """Return the rule that replaces `inlining_default` for a policy; None if the policy does not use the feature.
 
     Raises:
         PolicyError: the policy uses the feature, and the level is neither `Oz` nor `Os`.
@@ -124,7 +114,12 @@ def default_rule(policy: str, features: Sequence[str], level: str | None = None)
             "it by the estimated cost with --level Oz or --level Os, or train a policy without it: "
             f"mlgo-gym train clone --expert {policy}"
         )
-    return DefaultRule(THRESHOLDS[level])
+    return THRESHOLDS[level]
+
+
+def replacement_text(threshold: int) -> str:
+    """Return a sentence about the replacement of `inlining_default`."""
+    return f"{INLINING_DEFAULT} is replaced by {COST} < {threshold}"
 
 
 @contextmanager
@@ -140,3 +135,24 @@ def write_export(output: Path, data: bytes) -> None:
     """Write an exported file, all of it or nothing, or raise an MlgoError."""
     with writing(output):
         write_atomically(output, data)
+
+
+def exit_status_of(work: Callable[[], object]) -> int:
+    """Do the work of a program and return its exit status: 1 after an error, whose text is one line on standard error.
+
+    `mlgo-clang` shows the line.
+    """
+    try:
+        work()
+    except (MlgoError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201 - for mlgo-clang
+        return 1
+    return 0
+
+
+def output_of(command: Sequence[str]) -> str:
+    """Run a tool and return its standard output, or raise a ToolchainError."""
+    result = run_bounded(command, writable=None, name=command[0])
+    if result.returncode != 0:
+        raise ToolchainError(f"{command[0]} failed: {result.stderr.strip()[-2000:]}")
+    return result.stdout.strip()

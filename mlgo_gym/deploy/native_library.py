@@ -31,9 +31,8 @@ from mlgo_gym.deploy.c_code import (
     network_decision_code,
     rule_decision_code,
 )
-from mlgo_gym.deploy.exports import EVICTION_COLUMNS
-from mlgo_gym.deploy.program import exit_status_of, output_of
-from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
+from mlgo_gym.deploy.exports import EVICTION_COLUMNS, exit_status_of, output_of
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
 from mlgo_gym.storage.cache import key_of
@@ -110,7 +109,6 @@ def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -
 def main(arguments: Sequence[str]) -> int:
     """Build a library and print its path; return the exit status."""
     network, output, *compiler = arguments
-    # `mlgo-clang` reads the path.
     # `mlgo-clang` reads the path.
     return exit_status_of(lambda: print(build_native_library(Path(network), Path(output), compiler)))  # noqa: T201
 

@@ -21,7 +21,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.deploy.program import exit_status_of
+from mlgo_gym.deploy.exports import exit_status_of
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
@@ -33,6 +33,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe
+from mlgo_gym.search.search_space import PORTFOLIO
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED
 
@@ -124,7 +125,7 @@ def module_environment(
             arguments["metric"] = metric
             if facts:
                 arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
-            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy]))
+            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy, *PORTFOLIO]))
         try:
             yield env
         finally:

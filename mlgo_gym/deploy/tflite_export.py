@@ -8,15 +8,19 @@ that `output_spec.json` names. `tflite:FOLDER` reads the folder back.
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 
-from mlgo_gym.deploy.exports import EVICTION_COLUMNS, EVICTION_INTEGERS, DefaultRule, write_export
+from mlgo_gym.deploy.exports import COST, EVICTION_COLUMNS, EVICTION_INTEGERS, write_export
 from mlgo_gym.deploy.network_graph import DECISION, LOGITS, check_outputs, forward
 from mlgo_gym.deploy.tflite_graph import TfliteGraph
-from mlgo_gym.policies.eviction import COLUMN_FEATURES
+from mlgo_gym.extras import library
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.foreign_model import MODEL, OUTPUT_SPEC
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 
 EVICTION_DECISION = "index_to_evict"
@@ -25,7 +29,7 @@ EVICTION_DECISION = "index_to_evict"
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def tflite_model(name: str, network: Network, rule: DefaultRule | None = None, *, for_tosa: bool = False) -> bytes:
+def tflite_model(name: str, network: Network, threshold: int | None = None, *, for_tosa: bool = False) -> bytes:
     """Return a TensorFlow Lite model.
 
     It has one input for each feature, and two outputs: `inlining_decision:0`, int64, and `logits:0`, float32.
@@ -33,7 +37,7 @@ def tflite_model(name: str, network: Network, rule: DefaultRule | None = None, *
     Args:
         name: name of the model.
         network: a network with one output or two.
-        rule: replaces clang's own decision; None makes the decision an input.
+        threshold: replaces clang's own decision, as `default_threshold()` returns it; None makes it an input.
         for_tosa: whether the model has a counterpart in TOSA: without cumulative sums and logits.
 
     Raises:
@@ -43,13 +47,13 @@ def tflite_model(name: str, network: Network, rule: DefaultRule | None = None, *
     check_outputs(network)
     graph = TfliteGraph(name, for_tosa=for_tosa)
     inputs = list(network.features)
-    if rule is not None and rule.feature in inputs:
-        inputs.remove(rule.feature)
-        inputs += [] if rule.cost in inputs else [rule.cost]
+    if threshold is not None:
+        inputs.remove(INLINING_DEFAULT)
+        inputs += [] if COST in inputs else [COST]
     columns = {feature: graph.input(feature) for feature in inputs}
-    if rule is not None and rule.feature in network.features:
-        bound = graph.constant(np.array([rule.threshold], graph.integer))
-        columns[rule.feature] = graph.compare("LESS", columns[rule.cost], bound, graph.integer)
+    if threshold is not None:
+        bound = graph.constant(np.array([threshold], graph.integer))
+        columns[INLINING_DEFAULT] = graph.compare("LESS", columns[COST], bound, graph.integer)
     features = graph.cast(graph.join([columns[feature] for feature in network.features], 0), np.float32)
     logits = forward(graph, network, features)
     graph.output(graph.cast(graph.decision(logits, network.outputs), np.int64), DECISION)
@@ -118,3 +122,29 @@ def write_tflite_folder(folder: Path, model: bytes, decision: str = DECISION) ->
     """Write the folder of a model, or raise an MlgoError."""
     write_export(folder / MODEL, model)
     write_export(folder / OUTPUT_SPEC, output_spec(decision).encode())
+
+
+def tosa_model(name: str, network: Network, threshold: int | None = None) -> bytes:
+    """Return a model of TOSA with one output: `inlining_decision`, or `index_to_evict` for a network of evictions.
+
+    The format is MLIR bytecode, which LLVM's build takes with `-DLLVM_MLGO_MODELS=` and lowers to C++
+    (llvm/cmake/modules/MLGOLower.cmake). Each argument has the attribute `tf_saved_model.index_path` with a feature's
+    name, by which llvm/Analysis/EmitCModelRunner.h finds it. Text would be shorter-lived: the syntax of TOSA changes.
+    Sums have the order of the library that runs the model, and logarithms are within 2e-6, so outputs differ in their
+    last bits. `threshold` is as in `tflite_model()`.
+
+    Raises:
+        MissingExtraError: ai-edge-litert or tosa-converter-for-tflite is not installed.
+        PolicyError: the network does not choose between 0 and 1, and is not of evictions.
+    """
+    converter = library("tosa_converter_for_tflite", "an export to TOSA", "tosa")
+    if decides_evictions(network):
+        model = tflite_evictions(name, network, for_tosa=True)
+    else:
+        model = tflite_model(name, network, threshold, for_tosa=True)
+    output = BytesIO()
+    with NamedTemporaryFile(suffix=".tflite") as file:
+        file.write(model)
+        file.flush()
+        converter.tflite_flatbuffer_to_tosa_mlir(file.name, output)
+    return output.getvalue()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mlgo_gym.deploy.exports import EVICTION_COLUMNS, EVICTION_RULE
 from mlgo_gym.deploy.network_graph import Binary
 from mlgo_gym.extras import library
-from mlgo_gym.policies.eviction import COLUMN_FEATURES
+from mlgo_gym.policies.mlp import COLUMN_FEATURES
 
 LOGARITHMS = 2**15
 """Logarithms of whole numbers below this are in a table, because the format has none of double precision.

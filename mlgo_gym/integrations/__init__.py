@@ -4,8 +4,7 @@ Wrappers around many environments at once are in `mlgo_gym.integrations.vector`.
 needs that library.
 """
 
-from mlgo_gym.integrations.normalize_features import NormalizeFeatures
+from mlgo_gym.integrations.normalize_features import NormalizeFeatures, fit_normalization
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.policies.observation_samples import fit_normalization
 
 __all__ = ["Normalization", "NormalizeFeatures", "fit_normalization"]

@@ -22,10 +22,9 @@ from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.policies.eviction import decides_evictions
 from mlgo_gym.policies.features import check_advisor, check_binary
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
-from mlgo_gym.policies.mlp import network_policy
+from mlgo_gym.policies.mlp import decides_evictions, network_policy
 from mlgo_gym.policies.model_files import (
     MODEL_POLICIES,
     bundled_policies,

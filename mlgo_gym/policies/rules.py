@@ -47,21 +47,12 @@ class Rule:
         return self._decide(observation, info)
 
 
-def default_policy(_env: CompilerEnv, _seed: int) -> Policy:
-    """Return clang's own choice at every decision."""
-    return Rule(lambda _observation, info: info["default_action"])
+def _constant(name: str, action: int) -> Callable[[CompilerEnv, int], Policy]:
+    def make(env: CompilerEnv, _seed: int) -> Policy:
+        check_binary(name, env)
+        return Rule(lambda _observation, _info: action)
 
-
-def never_policy(env: CompilerEnv, _seed: int) -> Policy:
-    """Return the action 0 at every decision."""
-    check_binary("never", env)
-    return Rule(lambda _observation, _info: 0)
-
-
-def always_policy(env: CompilerEnv, _seed: int) -> Policy:
-    """Return the action 1 at every decision."""
-    check_binary("always", env)
-    return Rule(lambda _observation, _info: 1)
+    return make
 
 
 def random_policy(env: CompilerEnv, seed: int) -> Policy:
@@ -152,11 +143,11 @@ def size_order_policy(env: CompilerEnv, _seed: int) -> Policy:
 
 
 RULES: dict[str, Callable[[CompilerEnv, int], Policy]] = {
-    "default": default_policy,
+    "default": lambda _env, _seed: Rule(lambda _observation, info: info["default_action"]),
     "random": random_policy,
     "threshold": lambda env, _seed: threshold_policy(env),
-    "never": never_policy,
-    "always": always_policy,
+    "never": _constant("never", 0),
+    "always": _constant("always", 1),
     "first_legal": first_legal_policy,
     "never_evict": never_evict_policy,
     "size_order": size_order_policy,

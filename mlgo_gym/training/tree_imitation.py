@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
-from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS, column_inputs
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS, column_inputs
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization, feature_columns
 from mlgo_gym.training.checkpoint_choice import Base, with_margin

@@ -13,11 +13,11 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count
 from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
-from mlgo_gym.deploy.exports import default_rule, exported_network
+from mlgo_gym.deploy.exports import COST, default_threshold, exported_network
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.eviction import COLUMN_FEATURES, EvictionPolicy
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, EvictionPolicy
 from mlgo_gym.tasks.infos import decision_info
 from tests.cli.command import run
 from tests.deploy.conftest import NAMES, labelled, make_network
@@ -91,11 +91,11 @@ def test_the_header_of_a_network_decides_as_it_without_clangs_own_decision(tmp_p
     """The labelled decisions are real; the header replaces clang's own decision by the estimated cost."""
     rows = labelled("Os", NAMES, 1000)
     network = make_network(rows)
-    rule = default_rule("mine", network.features, "Os")
-    assert rule is not None
+    threshold = default_threshold("mine", network.features, "Os")
+    assert threshold is not None
     decide = header_decides(release_header(network_decision_code("mine", network), "Os"), "InlinerSizeModel", tmp_path)
     decisions = [decide([number.tobytes() for number in row]) for row in rows]
-    rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
+    rows[:, NAMES.index("inlining_default")] = rows[:, NAMES.index(COST)] < threshold
     assert decisions == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
     assert 0.05 < np.mean(decisions) < 0.95
 

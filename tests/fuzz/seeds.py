@@ -100,7 +100,7 @@ def networks() -> list[bytes]:
 
 
 def onnx() -> list[bytes]:
-    from mlgo_gym.deploy.onnx_model import onnx_model
+    from mlgo_gym.deploy.network_graph import onnx_model
     from tests.policies.linear_models import write_onnx
 
     with tempfile.TemporaryDirectory() as folder:

@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from mlgo_gym.integrations.normalize_features import record_observations
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization
-from mlgo_gym.policies.observation_samples import record_observations
 from tests.policies import episodes
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.integrations import NormalizeFeatures, fit_normalization, vector
+from mlgo_gym.integrations.normalize_features import record_observations
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.vector_env import as_vector
 from tests.fakes.stepping import EVICT, INLINE, end_clang, make, make_sync
 from tests.integrations.networks import decisions, random_network

@@ -138,7 +138,7 @@ def test_a_signal_when_clang_starts_or_ends_leaves_nothing(
     assert channels(process.pid) == []
 
 
-@pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=never_evict",)])
+@pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=evict",)])
 def test_clang_exits_if_its_driver_is_killed_before_clang_is_guarded(
     project: Path, fake_clang: FakeClang, extra: tuple[str, ...]
 ) -> None:

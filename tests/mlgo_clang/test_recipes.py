@@ -133,7 +133,7 @@ def test_a_build_replays_and_searches_evictions(run: Run, evictions: Path, proje
     assert counted("recipe failed") == 1
     assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
     assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
-    searching = ("--mlgo-eviction-policy=never_evict", "--mlgo-search=3", "--mlgo-recipes=anew", *LEVEL[2:])
+    searching = ("--mlgo-eviction-policy=evict", "--mlgo-search=3", "--mlgo-recipes=anew", *LEVEL[2:])
     assert run(*LEVEL[:2], *searching, "--mlgo-strict").stderr == b""
     assert (counted("searched"), len(list(stored_recipes(project / "anew")))) == (1, 1)
     refused = run("--mlgo-policy=never", "--mlgo-levels=2", *searching)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.integrations.normalize_features import record_observations
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.observation_samples import record_observations
 
 
 @pytest.fixture

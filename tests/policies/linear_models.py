@@ -20,7 +20,7 @@ def write_onnx(path: Path, weights: Mapping[str, float], bias: float, *, batch: 
     """Write an ONNX model with the decision as its first output; `batch` makes the first dimension free."""
     import onnx
 
-    from mlgo_gym.deploy.onnx_model import onnx_model
+    from mlgo_gym.deploy.network_graph import onnx_model
 
     model = onnx.load_from_string(onnx_model("linear", linear(weights, bias)))
     for value in () if batch else (*model.graph.input, *model.graph.output):

@@ -17,9 +17,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS, column_inputs
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity, with_callee_features
-from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS, MlpPolicy, column_inputs
 from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from tests.policies.episodes import Trap, eviction_network, play, random_network, shifted

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.labels import joined
 from mlgo_gym.training.tree_imitation import EvictionImitation, boosted_trees, eviction_examples
