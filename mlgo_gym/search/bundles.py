@@ -30,6 +30,7 @@ from mlgo_gym.episode.attribution.inline_compile import (
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies import Policy
+from mlgo_gym.policies.loading import needs_callee_features
 from mlgo_gym.policies.rules import Rule
 from mlgo_gym.search.expected_compile import ExpectedCompile, FlipPlan, Trial
 from mlgo_gym.search.moves import Flip, Move, MoveKey, MoveRanking, all_moves, code_copies, make_move, single_moves
@@ -118,7 +119,7 @@ class BundleSearch:
         dtype = self._space.task.headers[0].dtype
         return FlipPlan(self._expected.visits, self._expected.overrides, changes, dtype, pinned=pinned)
 
-    def _compile(self, plan: FlipPlan | None) -> Trial | None:
+    def _compile(self, plan: FlipPlan | None, *, callee_features: bool = False) -> Trial | None:
         """Return a compile by a plan, and by the policy where the plan has no answer; None if it failed."""
         space, indices = self._space, itertools.count()
         overrides: set[DecisionSite] = set()
@@ -130,11 +131,12 @@ class BundleSearch:
                 overrides.add(decision.site)
             return default if answer is None else answer
 
-        # Only the start policy may see callee features, and only the first compile asks it.
+        # Only the first compile asks the start policy, which may see callee features.
         is_first = not space.improvements
+        blank = not (is_first or callee_features)
         try:
             compiled = run_inline_compile(
-                self._compilation, space.task, choose, self._timeout, blank_callee_features=not is_first
+                self._compilation, space.task, choose, self._timeout, blank_callee_features=blank
             )
             cost, functions = self._costs.of(compiled)
         except CompilerError:
@@ -151,17 +153,23 @@ class BundleSearch:
         trials = [(self.best, self._policy)]
         budget = self._space.budget
         for name, policy in self._space.portfolio.items():
-            # The compile of a policy that would give all answers of another compile is the same.
-            is_known = any(
+            sees_callees = needs_callee_features(name)
+            # The compile of a policy that would give all answers of another compile is the same. Recorded decisions
+            # have no callee features.
+            is_known = not sees_callees and any(
                 all(self._answer(name, decision) == decision.answer for decision in trial.compiled.decisions)
                 for trial, _ in trials
             )
             if is_known or budget.remaining < _MIN_COMPILES or budget.is_spent:
                 continue
             self._policy = policy
-            trial = self._compile(None)
-            if trial is not None:
-                trials.append((trial, policy))
+            trial = self._compile(None, callee_features=sees_callees)
+            if trial is None:
+                continue
+            if sees_callees:
+                policy = _repeat(trial.compiled)
+                self._answers[name] = {decision.call_site: decision.answer for decision in trial.compiled.decisions}
+            trials.append((trial, policy))
         trials.sort(key=lambda pair: pair[0].total)
         (self.best, self._policy), *self._restarts = trials
         self._expected = self._expect(self.best)

@@ -25,7 +25,7 @@ from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
 from mlgo_gym.search.search_result import SearchResult
-from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
+from mlgo_gym.search.search_space import PORTFOLIO, Budget, Leaf, SearchSpace
 from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
@@ -177,8 +177,9 @@ class CorpusSearch:
 
     @property
     def _arguments(self) -> dict[str, Any]:
-        """The arguments, with callee features if the start policy uses them."""
-        return with_callee_features(self.arguments, [self.start])
+        """The arguments, with callee features if a policy of the search uses them."""
+        others = PORTFOLIO if self.algorithm == "bundles" else ()
+        return with_callee_features(self.arguments, [self.start, *others])
 
     def _search(self, names: list[str], execution: Execution) -> Iterator[SearchResult]:
         if not names:

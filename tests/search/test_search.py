@@ -100,7 +100,7 @@ def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[
     assert more.verified
     assert more.cost <= first.cost
     alone = [search(env, "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
-    result = search(families(), "bundles", compiles=len(PORTFOLIO) + 6)
+    result = search(env, "bundles", compiles=len(PORTFOLIO) + 6)
     assert result.verified
     assert result.cost <= min(alone)
     assert result.cost < result.baseline
