@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +254,7 @@ def main() -> None:
         options.output.mkdir(parents=True, exist_ok=True)
         rows: list[Row] = [row for _, row in read_json_lines(path)]
         done = {(row["program"], row["environment"], row["seed"]) for row in rows}
-        with JsonLines(path) as lines:
+        with closing(JsonLines(path)) as lines:
             for program_name, (corpus, program) in find_programs(options.target, options.programs or ()).items():
                 for env_id in options.environments:
                     policies = [*range(options.policies), *options.learned]

@@ -22,6 +22,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -321,7 +322,7 @@ def main() -> None:
     parser.add_argument("--collect", action="store_true", help="add the output to docs/results/exactness.json")
     options = parser.parse_args()
     output = options.output or Path(f"runs/exactness-{options.kind}.jsonl")
-    with CheckedModules(output) as checked, tempfile.TemporaryDirectory() as folder:
+    with closing(CheckedModules(output)) as checked, tempfile.TemporaryDirectory() as folder:
         check_corpora(options, checked, Path(folder))
     if options.collect:
         collect(options.kind, output)

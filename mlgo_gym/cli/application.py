@@ -43,8 +43,6 @@ COMMANDS = {
     "corpus fetch": "corpus.fetch",
     "corpus catalogue": "corpus.catalogue",
     "corpus extract": "corpus_sources.extract",
-    "corpus make": "corpus_sources.make",
-    "corpus combine": "corpus_sources.combine",
     "corpus import": "corpus_sources.import_command",
     "corpus record": "corpus_sources.record",
     "corpus prepare": "corpus_sources.prepare",

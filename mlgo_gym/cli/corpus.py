@@ -11,9 +11,15 @@ from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import aligned, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
+from mlgo_gym.corpus.datasets.catalogue import (
+    RUST,
+    catalogue_page,
+    dataset_names,
+    find_dataset,
+    rust_names,
+    write_pins,
+)
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.datasets.pins import catalogue_page, write_pins
 from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, histogram, verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
@@ -53,7 +59,7 @@ def info(
     tasks, count = _decision_counter(toolchain) if decisions else ((), None)
     with progress_over(len(opened), f"Reading {opened.name}") as advance:
         information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
-    data = {"corpus": opened.name, **information.to_json()} | ({"names": list(opened.names)} if modules else {})
+    data = {"corpus": opened.name, **vars(information)} | ({"names": list(opened.names)} if modules else {})
     text = [f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}"]
     for task, counts in information.decisions.items():
         bins = histogram(counts)

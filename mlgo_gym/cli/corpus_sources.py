@@ -1,11 +1,10 @@
-"""`mlgo-gym corpus extract`, `make`, `combine`, `import`, `record` and `prepare`: where corpora come from.
+"""`mlgo-gym corpus extract`, `import`, `record` and `prepare`: where corpora come from.
 
-The first three have the options of LLVM's mlgo-utils.
+The first has options of LLVM's `extract_ir`.
 """
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +15,15 @@ import typer
 from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import FAILED, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.driver import NATIVE
+from mlgo_gym.corpus.driver import NATIVE, UNBUILT_LIBRARY, build_libraries, library_is_built
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
-from mlgo_gym.corpus.importing import combine_corpora, import_parquet, make_corpus
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.recording.extract import extract_corpus
-from mlgo_gym.corpus.recording.libraries import MESSAGE, build_libraries, is_gcc, library_is_built
 from mlgo_gym.corpus.recording.links import LINKS_FILE
-from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
+from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
+from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
 from mlgo_gym.corpus.targets import TARGETS, find_target
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
 
 OutputOption = Annotated[Path, option("Folder of the corpus.")]
@@ -35,76 +32,23 @@ VerbosityOption = Annotated[int, option("0: list skipped inputs; -1: count them;
 
 def extract(
     *,
+    source: Annotated[Path, option("compile_commands.json, or a folder with object files.", "--input")],
     output_dir: OutputOption,
-    source: Annotated[
-        Path | None, option("compile_commands.json, a linker parameter file, aquery output, or a folder.", "--input")
-    ] = None,
-    input_type: Annotated[str, option("json, params, directory or bazel_aquery.")] = "json",
     num_workers: Annotated[int | None, option("Number of threads. Default: one per CPU.", min=1)] = None,
-    llvm_objcopy_path: Annotated[str | None, option("llvm-objcopy, for other objects than ELF.")] = None,
-    obj_base_dir: Annotated[Path | None, option("Folder of relative object paths. Default: this one.")] = None,
     cmd_filter: Annotated[str | None, option("Regular expression that a flag of a module must match.")] = None,
-    thinlto_build: Annotated[str | None, option("distributed or local.")] = None,
-    cmd_section_name: Annotated[str, option("Section with the flags; for Mach-O __LLVM,__cmdline.")] = ".llvmcmd",
-    bitcode_section_name: Annotated[str, option("Section of the bitcode; for Mach-O __LLVM,__bitcode.")] = ".llvmbc",
     trust_flags: Annotated[bool, option("Also extract modules with flags that do more than shape code.")] = False,
     verbosity: VerbosityOption = 0,
     as_json: bool = False,
 ) -> None:
     """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
-    if thinlto_build == "local":
-        if source is not None:
-            raise CorpusError("expected no --input with a local ThinLTO build, which is below --obj_base_dir; omit it")
-        listed = from_local_thinlto(obj_base_dir or Path.cwd())
-    elif source is None:
-        raise CorpusError("expected --input or --thinlto_build=local, got neither")
-    else:
-        listed = read_object_list(source, input_type, obj_base_dir)
+    listed = read_object_list(source)
     with progress_over(len(listed.objects), "Extracting") as advance:
         report = extract_corpus(
-            listed,
-            output_dir,
-            thinlto_build=thinlto_build,
-            cmd_filter=cmd_filter,
-            llvm_objcopy=llvm_objcopy_path,
-            cmd_section=cmd_section_name,
-            bitcode_section=bitcode_section_name,
-            jobs=num_workers,
-            trust_flags=trust_flags,
-            progress=advance,
+            listed, output_dir, cmd_filter=cmd_filter, jobs=num_workers, trust_flags=trust_flags, progress=advance
         )
     excluded = f", {report.excluded} excluded by the filter" if report.excluded else ""
     _show(as_json, output_dir, report, verbosity, excluded)
     exit_with(report.skipped)
-
-
-def make(
-    *,
-    input_dir: Annotated[Path, option("Folder with .bc files.")],
-    output_dir: OutputOption,
-    default_args: Annotated[str, option("Flags of every module, as one argument.")] = "",
-    verbosity: VerbosityOption = 0,
-    as_json: bool = False,
-) -> None:
-    """Make a corpus from bitcode files. Exit 1 if any is skipped."""
-    try:
-        arguments = shlex.split(default_args)
-    except ValueError as error:
-        raise CorpusError(f"expected shell words in --default_args, got {default_args!r}: {error}") from error
-    with progress_over(None, "Copying") as advance:
-        report = make_corpus(input_dir, output_dir, default_args=arguments, progress=advance)
-    _show(as_json, output_dir, report, verbosity)
-    exit_with(report.skipped)
-
-
-def combine(
-    *,
-    root_dir: Annotated[Path, option("Folder whose subfolders are corpora.")],
-    verbosity: VerbosityOption = 0,
-    as_json: bool = False,
-) -> None:
-    """Describe the corpora in a folder as one corpus, without copying."""
-    _show(as_json, root_dir, CorpusReport(combine_corpora(root_dir)), verbosity)
 
 
 def import_command(
@@ -153,7 +97,6 @@ def record(
             "mlgo-clang, for its recipes; valid on this machine only. Default: that of the build."
         ),
     ] = None,
-    probes: Annotated[bool, option("Also record feature tests of configure, CMake, Meson and the like.")] = False,
     intercept_paths: Annotated[bool, option("Also record compilers that the build calls by path.")] = True,
 ) -> None:
     """Run a build and record what it compiles as a corpus at the chosen level.
@@ -167,14 +110,13 @@ def record(
     if target not in (None, NATIVE):
         find_target(target)
     if toolchain.bundled and not library_is_built():
-        echo(f"mlgo-gym: {MESSAGE}", err=True)
+        echo(f"mlgo-gym: {UNBUILT_LIBRARY}", err=True)
     recording = record_build(
         command,
         output,
         optimize=optimize,
         toolchain=toolchain,
         root=root,
-        probes=probes,
         target=target,
         intercept_paths=intercept_paths,
     )

@@ -19,8 +19,7 @@ import numpy.typing as npt
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.link_facts import UNKNOWN, LinkFacts
-from mlgo_gym.llvm.tensor_spec import TensorSpec
-from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.llvm.training_log import LogHeader, TensorSpec
 
 INTERNAL, DISCARDABLE, WEAK, AVAILABLE, EXTERNAL = range(5)
 """Kinds of linkage. A function of the first two kinds is dropped when nothing calls it."""

@@ -2,7 +2,7 @@
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.flags import edit_flags
-from mlgo_gym.corpus.importing import combine_corpora, import_parquet, make_corpus
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
@@ -11,11 +11,9 @@ from mlgo_gym.corpus.recording.object_list import read_object_list
 __all__ = [
     "Corpus",
     "Module",
-    "combine_corpora",
     "edit_flags",
     "extract_corpus",
     "import_parquet",
-    "make_corpus",
     "open_corpus",
     "read_object_list",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.driver import (
+    check_attributes,
     compile_to_bitcode,
     libc_include_flags,
     libcxx_include_flags,
@@ -19,10 +19,9 @@ from mlgo_gym.corpus.driver import (
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, write_command, write_description, write_metadata
 from mlgo_gym.corpus.specification import BUILTIN, CorpusSpec
 from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, Target, check_level, find_target
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.cache import cache_directory, key_of, sha256_of
 from mlgo_gym.storage.temporary_folders import complete_folder, locked
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -53,7 +52,7 @@ def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TA
     """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level or target."""
     check_level(optimize, BUILTIN_LEVELS)
     files = (*_sources().values(), *_program_files())
-    digests = [(f"{file.parent.name}/{file.stem}", _digest(file)) for file in files]
+    digests = [(f"{file.parent.name}/{file.stem}", sha256_of(file)) for file in files]
     flags = portable_flags(find_target(target))
     key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_FLAGS.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
@@ -80,12 +79,12 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
         bitcode.parent.mkdir(exist_ok=True)
         relative = source.relative_to(PROGRAMS).as_posix()
         compile_to_bitcode(relative, bitcode, driver_flags[kind], toolchain, folder=PROGRAMS)
-        _check_level(bitcode, name, optimize)
+        check_attributes(read_bitcode(bitcode), optimize)
         write_command(folder / f"{name}.cmd", flags[kind])
         metadata = {
             "source": f"{name}{source.suffix}",
-            "source_sha256": _digest(source),
-            "bitcode_sha256": _digest(bitcode),
+            "source_sha256": sha256_of(source),
+            "bitcode_sha256": sha256_of(bitcode),
             "lines": source.read_bytes().count(b"\n"),
             "language": language,
             "optimize": optimize,
@@ -103,16 +102,6 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
     write_description(folder, sources)
 
 
-def _check_level(bitcode: Path, name: str, optimize: str) -> None:
-    facts = read_bitcode(bitcode)
-    # Helpers that clang generates for coroutines have no attributes.
-    if facts.prevailing_level != (optimize if optimize in ("Oz", "Os") else "O1-O3"):
-        raise CorpusError(
-            f"{name}: expected functions at -{optimize}, got {facts.minsize} minsize, {facts.optsize} optsize and "
-            f"{facts.optnone} optnone of {facts.functions}; remove the attribute in the source, or choose another clang"
-        )
-
-
 def _sources() -> dict[str, Path]:
     """Return the sources by module name."""
     paths = sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
@@ -122,7 +111,3 @@ def _sources() -> dict[str, Path]:
 def _program_files() -> list[Path]:
     """Return the description of the runnable programs, and the source of their `main()`."""
     return sorted(path for path in PROGRAMS.iterdir() if path.is_file())
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

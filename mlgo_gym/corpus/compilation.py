@@ -36,7 +36,6 @@ _LOCAL_WITH_VALUE = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})
 _LOCAL_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
-_UNSPECIFIED = "<UNSPECIFIED>"
 
 _expansions = JsonCache("driver-flags")
 
@@ -116,17 +115,12 @@ def plan(
 
     Raises:
         UntrustedError: the module is not trusted and one of its flags is not allowed.
-        CorpusError: the bitcode is missing, or the flags are still a placeholder.
+        CorpusError: the bitcode is missing.
         ToolchainError: clang's driver refuses the flags.
     """
     if not module.bitcode.is_file():
         raise missing_bitcode(module.bitcode)
     recorded = module.flags or default_flags(module, target)
-    if _UNSPECIFIED in recorded:
-        raise CorpusError(
-            f"module {module.name!r}: expected flags, got {_UNSPECIFIED}; write the flags of the original link to "
-            "global_command_override in corpus_description.json"
-        )
     if module.thinlto_index is not None:
         recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
     recorded = without_embedding(recorded)

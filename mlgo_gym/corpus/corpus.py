@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, overload
 
-from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.module import Module, Modules, edit_module, missing_bitcode
 from mlgo_gym.corpus.splits import PARTS, Facts, Part, first_of_groups, is_part, read_facts
 from mlgo_gym.errors import CorpusError, did_you_mean
@@ -79,18 +78,15 @@ class Corpus:
         Raises:
             CorpusError: there is none, or its files are missing or broken.
         """
-        if name not in self:
-            close = get_close_matches(name, self.names[:20_000], n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(close)}?" if close else "`mlgo-gym corpus info` lists its modules"
-            raise CorpusError(f"the corpus {self.name} has no module {name!r}; {hint}")
-        return self._load(name)
+        return self[self.position(name)]
 
     def position(self, name: str) -> int:
         """Return the index of a module name in `names`; raise `CorpusError` if there is no such module."""
-        try:
-            return self._positions[name]
-        except KeyError:
-            raise CorpusError(f"the corpus {self.name} has no module {name!r}; `names` lists them") from None
+        if name not in self._positions:
+            close = get_close_matches(name, self.names[:20_000], n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(close)}?" if close else "`mlgo-gym corpus info` lists its modules"
+            raise CorpusError(f"the corpus {self.name} has no module {name!r}; {hint}")
+        return self._positions[name]
 
     def size(self, name: str) -> int:
         """Return the bitcode size of the named module in bytes; raise `CorpusError` without bitcode."""
@@ -117,7 +113,6 @@ class Corpus:
         self,
         *,
         names: str | Iterable[str] | None = None,
-        regex: str | None = None,
         bytes: tuple[int, int | None] | None = None,  # noqa: A002 - the unit
         where: Callable[[Module], bool] | None = None,
     ) -> Corpus:
@@ -125,23 +120,14 @@ class Corpus:
 
         Args:
             names: glob, or globs of which one must match the whole name; `*` also matches slashes.
-            regex: regular expression to find in the name.
             bytes: minimum and maximum bitcode size in bytes; a maximum of None is no limit.
             where: any condition on the module.
-
-        Raises:
-            CorpusError: the regular expression is invalid.
         """
         selected: Iterable[str] = self.names
         if names is not None:
             patterns = [names] if isinstance(names, str) else list(names)
             matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)").match
             selected = filter(matches, selected)
-        if regex is not None:
-            try:
-                selected = filter(re.compile(regex).search, selected)
-            except re.error as error:
-                raise CorpusError(f"expected a regular expression, got {regex!r}: {error}") from error
         if bytes is not None:
             minimum, maximum = bytes[0], math.inf if bytes[1] is None else bytes[1]
             selected = [name for name in selected if minimum <= self.size(name) <= maximum]
@@ -149,14 +135,7 @@ class Corpus:
             selected = [name for name in selected if where(self._load(name))]
         return self._select(list(selected))
 
-    def split(
-        self,
-        part: Part,
-        *,
-        by: Literal["module", "project"] = "module",
-        test_fraction: float = 0.2,
-        valid_fraction: float = 0.2,
-    ) -> Corpus:
+    def split(self, part: Part, *, by: Literal["module", "project"] = "module") -> Corpus:
         """Return a part of the corpus for training, validation or testing.
 
         A hash of a module's name in its own corpus, or of its project, decides. A module is in the same part alone and
@@ -164,28 +143,24 @@ class Corpus:
         or the same content are in one part, which the hash of the first one's name decides.
 
         Args:
-            part: `"train"` or `"test"`; or `"fit"` or `"valid"`, the two parts of `"train"`.
+            part: `"train"` or `"test"`, four fifths and a fifth; or `"fit"` or `"valid"`, the same of `"train"`.
             by: unit that stays in one part: a module with its duplicates, or a project.
-            test_fraction: fraction of all modules in `"test"`, 0 to 1.
-            valid_fraction: fraction of `"train"` in `"valid"`, 0 to 1.
 
         Raises:
             CorpusError: an argument has another value.
         """
-        fractions = (test_fraction, valid_fraction)
-        if part not in PARTS or by not in ("module", "project") or not all(0 <= size <= 1 for size in fractions):
+        if part not in PARTS or by not in ("module", "project"):
             raise CorpusError(
-                f"expected a part of {', '.join(PARTS)} by 'module' or 'project' with fractions of 0 to 1, got "
-                f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}{did_you_mean(str(part), PARTS)}"
+                f"expected a part of {', '.join(PARTS)} by 'module' or 'project', got {part!r}, {by!r}"
+                f"{did_you_mean(str(part), PARTS)}"
             )
-        names = self.names
-        keys = {name: self.project(name) for name in names} if by == "project" else self._split_keys(names)
-        return self._select([name for name in names if is_part(keys[name], part, *fractions)])
+        keys = {name: self.project(name) for name in self.names} if by == "project" else self._split_keys()
+        return self._select([name for name in self.names if is_part(keys[name], part)])
 
-    def _split_keys(self, names: Sequence[str]) -> dict[str, str]:
+    def _split_keys(self) -> dict[str, str]:
         """Return the name that decides the part of each module: the first of its group, in its own corpus."""
         by_corpus: dict[str, dict[str, Facts]] = {}
-        for name in names:
+        for name in self.names:
             local = self.origin(name)[1]
             by_corpus.setdefault(name.removesuffix(local), {})[local] = read_facts(self._modules, name)
         groups = {prefix: first_of_groups(modules.items()) for prefix, modules in by_corpus.items()}
@@ -199,11 +174,6 @@ class Corpus:
         """Return the same modules under another corpus name; the prefix in joined corpora stays."""
         return self._select(self.names, name)
 
-    def sorted_by_size(self, *, descending: bool = False) -> Corpus:
-        """Return the modules sorted by bitcode size, then by name."""
-        sign = -1 if descending else 1
-        return self._select(sorted(self.names, key=lambda name: (sign * self.size(name), name)))
-
     def sample(self, count: int, *, seed: int) -> list[Module]:
         """Return different modules drawn uniformly by a seed; raise `CorpusError` for too few modules."""
         if not 0 <= count <= len(self):
@@ -211,17 +181,9 @@ class Corpus:
         positions = random.Random(seed).sample(range(len(self)), count)  # noqa: S311 - an experiment, not a secret
         return [self[position] for position in positions]
 
-    def with_flags(
-        self, *, add: Sequence[str] = (), delete: Sequence[str] = (), replace: Mapping[str, str] | None = None
-    ) -> Corpus:
-        """Return the same modules with flags edited as by `edit_flags()`.
-
-        Raises:
-            CorpusError: the edits contradict each other. Edits that do not fit a module raise when it is loaded.
-        """
-        replacements = dict(replace or {})
-        check_edits(add=add, delete=delete, replace=replacements)
-        return self._changed(partial(edit_module, add=add, delete=delete, replacements=replacements))
+    def with_flags(self, *, delete: Sequence[str] = (), add: Sequence[str] = ()) -> Corpus:
+        """Return the same modules with flags edited as by `edit_flags()`; modules without flags raise when loaded."""
+        return self._changed(partial(edit_module, add=add, delete=delete))
 
     def trusted(self) -> Corpus:
         """Return the same modules with flags that are run unchecked; only for a corpus whose author you know.

@@ -5,7 +5,6 @@ csmith has to be on `PATH`; its headers are searched next to it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.cache import cache_directory, key_of, sha256_of
 from mlgo_gym.storage.temporary_folders import process_folder, temporary_folder
 
 _SEEDS = 2**32
@@ -90,7 +89,7 @@ class _Programs:
         compile_to_bitcode(source.name, bitcode, self._flags, self._toolchain, folder=source.parent)
         metadata = {
             "source": source.name,
-            "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
+            "bitcode_sha256": sha256_of(bitcode),
             "language": "C",
             "lines": source.read_bytes().count(b"\n"),
             "optimize": self._driver[-1][1:],

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -20,8 +21,10 @@ from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.flags import arity
 from mlgo_gym.corpus.targets import TARGETS, Target
 from mlgo_gym.errors import CorpusError, ToolchainError
+from mlgo_gym.llvm.bitcode import BitcodeFacts
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder
 from mlgo_gym.storage.cache import cache_directory
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 _PORTABLE_FLAGS = (
     "-fomit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE", "-fno-ident",
@@ -120,6 +123,16 @@ def compile_to_bitcode(source: str, bitcode: Path, flags: Sequence[str], toolcha
         )
 
 
+def check_attributes(facts: BitcodeFacts, optimize: str) -> None:
+    """Raise `CorpusError` if most functions of bitcode lack the attributes of an optimisation level."""
+    expected = optimize if optimize in ("Oz", "Os") else "O1-O3"
+    if facts.prevailing_level not in ("no functions", expected):  # helpers of coroutines have no attributes
+        raise CorpusError(
+            f"expected functions at -{optimize}, got {facts.minsize} minsize, {facts.optsize} optsize and "
+            f"{facts.optnone} optnone of {facts.functions}; remove the attribute, or choose another clang"
+        )
+
+
 def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
     """Return the `-cc1` flags to record for bitcode of a language, `c` or `c++`, that driver flags compiled."""
     return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", language, "-", "-o", "output"]))
@@ -211,3 +224,45 @@ def _multiarch_headers() -> list[str]:
     with suppress(FileExistsError):
         (folder / machine).symlink_to(SYSTEM_HEADERS / machine)
     return ["-idirafter", str(folder)]
+
+
+UNBUILT_LIBRARY = (
+    "the bundled compiler has not built libc++ yet: the first C++ link on a machine takes one to four minutes of CPU "
+    "time; run `mlgo-gym corpus prepare` first"
+)
+
+_CACHE = re.compile(r'\.global_cache_dir = "((?:[^"\\]|\\.)*)"')
+_PROGRAMS = {
+    "c": ("program.c", "int main(void) { return 0; }\n"),
+    "c++": ("program.cpp", "#include <string>\nint main(int n, char **) { return std::string(n, 'x').size() == 7; }\n"),
+}
+_OPTIONS = (("-O0",), ("-O2",), ("-Os",), ("-O2", "-shared", "-fPIC"))
+
+
+def library_is_built() -> bool:
+    """Return whether the cache of the bundled compiler contains libc++."""
+    zig, mode = bundled_command("env")
+    answer = run_bounded([zig, mode], writable=None, timeout=60, name="the bundled compiler")
+    match = _CACHE.search(answer.stdout)
+    return match is not None and any(Path(match[1]).glob("o/*/libc++.a"))
+
+
+def build_libraries(toolchain: Toolchain) -> Iterator[str]:
+    """Link small programs so that all libraries of the bundled clang are built; yield a description before each link.
+
+    Raises `CorpusError` if a link fails.
+    """
+    if not toolchain.bundled:
+        return
+    with temporary_folder() as scratch:
+        for mode, (name, text) in _PROGRAMS.items():
+            Path(scratch, name).write_text(text, encoding="utf-8")
+            for options in _OPTIONS:
+                yield f"{'C++' if mode == 'c++' else 'C'} {' '.join(options)}"
+                command = [*linker_command(toolchain, mode), *options, name, "-o", "program"]
+                answer = run_bounded(command, writable=None, folder=scratch, name="the bundled compiler")
+                if answer.returncode != 0:
+                    raise CorpusError(
+                        f"the bundled compiler cannot link a program with {' '.join(options)}; it printed: "
+                        f"{answer.stderr.strip()[-2000:]}"
+                    )

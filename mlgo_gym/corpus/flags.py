@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,53 +37,16 @@ def _arities() -> dict[str, int]:
     return {flag: int(number) for number, lines in table.items() for flag in " ".join(lines).split()}
 
 
-def edit_flags(
-    flags: Sequence[str],
-    *,
-    add: Sequence[str] = (),
-    delete: Iterable[str] = (),
-    replace: Mapping[str, str] | None = None,
-) -> tuple[str, ...]:
-    """Return flags without those of `delete`, with new values by name of `replace`, and with `add` appended.
+def edit_flags(flags: Sequence[str], *, delete: Iterable[str] = (), add: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return flags without those of `delete`, and then those of `add`.
 
-    A flag is named without its value: `-target-cpu`, `-fvisibility` for `-fvisibility=hidden`, `-O` for `-Oz`,
-    `-inline-threshold` for `-mllvm -inline-threshold=5`. A preceding `-mllvm` or `-Xclang` belongs to the flag.
-
-    Raises:
-        CorpusError: a flag to replace does not occur exactly once or takes no value, or a flag is named twice.
+    A deleted flag is named without its value: `-target-cpu`, `-fvisibility` for `-fvisibility=hidden`, `-O` for `-Oz`,
+    `-inline-threshold` for `-mllvm -inline-threshold=5`. A preceding `-mllvm` or `-Xclang` belongs to the flag. Raises
+    `CorpusError` if the last flag lacks its value.
     """
     deleted = tuple(delete)
-    replaced = dict(replace or {})
-    check_edits(add=add, delete=deleted, replace=replaced)
-    edited: list[str] = []
-    counts = dict.fromkeys(replaced, 0)
-    for unit in split_flags(flags):
-        if any(_is_named(unit, name) for name in deleted):
-            continue
-        match = next((name for name in replaced if _is_named(unit, name)), None)
-        if match is None:
-            edited.extend(unit)
-        else:
-            counts[match] += 1
-            edited.extend(_with_value(unit, match, replaced[match]))
-    for name, times in counts.items():
-        if times != 1:
-            remedy = "delete and add it" if times else "add it instead"
-            raise CorpusError(f"expected one {name} to replace, got {times} in {' '.join(flags)[:500]!r}; {remedy}")
-    return (*edited, *add)
-
-
-def check_edits(*, add: Sequence[str], delete: Iterable[str], replace: Mapping[str, str]) -> None:
-    """Check that no flag is named in two of the three edits; raise `CorpusError` otherwise."""
-    deleted = tuple(delete)
-    for unit in split_flags(add):
-        for name in (*deleted, *replace):
-            if _is_named(unit, name):
-                other = "deleted" if name in deleted else "replaced"
-                raise CorpusError(f"expected one edit of {name}, got it both added and {other}; name it once")
-    for name in replace:
-        if any(_is_named([name], other) or _is_named([other], name) for other in deleted):
-            raise CorpusError(f"expected one edit of {name}, got it both deleted and replaced; name it once")
+    units = (unit for unit in split_flags(flags) if not any(_is_named(unit, name) for name in deleted))
+    return (*(word for unit in units for word in unit), *add)
 
 
 def split_flags(flags: Sequence[str]) -> list[list[str]]:
@@ -120,17 +83,6 @@ def _is_named(unit: Sequence[str], name: str) -> bool:
     if name in _JOINED_LETTERS:
         return flag.startswith(name)
     return flag in _PASS_THROUGH and len(unit) > 1 and _is_named(unit[1:], name)
-
-
-def _with_value(unit: list[str], name: str, value: str) -> list[str]:
-    for position, word in enumerate(unit):
-        if word.startswith(f"{name}="):
-            return [*unit[:position], f"{name}={value}", *unit[position + 1 :]]
-        if word == name and position + 1 < len(unit):
-            return [*unit[:-1], value]
-    if name in _JOINED_LETTERS and unit[0] != name:
-        return [f"{name}{value}"]
-    raise CorpusError(f"expected a flag with a value, got {name} to replace by {value!r}; delete and add it instead")
 
 
 _SECTIONS_LIST = "-fbasic-block-sections=list="
@@ -218,7 +170,10 @@ def _allowed() -> tuple[dict[str, frozenset[str]], dict[str, tuple[str, ...]]]:
 INPUTS_FOLDER = "inputs"
 """Folder of the copies; flags name them relative to the corpus."""
 
-_UNSAFE = re.compile(r"[^\w.+-]+")
+
+def safe_name(text: str) -> str:
+    """Return a text as the name of a file: underscores replace all but letters, digits, dots, plus and minus."""
+    return re.sub(r"[^\w.+-]+", "_", text)
 
 
 def copy_inputs(flags: Sequence[str], folder: Path, corpus: Path) -> tuple[str, ...]:
@@ -233,7 +188,7 @@ def copy_inputs(flags: Sequence[str], folder: Path, corpus: Path) -> tuple[str, 
             data = path.read_bytes()
         except OSError as error:
             raise CorpusError(f"the flag {prefix}{name} names a file that cannot be read: {error}") from error
-        copy = f"{INPUTS_FOLDER}/{hashlib.sha256(data).hexdigest()[:16]}-{_UNSAFE.sub('_', path.name)}"
+        copy = f"{INPUTS_FOLDER}/{hashlib.sha256(data).hexdigest()[:16]}-{safe_name(path.name)}"
         if not (corpus / copy).exists():
             write_atomically(corpus / copy, data)
         edited[edited.index(f"{prefix}{name}")] = f"{prefix}{copy}"

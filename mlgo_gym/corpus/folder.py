@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
 
+from mlgo_clang.files import read_untrusted
 from mlgo_gym.corpus.flags import resolve_inputs, take_thinlto_index
 from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_text import parse_json
-from mlgo_gym.storage.untrusted_file import read_untrusted
 
 DESCRIPTION_FILE = "corpus_description.json"
 UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)
@@ -95,23 +95,18 @@ def write_description(
     modules: Iterable[str],
     *,
     has_thinlto: bool = False,
-    global_command_override: Sequence[str] | None = None,
     **extra: object,
 ) -> Path:
     """Write `folder/corpus_description.json` atomically and return its path.
 
-    `extra` are further keys about the whole corpus; corpora that differ in them cannot be combined. Facts about one
-    module belong in `write_metadata()`.
+    `extra` are further keys about the whole corpus. Facts about one module belong in `write_metadata()`.
     """
     path = Path(folder) / DESCRIPTION_FILE
     names = list(modules)
     for name in names:
         _check_name(path, name)
-    content: dict[str, object] = {}
-    if global_command_override is not None:
-        content["global_command_override"] = list(global_command_override)
     # The long list comes last, so that `head` shows the rest.
-    content |= {"has_thinlto": has_thinlto, **extra, "modules": names}
+    content = {"has_thinlto": has_thinlto, **extra, "modules": names}
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
     return path
 

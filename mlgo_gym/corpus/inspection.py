@@ -6,9 +6,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
 
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import default_flags, plan
@@ -26,7 +25,7 @@ DecisionCounter = Callable[[Module, str], int]
 HISTOGRAM_EDGES = (0, 1, 10, 100, 1000, 10_000)
 
 
-@dataclass(slots=True)
+@dataclass
 class Information:
     """Statistics of a corpus.
 
@@ -59,10 +58,6 @@ class Information:
     decisions: dict[str, list[int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the attributes as JSON-able values."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
 
     def add(self, module: Module, facts: BitcodeFacts, size: int) -> None:
         """Add a module with its bitcode size in bytes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from mlgo_gym.corpus.flags import check_arguments, edit_flags
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.storage.untrusted_file import sha256_of
+from mlgo_gym.storage.cache import sha256_of
 
 MAX_MODULE_BYTES = 1 << 31
 
@@ -61,8 +61,7 @@ def missing_bitcode(bitcode: Path) -> CorpusError:
 
 @lru_cache(maxsize=65536)
 def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
-    with path.open("rb") as file:
-        return sha256_of(file)
+    return sha256_of(path)
 
 
 class Modules(Protocol):
@@ -79,16 +78,11 @@ class Modules(Protocol):
         """Return the path of a module's bitcode, which may be missing."""
 
 
-def edit_module(
-    module: Module, *, add: Sequence[str], delete: Sequence[str], replacements: Mapping[str, str]
-) -> Module:
+def edit_module(module: Module, *, add: Sequence[str], delete: Sequence[str]) -> Module:
     """Return a module with flags edited as by `edit_flags()`; added ones come from the caller and are not checked."""
     if module.flags is None:
         raise CorpusError(f"{module.name}: expected recorded flags to edit, got none; open its corpus with flags=")
-    try:
-        flags = edit_flags(module.flags, delete=delete, replace=replacements)
-    except CorpusError as error:
-        raise CorpusError(f"{module.name}: {error}") from error
+    flags = edit_flags(module.flags, delete=delete)
     if not module.trusted:
         check_arguments(flags, f"module {module.name!r}", module.inputs)
     return replace(module, flags=(*flags, *add), trusted=True)

@@ -33,13 +33,8 @@ def pack_module(corpus: Corpus, name: str) -> dict[str, bytes]:
             files[_INPUT.format(number)] = Path(path).read_bytes()
     except (CorpusError, OSError) as error:
         return {_FACTS: json.dumps({"error": str(error)}).encode()}
-    facts = {
-        "flags": module.flags,
-        "inputs": module.inputs,
-        "trusted": module.trusted,
-        "metadata": module.metadata,
-        "origin": corpus.origin(name),
-    }
+    facts = {field: getattr(module, field) for field in ("flags", "inputs", "trusted", "metadata")}
+    facts["origin"] = corpus.origin(name)
     return {**files, _FACTS: json.dumps(facts).encode()}
 
 

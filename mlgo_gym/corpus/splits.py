@@ -22,11 +22,11 @@ def is_test(key: str, fraction: float) -> bool:
     return number < fraction * 2.0**64
 
 
-def is_part(key: str, part: Part, test_fraction: float = 0.2, valid_fraction: float = 0.2) -> bool:
-    """Return whether a key is in a part of a split; another hash decides between `fit` and `valid`."""
+def is_part(key: str, part: Part, test_fraction: float = 0.2) -> bool:
+    """Return whether a key is in a part of a split; another hash puts a fifth of `train` into `valid`."""
     if part == "test" or is_test(key, test_fraction):
         return part == "test" and is_test(key, test_fraction)
-    return part == "train" or is_test(f"valid:{key}", valid_fraction) is (part == "valid")
+    return part == "train" or is_test(f"valid:{key}", 0.2) is (part == "valid")
 
 
 Facts = tuple[str, ...]

@@ -35,7 +35,7 @@ class Target:
     name: str
     flags: tuple[str, ...]
     zig: tuple[str, ...]
-    headers: tuple[str, str]
+    headers: tuple[str, str] = ("arm-linux-musl", "arm-linux-any")
 
     @property
     def triple(self) -> str:
@@ -64,53 +64,49 @@ class Target:
         return self.triple.partition("-")[0] == platform.machine()
 
 
-TARGETS = {
-    target.name: target
-    for target in (
-        Target(
-            DEFAULT_TARGET,
-            ("--target=x86_64-unknown-linux-musl", "-march=x86-64", "-mtune=generic", "-fPIC"),
-            ("x86_64-linux-musl",),
-            ("x86_64-linux-musl", "x86-linux-any"),
-        ),
-        Target(
-            "aarch64-linux",
-            ("--target=aarch64-unknown-linux-musl", "-march=armv8-a", "-fPIC"),
-            ("aarch64-linux-musl",),
-            ("aarch64-linux-musl", "aarch64-linux-any"),
-        ),
-        Target(
-            "riscv64gc",
-            ("--target=riscv64-unknown-linux-musl", "-march=rv64gc", "-mabi=lp64d", "-fPIC"),
-            ("riscv64-linux-musl",),
-            ("riscv64-linux-musl", "riscv-linux-any"),
-        ),
-        Target(
-            "riscv32imc",
-            ("--target=riscv32-unknown-linux-musl", "-march=rv32imc", "-mabi=ilp32", "-fno-pic"),
-            ("riscv32-linux-musl", "-mcpu=generic_rv32+m+a+c"),  # the C library needs atomics
-            ("riscv32-linux-musl", "riscv-linux-any"),
-        ),
-        Target(
-            "thumbv7em",
-            ("--target=thumbv7em-unknown-linux-musleabi", "-mcpu=cortex-m4", "-mfloat-abi=soft", "-fno-pic"),
-            ("thumb-linux-musleabi", "-mcpu=cortex_m4"),
-            ("arm-linux-musl", "arm-linux-any"),
-        ),
-        Target(
-            "thumbv6m",
-            ("--target=thumbv6m-unknown-linux-musleabi", "-mcpu=cortex-m0", "-mfloat-abi=soft", "-fno-pic"),
-            ("thumb-linux-musleabi", "-mcpu=cortex_m4"),  # the C library has no code for a Cortex-M0
-            ("arm-linux-musl", "arm-linux-any"),
-        ),
-        Target(
-            "wasm32-wasi",
-            ("--target=wasm32-unknown-wasip1",),
-            ("wasm32-wasi",),
-            ("wasm-wasi-musl", "wasm32-wasi-any"),
-        ),
-    )
-}
+_TARGETS = (
+    Target(
+        DEFAULT_TARGET,
+        ("--target=x86_64-unknown-linux-musl", "-march=x86-64", "-mtune=generic", "-fPIC"),
+        ("x86_64-linux-musl",),
+        ("x86_64-linux-musl", "x86-linux-any"),
+    ),
+    Target(
+        "aarch64-linux",
+        ("--target=aarch64-unknown-linux-musl", "-march=armv8-a", "-fPIC"),
+        ("aarch64-linux-musl",),
+        ("aarch64-linux-musl", "aarch64-linux-any"),
+    ),
+    Target(
+        "riscv64gc",
+        ("--target=riscv64-unknown-linux-musl", "-march=rv64gc", "-mabi=lp64d", "-fPIC"),
+        ("riscv64-linux-musl",),
+        ("riscv64-linux-musl", "riscv-linux-any"),
+    ),
+    Target(
+        "riscv32imc",
+        ("--target=riscv32-unknown-linux-musl", "-march=rv32imc", "-mabi=ilp32", "-fno-pic"),
+        ("riscv32-linux-musl", "-mcpu=generic_rv32+m+a+c"),  # the C library needs atomics
+        ("riscv32-linux-musl", "riscv-linux-any"),
+    ),
+    Target(
+        "thumbv7em",
+        ("--target=thumbv7em-unknown-linux-musleabi", "-mcpu=cortex-m4", "-mfloat-abi=soft", "-fno-pic"),
+        ("thumb-linux-musleabi", "-mcpu=cortex_m4"),
+    ),
+    Target(
+        "thumbv6m",
+        ("--target=thumbv6m-unknown-linux-musleabi", "-mcpu=cortex-m0", "-mfloat-abi=soft", "-fno-pic"),
+        ("thumb-linux-musleabi", "-mcpu=cortex_m4"),  # the C library has no code for a Cortex-M0
+    ),
+    Target(
+        "wasm32-wasi",
+        ("--target=wasm32-unknown-wasip1",),
+        ("wasm32-wasi",),
+        ("wasm-wasi-musl", "wasm32-wasi-any"),
+    ),
+)
+TARGETS = {target.name: target for target in _TARGETS}
 """The targets by name. `thumbv7em` is a Cortex-M4, `thumbv6m` a Cortex-M0, both with software floating point."""
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from mlgo_clang.files import read_untrusted
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
@@ -31,7 +32,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.json_text import check_fields, parse_json
 from mlgo_gym.storage.temporary_folders import make_process_folder
-from mlgo_gym.storage.untrusted_file import read_untrusted
 
 FORMAT = 2
 FILE = "reproducer.json"

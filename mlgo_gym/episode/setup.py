@@ -25,7 +25,7 @@ from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
-from mlgo_gym.llvm.disassembly import load_capstone
+from mlgo_gym.llvm.estimated_instructions import load_capstone
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

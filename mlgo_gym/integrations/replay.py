@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlgo_clang.files import open_untrusted
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.record import DONE, FAILED, Assignment, EpisodeRecord, Metrics, unpack_actions
@@ -17,7 +18,6 @@ from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.integrations.trace import Trajectory, logs_of, record_trajectory
 from mlgo_gym.make_env import recorded_arguments
 from mlgo_gym.policies.loading import plain_clang_flags
-from mlgo_gym.storage.untrusted_file import open_untrusted
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyErr
 from mlgo_gym.evaluation import Evaluation, EvaluationResult
 from mlgo_gym.evaluation.record import NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.evaluation.result_folder import HEADER
-from mlgo_gym.llvm.tensor_spec import TensorSpec
-from mlgo_gym.llvm.training_log import LogHeader, LogWriter
+from mlgo_gym.llvm.training_log import LogHeader, LogWriter, TensorSpec
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.storage.cache import errors_name_file

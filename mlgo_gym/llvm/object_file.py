@@ -36,9 +36,6 @@ _SHF_GROUP, _SHF_COMPRESSED = 0x200, 0x800
 _CALLS = {62: (4,), 183: (282, 283)}
 """Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
 
-RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
-"""An entry of a table of relocations with addends (elf(5)), 64 bits, little-endian."""
-
 Place = tuple[int, int]
 """A section and an offset in it, in bytes."""
 
@@ -239,22 +236,36 @@ class Relocation(NamedTuple):
     target: Place
 
 
+def _relocation_tables(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    """Yield section, entries (`offset`, `kind`, maybe `addend`) and symbols of each table of relocations."""
+    elf = table.elf
+    word, shift, mask = ("8", 32, 0xFFFFFFFF) if elf.wide else ("4", 8, 0xFF)
+    for index in np.flatnonzero(np.isin(elf.sections["type"], (SHT_REL, SHT_RELA))).tolist():
+        addend = [("addend", f"{elf.order}i{word}")] if elf.sections["type"][index] == SHT_RELA else []
+        fields = [("offset", f"{elf.order}u{word}"), ("kind", f"{elf.order}u{word}"), *addend]
+        entries = elf.table(index, fields).copy()
+        symbols = (entries["kind"] >> shift).astype(np.int64)
+        entries["kind"] &= mask
+        if len(symbols) and symbols.max() >= len(table.symbols):
+            raise MlgoError(
+                f"expected relocations with {len(table.symbols)} symbols, got one with symbol {symbols.max()}; the "
+                "object is damaged"
+            )
+        yield int(elf.sections["info"][index]), entries, symbols
+
+
 def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
     """Return the relocations of each section of an object with 64 bits, little-endian, in the order of their offsets.
 
     Raises `MlgoError` if the object is damaged.
     """
     relocations: dict[int, list[Relocation]] = defaultdict(list)
-    sections = table.elf.sections
     values = table.symbols["value"].astype(np.int64)
-    for index in np.flatnonzero(sections["type"] == SHT_RELA).tolist():
-        entries = table.elf.table(index, RELA)
-        symbols = (entries["info"] >> 32).astype(np.int64)
-        if len(symbols) and symbols.max() >= len(values):
-            raise MlgoError(f"expected {len(values)} symbols, got a relocation of {symbols.max()}; it is damaged")
-        targets = zip(table.sections[symbols].tolist(), (values[symbols] + entries["addend"]).tolist(), strict=True)
-        offsets, kinds = entries["offset"].tolist(), (entries["info"] & 0xFFFFFFFF).tolist()
-        relocations[int(sections["info"][index])] += map(Relocation, offsets, kinds, targets)
+    for section, entries, symbols in _relocation_tables(table):
+        if "addend" in (entries.dtype.names or ()):
+            places = (values[symbols] + entries["addend"]).tolist()
+            targets = zip(table.sections[symbols].tolist(), places, strict=True)
+            relocations[section] += map(Relocation, entries["offset"].tolist(), entries["kind"].tolist(), targets)
     return {section: sorted(entries, key=attrgetter("offset")) for section, entries in relocations.items()}
 
 
@@ -263,22 +274,10 @@ def read_references(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any],
 
     Raises `MlgoError` if the object is damaged.
     """
-    elf = table.elf
-    word, shift = (f"{elf.order}u8", 32) if elf.wide else (f"{elf.order}u4", 8)
-    fields = [("offset", word), ("info", word)]
-    for index in np.flatnonzero(np.isin(elf.sections["type"], (SHT_REL, SHT_RELA))).tolist():
-        section = int(elf.sections["info"][index])
-        if section >= len(elf.sections) or not int(elf.sections["flags"][section]) & SHF_ALLOC:
-            continue
-        added = [("addend", word)] if elf.sections["type"][index] == SHT_RELA else []
-        entries = elf.table(index, [*fields, *added])
-        symbols = (entries["info"] >> shift).astype(np.int64)
-        if len(symbols) and symbols.max() >= len(table.symbols):
-            raise MlgoError(
-                f"expected relocations with {len(table.symbols)} symbols, got one with symbol {symbols.max()}; the "
-                "object is damaged"
-            )
-        yield section, entries["offset"], symbols
+    flags = table.elf.sections["flags"]
+    for section, entries, symbols in _relocation_tables(table):
+        if section < len(flags) and int(flags[section]) & SHF_ALLOC:
+            yield section, entries["offset"], symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +310,7 @@ def _called(table: SymbolTable) -> npt.NDArray[np.bool_]:
     """Return which symbols are called, bool of shape (symbols,)."""
     called = np.zeros(len(table.symbols), bool)
     kinds = _CALLS.get(table.elf.machine, ())
-    if not kinds or not table.elf.wide or table.elf.order != "<":
-        return called
-    for index in np.flatnonzero(table.elf.sections["type"] == SHT_RELA).tolist():
-        info = table.elf.table(index, RELA)["info"]
-        symbols = (info[np.isin(info & 0xFFFFFFFF, kinds)] >> 32).astype(np.int64)
-        called[symbols[symbols < len(called)]] = True
+    if kinds and table.elf.wide and table.elf.order == "<":
+        for _, entries, symbols in _relocation_tables(table):
+            called[symbols[np.isin(entries["kind"], kinds)]] = True
     return np.asarray(called & table.visible & (table.symbols["other"] & 3 == 0))

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.storage.cache import JsonCache, key_of
-from mlgo_gym.storage.untrusted_file import sha256_of
+from mlgo_gym.storage.cache import JsonCache, key_of, sha256_of
 
 OLDEST_SUPPORTED = 17
 """The first clang with LLVM's InteractiveModelRunner."""
@@ -50,12 +49,8 @@ class Toolchain:
 
     def digest(self) -> str:
         """Return the SHA-256 of the binary, in hexadecimal, read once and remembered on disk."""
-
-        def compute() -> dict[str, str]:
-            with self.binary.open("rb") as file:
-                return {"sha256": sha256_of(file)}
-
-        return str(JsonCache("toolchain-digests").remembered(self.identity, compute)["sha256"])
+        records = JsonCache("toolchain-digests")
+        return str(records.remembered(self.identity, lambda: {"sha256": sha256_of(self.binary)})["sha256"])
 
     def run(self, arguments: list[str], *, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run clang to its end and return what it wrote; the caller looks at the exit status.

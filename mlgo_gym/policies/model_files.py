@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.scheduling import FileStore, StoredFiles
-from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
+from mlgo_gym.storage.cache import sha256_of
 
 KINDS = ("mlp", "rule", "tflite", "onnx")
 """Prefixes of models in files. Nothing in such a file can run."""
@@ -56,13 +56,11 @@ def model_file(spec: str) -> Path:
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file as of `sha256sum`, or of the names and contents of a folder, in hexadecimal."""
     if path.is_file():
-        with path.open("rb") as content:
-            return sha256_of(content)
+        return sha256_of(path)
     digest = hashlib.sha256()
     for file in _files_in(path):
-        with file.open("rb") as content:
-            digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
-            update_from_file(digest, content)
+        digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

@@ -40,6 +40,15 @@ def write_atomically(path: Path, data: bytes) -> None:
         files.write_atomically(os.fspath(path), data)
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file of any size, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 @contextmanager
 def errors_name_file(path: Path) -> Iterator[None]:
     """Set the filename of an OSError to `path`: a full disk sets none, and temporary files have other names."""

@@ -10,8 +10,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.llvm.tensor_spec import TensorSpec
-from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.llvm.training_log import LogHeader, TensorSpec
 
 BOUND = float(2**53)
 """Largest float of an observation: infinities become ±2^53. No count or cost of clang is near it."""

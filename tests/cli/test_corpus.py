@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.folder import read_description, write_command, write_description
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run, run_json
 
@@ -30,8 +29,7 @@ def objects(tmp_path: Path, toolchain: Toolchain) -> Path:
 
 
 def test_flags_of_llvms_tools_can_be_spelled_with_dashes_or_underscores(objects: Path) -> None:
-    words = {"output-dir": objects / "corpus", "input-type": "json", "num-workers": 2, "cmd-filter": "^-Oz$"}
-    words |= {"cmd-section-name": ".llvmcmd", "bitcode-section-name": ".llvmbc", "obj-base-dir": "/nowhere"}
+    words = {"output-dir": objects / "corpus", "num-workers": 2, "cmd-filter": "^-Oz$"}
     for separator in "-_":
         options = [word for name, value in words.items() for word in (f"--{name.replace('-', separator)}", value)]
         result = run("corpus", "extract", "--input", objects / "good.json", *options, "--verbosity", 0)
@@ -41,34 +39,13 @@ def test_flags_of_llvms_tools_can_be_spelled_with_dashes_or_underscores(objects:
         shutil.rmtree(objects / "corpus")
 
 
-def test_extract_names_what_it_skips_and_whether_it_needs_an_input(objects: Path) -> None:
+def test_extract_names_what_it_skips(objects: Path) -> None:
     arguments = ("corpus", "extract", "--input", objects / "all.json", "--output-dir", objects / "corpus")
     result = run(*arguments)
     assert (result.exit_code, "2 modules, 1 skipped" in result.stdout, "skipped c.o: " in result.stderr) == (1, 1, 1)
     for verbosity, lines in ((0, 2), (-1, 1), (-2, 0)):
         result = run(*arguments, "--verbosity", verbosity)
         assert (result.exit_code, len(result.output.splitlines())) == (1, lines)
-    for name in ("1.3.import.bc", "1.thinlto.bc"):
-        (objects / name).write_bytes(b"x")
-    options = ("--thinlto_build", "local", "--output_dir", objects / "thin", "--obj_base_dir", objects)
-    with pytest.raises(CorpusError, match="expected no --input"):
-        run("corpus", "extract", "--input", "x", *options)
-    assert run("corpus", "extract", *options).exit_code == 0
-    assert read_description(objects / "thin").modules == ("1",)
-    with pytest.raises(CorpusError, match="expected --input"):
-        run("corpus", "extract", "--output-dir", objects / "other")
-
-
-def test_make_splits_default_arguments_into_words_and_combine_describes_the_folder(tmp_path: Path, calls: Path) -> None:
-    (tmp_path / "bitcode").mkdir()
-    shutil.copy(calls, tmp_path / "bitcode" / "x.bc")
-    arguments = ("corpus", "make", "--input_dir", tmp_path / "bitcode", "--output_dir", tmp_path / "all" / "one")
-    assert run(*arguments, "--default_args", "-O3 -c '-DX=a b'").exit_code == 0
-    assert read_description(tmp_path / "all" / "one").global_command_override == ("-O3", "-c", "-DX=a b")
-    with pytest.raises(CorpusError, match="expected shell words"):
-        run(*arguments, "--default_args", "'")
-    assert run("corpus", "combine", "--root_dir", tmp_path / "all").exit_code == 0
-    assert read_description(tmp_path / "all").modules == ("one/x",)
 
 
 def test_info_shows_modules_flags_and_the_decisions_of_every_task(corpus: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY, Advisor
-from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.llvm.training_log import TensorSpec
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -222,10 +222,6 @@ def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
     return lambda data: read(_file(f"{name}/{name}", data).parent)
 
 
-def _objects(kind: str) -> Callable[[bytes], object]:
-    return lambda data: read_object_list(_file(kind, data), kind)
-
-
 FORMATS = {
     fuzzed.name: fuzzed
     for fuzzed in (
@@ -240,9 +236,7 @@ FORMATS = {
         Format("corpus-description", _at(DESCRIPTION_FILE, read_description), JSON_TOKENS),
         Format("module-metadata", _at("module.json", lambda path: read_metadata(path, "module")), JSON_TOKENS),
         Format("links", _at("links.json", read_links), JSON_TOKENS),
-        Format("compile-commands", _objects("json"), JSON_TOKENS),
-        Format("linker-parameters", _objects("params"), (b"-o\n", b"'", b'"', b"\\", b".o\n")),
-        Format("bazel-aquery", _objects("bazel_aquery"), JSON_TOKENS),
+        Format("compile-commands", lambda data: read_object_list(_file("commands.json", data)), JSON_TOKENS),
         Format("command", lambda data: refused_argument(parse_command(data, "fuzz.cmd")),
                (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
         Format("tensors", lambda data: read_tensors(_file("x", data)), JSON_TOKENS),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
@@ -85,8 +86,8 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
     corpus.mkdir()
     for name in ("first", "second"):
         compile_source(build, name, corpus / f"{name}.bc", *compiler_command("bundled", "g++"), *BITCODE)
-    run("corpus", "make", "--input-dir", corpus, "--output-dir", tmp_path / "made")
-    run("link-facts", tmp_path / "made", "--output", tmp_path / "of_corpus")
+    write_description(corpus, ["first", "second"])
+    run("link-facts", corpus, "--output", tmp_path / "of_corpus")
     assert LinkFacts.read(tmp_path / "of_corpus") == facts
     # Builds that are linked together add up.
     text = run("link-facts", output, archive, "--output", output).stdout

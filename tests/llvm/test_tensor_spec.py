@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec
+from mlgo_gym.llvm.training_log import SCALAR_TYPES, TensorSpec
 
 SIZES = {"float": 4, "double": 8, **{f"{sign}int{8 * n}_t": n for sign in ("", "u") for n in (1, 2, 4, 8)}}
 

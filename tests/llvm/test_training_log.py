@@ -13,9 +13,8 @@ import pytest
 
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, Advisor
-from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.training_log import LONGEST_LINE, Context, LogDecoder, LogHeader, LogWriter, Observation
+from mlgo_gym.llvm.training_log import LONGEST_LINE, Context, LogDecoder, LogHeader, LogWriter, Observation, TensorSpec
 from tests.conftest import PROGRAMS, MakeBitcode
 
 HEADER = LogHeader((TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2,))))

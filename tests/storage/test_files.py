@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from mlgo_clang.files import process_prefix
+from mlgo_clang.files import process_prefix, read_untrusted
 from mlgo_clang.recipes import stored_decisions
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
@@ -32,11 +32,9 @@ from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
-from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
+from mlgo_gym.storage.json_lines import FolderKind, JsonLines, ModuleFolder, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
-from mlgo_gym.storage.untrusted_file import read_untrusted
 
 KEY = key_of("a key")
 KIND = FolderKind("plums", ".plum", "mlgo-gym pick")

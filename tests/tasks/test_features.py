@@ -17,9 +17,8 @@ from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
 from mlgo_gym.llvm.ir2vec import ENTITIES
-from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, Toolchain, find_toolchain
-from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.llvm.training_log import SCALAR_TYPES, LogHeader, TensorSpec
 from mlgo_gym.tasks.feature_table import (
     COLUMNS,
     DIMENSIONS,

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import resource
 import shutil
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from mlgo_clang.files import read_untrusted
 from mlgo_gym.corpus.datasets.builds import (
     DatasetBuild,
     FetchProgress,
@@ -22,17 +22,14 @@ from mlgo_gym.corpus.datasets.builds import (
     record_package,
     record_parts,
 )
-from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
-from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
+from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, find_dataset, missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import SourceArchive, fetch_archives, unpack_sources
-from mlgo_gym.corpus.folder import read_command, read_description
 from mlgo_gym.corpus.recording.recorder import RecordFailure
-from mlgo_gym.corpus.targets import DEFAULT_TARGET, check_level, find_target, target_of_triple, triple_of
+from mlgo_gym.corpus.targets import DEFAULT_TARGET, check_level, find_target
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.storage.temporary_folders import locked
-from mlgo_gym.storage.untrusted_file import read_untrusted
 
 REPORT_FILE = "recording.json"
 PROGRAMS_FILE = "programs.toml"
@@ -53,8 +50,6 @@ class DatasetReport:
         languages: number of modules per language: `C`, `C++`, `Rust`.
         failures: sources that do not compile.
         seconds: wall time to unpack, compile and record, without the download.
-        cpu_seconds: CPU time of the compilers.
-        jobs: number of concurrent compilers; None if the package's own build decides.
         skipped: number of compiles that were not recorded, by reason.
     """
 
@@ -65,8 +60,6 @@ class DatasetReport:
     languages: Mapping[str, int]
     failures: tuple[RecordFailure, ...]
     seconds: float
-    cpu_seconds: float
-    jobs: int | None
     skipped: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -121,41 +114,24 @@ def fetch_dataset(
     return folder
 
 
-def missing_parts(dataset: Dataset, folder: Path) -> list[str]:
+def missing_parts(dataset: Dataset | None, folder: Path) -> list[str]:
     """Return files and sources that a cached dataset should contain and does not; `REPORT_FILE` if it is not cached.
 
-    Sources that do not compile are not missing, except when their compiler was killed.
+    Without a dataset the modules are those that the folder describes. Sources that do not compile are not missing,
+    except when their compiler was killed.
     """
     try:
         report = json.loads(read_untrusted(folder / REPORT_FILE))
-    except (OSError, ValueError):
+        killed = [failure["source"] for failure in report["failures"] if failure.get("killed")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return [REPORT_FILE]
-    killed = [failure["source"] for failure in report["failures"] if failure.get("killed")]
     return killed or missing_files(folder, dataset)
 
 
 def missing_in_folder(folder: Path | None) -> list[str]:
-    """Return `missing_parts()` of a dataset of the catalogue that was copied anywhere; nothing for other folders."""
-    if folder is None:
-        return []
-    try:
-        digest = json.loads(read_untrusted(folder / REPORT_FILE)).get("archive_sha256")
-    except (OSError, ValueError, AttributeError):
-        return []
-    for dataset in map(find_dataset, fetched_names()):
-        if dataset.archive.sha256 == digest:
-            return missing_parts(replace(dataset, target=_target_of(folder)), folder)
-    return []
-
-
-def _target_of(folder: Path) -> str:
-    """Return the target of a dataset's first module; empty for the default one, or without a module."""
-    try:
-        flags = read_command(folder / f"{read_description(folder).modules[0]}.cmd")
-    except (CorpusError, IndexError):
-        return ""
-    target = target_of_triple(triple_of(flags))
-    return "" if target is None or target.name == DEFAULT_TARGET else target.name
+    """Return `missing_parts()` of a folder with a copy of a dataset; nothing for other folders."""
+    missing = [] if folder is None else missing_parts(None, folder)
+    return [] if missing == [REPORT_FILE] else missing
 
 
 def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:
@@ -194,7 +170,7 @@ def _make(
     progress(0, None, f"{dataset.archive.package}: download")
     archives = {} if dataset.crates else fetch_archives(dataset)
     archive = archives[""] if archives else SourceArchive(Path("Cargo.lock"), dataset.archive.sha256)
-    started, cpu_started = time.monotonic(), _cpu_seconds()
+    started = time.monotonic()
     work = folder.parent / f".{folder.name}.work"
     shutil.rmtree(work, ignore_errors=True)  # of a killed process
     work.mkdir()
@@ -228,8 +204,6 @@ def _make(
             "skipped": dict(recording.skipped),
             "archive_sha256": archive.sha256,
             "seconds": round(time.monotonic() - started, 1),
-            "cpu_seconds": round(_cpu_seconds() - cpu_started, 1),
-            "jobs": jobs if dataset.parts else None,
         }
         if dataset.programs:
             write_atomically(recording.corpus / PROGRAMS_FILE, dataset.programs.encode())
@@ -239,8 +213,3 @@ def _make(
         recording.corpus.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _cpu_seconds() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return children.ru_utime + children.ru_stime

@@ -17,6 +17,7 @@ from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import linker_command, linker_overrides
+from mlgo_gym.corpus.flags import safe_name
 from mlgo_gym.corpus.folder import is_outside, read_json_object
 from mlgo_gym.errors import CorpusError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
@@ -212,14 +213,13 @@ class LinkWriter:
         copy = self._store / "files" / str(digest)
         if not copy.is_file():
             return None
-        target = self._corpus / LINKS_FOLDER / f"{digest[:16]}-{_UNSAFE.sub('_', Path(member['name']).name)}"
+        target = self._corpus / LINKS_FOLDER / f"{digest[:16]}-{safe_name(Path(member['name']).name)}"
         if not target.exists():
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(copy, target)
         return {**part, "file": str(target.relative_to(self._corpus))}
 
 
-_UNSAFE = re.compile(r"[^\w.+-]+")
 _MACHINE = re.compile(r"-m(?!llvm)[a-z][a-z0-9.-]*")
 _DROPPED = frozenset({"-MD", "-MMD", "-MP", "-MG", "-save-temps", "--save-temps", "--coverage", "-v"})
 _DROPPED_WITH_VALUE = frozenset({"-MF", "-MT", "-MQ", "-MJ", "-x"})
@@ -293,17 +293,12 @@ def relink(
 
 def check_link_arguments(link: Link) -> None:
     """Raise `UntrustedError` for an untrusted link with an argument that may do more than shape its result."""
-    refused = refused_link_argument(link)
+    refused = _refused([word for word in _with_files(link, ["input.o"] * len(link.inputs)) if word != "-Xlinker"])
     if refused is not None:
         raise UntrustedError(
             f"the link of {link.output}: expected arguments that only shape the result, got {refused!r}; if you know "
             "the author of the corpus, pass --trust-flags, trust_flags=True"
         )
-
-
-def refused_link_argument(link: Link) -> str | None:
-    """Return the first argument of a link that is not allowed, or None."""
-    return _refused([word for word in _with_files(link, ["input.o"] * len(link.inputs)) if word != "-Xlinker"])
 
 
 def _refused(words: Sequence[str], to_linker: str = "") -> str | None:

@@ -18,15 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.folder import format_counts
 from mlgo_gym.corpus.recording import shim
-from mlgo_gym.corpus.recording.libraries import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-from mlgo_gym.storage.cache import cache_directory, key_of
-from mlgo_gym.storage.temporary_folders import make_process_folder
+from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.storage.temporary_folders import complete_folder, locked, temporary_folder
 
 _NAMES = {"c": ("cc", "gcc", "clang", "c99", "c11"), "c++": ("c++", "g++", "clang++")}
 """Names of compilers by shim mode; another language is another mode."""
@@ -34,9 +34,25 @@ _NAMES = {"c": ("cc", "gcc", "clang", "c99", "c11"), "c++": ("c++", "g++", "clan
 RUSTC_WRAPPER = "mlgo-gym-rustc"
 """Name of the shim that cargo starts with the path of rustc as the first argument."""
 
+PATH_SHIM = "mlgo-gym-by-path"
+"""Name of the shim that is started instead of a compiler, with the compiler's path as the first argument."""
+
+_PRELOAD = Path(__file__).parent / "preload.c"
+_FLAGS = (
+    "-O1",
+    "-fPIC",
+    "-ffreestanding",
+    "-fno-stack-protector",
+    "-fvisibility=hidden",
+    "-nostdinc",
+    "-w",
+    "-c",
+)
+
 _SHIM = (sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()))
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
 _GRACE = 10.0
+_LOCK_SECONDS = 60.0
 PROGRESS_SECONDS = 30.0
 """Interval between two reports of the progress of a build, in seconds."""
 
@@ -55,7 +71,6 @@ def record_build(
     environment: Mapping[str, str] | None = None,
     metadata: Mapping[str, object] | None = None,
     log: Path | None = None,
-    probes: bool = False,
     target: str | None = None,
     intercept_paths: bool = True,
     keep_interrupted: bool = True,
@@ -94,7 +109,6 @@ def record_build(
         environment: variables to set for the build.
         metadata: facts to add to every module: `project`, `licence`, ….
         log: file for the output of the build; by default it goes to standard output and error.
-        probes: whether to record feature tests of configure, CMake, Meson and the like.
         target: one of `TARGETS`, for a build that runs on this machine and makes programs of another; or `NATIVE`, to
             record the result of `mlgo-clang` for the same command lines, so that its builds find recipes for the
             modules: with this machine's headers and linker, and `__FILE__` as in the build. By default the target is
@@ -115,7 +129,7 @@ def record_build(
     check_output(output)
     toolchain = toolchain or find_toolchain()
     folder = (folder or Path.cwd()).resolve()
-    with Recorder(toolchain, optimize, root or folder, target=target, probes=probes) as recorder:
+    with Recorder(toolchain, optimize, root or folder, target=target) as recorder:
         shims = _shims(toolchain, target, keep_objects=keep_objects)
         variables = {**os.environ, **_build_environment(shims), **(environment or {})}
         recorder.settings["shims"] = str(shims)
@@ -124,7 +138,7 @@ def record_build(
         variables["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = recorder.settings["rust_level"]
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         if intercept_paths:
-            variables |= preload_variables(shims, variables)
+            variables |= _preload_variables(shims, variables)
         start = time.time() - _CLOCK_STEP
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
@@ -227,16 +241,12 @@ def _shims(toolchain: Toolchain, target: str | None, *, keep_objects: bool) -> P
     folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = make_process_folder(folder.parent, ".shims-")
-    for name, script in launchers.items():
-        (staging / name).write_text(script, encoding="utf-8")
-        (staging / name).chmod(0o755)
-    staging.chmod(0o755)
-    try:
-        staging.rename(folder)
-    except OSError:  # another process was faster
-        shutil.rmtree(staging)
+    with locked(folder, _LOCK_SECONDS):
+        if not folder.is_dir():
+            with complete_folder(folder) as staging:
+                for name, script in launchers.items():
+                    (staging / name).write_text(script, encoding="utf-8")
+                    (staging / name).chmod(0o755)
     return folder
 
 
@@ -270,3 +280,43 @@ def _launchers(toolchain: Toolchain, target: str | None, level: Sequence[str]) -
 
 def _script(words: Sequence[str]) -> str:
     return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+def _preload_variables(shims: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that intercept compilers started by path; empty on systems other than Linux.
+
+    Programs in the folder `shims` are not intercepted; `environment` is that of the build.
+    """
+    if sys.platform != "linux":
+        return {}
+    return {
+        "LD_PRELOAD": ":".join(filter(None, (environment.get("LD_PRELOAD"), str(_library())))),
+        "MLGO_SHIMS": str(shims),
+        "MLGO_BY_PATH": str(shims / PATH_SHIM),
+    }
+
+
+def _library() -> Path:
+    """Return the library to preload, built once by the bundled compiler and its linker."""
+    library = cache_directory() / "shims" / f"preload-{key_of(_PRELOAD.read_text(encoding='utf-8'), _FLAGS)[:16]}.so"
+    if library.is_file():
+        return library
+    with temporary_folder() as scratch:
+        Path(scratch, "empty.c").touch()
+        shared = [*bundled_command("ld.lld"), "-shared"]
+        for command in (
+            [*bundled_command("clang"), *_FLAGS, str(_PRELOAD), "-o", "preload.o"],
+            [*bundled_command("clang"), *_FLAGS, "empty.c", "-o", "empty.o"],
+            # Old C libraries have dlsym in libdl; an empty library of that name adds it to the needed ones.
+            [*shared, "-soname", "libdl.so.2", "empty.o", "-o", "libdl.so"],
+            [*shared, "--no-as-needed", "preload.o", "libdl.so", "-o", "preload.so"],
+        ):
+            answer = run_bounded(command, writable=(scratch,), folder=scratch, timeout=60)
+            if answer.returncode != 0:
+                raise CorpusError(
+                    f"the library that intercepts compilers cannot be built: {answer.stderr.strip()}; record without "
+                    "it: --no-intercept-paths, intercept_paths=False"
+                )
+        write_atomically(library, Path(scratch, "preload.so").read_bytes())
+    library.chmod(0o755)
+    return library

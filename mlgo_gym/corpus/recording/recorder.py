@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -18,18 +17,18 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlgo_gym.corpus.driver import NATIVE, code_generation_flags, driver_options, rust_flags
+from mlgo_gym.corpus.driver import NATIVE, check_attributes, code_generation_flags, driver_options, rust_flags
 from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
 from mlgo_gym.corpus.folder import format_counts, write_command, write_description, write_metadata
-from mlgo_gym.corpus.recording.libraries import is_gcc, objects_written_since
 from mlgo_gym.corpus.recording.links import LinkWriter
+from mlgo_gym.corpus.recording.shim_links import file_kind
 from mlgo_gym.corpus.targets import check_level
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
+from mlgo_gym.storage.cache import sha256_of
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 
-_LEVEL_BY_ATTRIBUTES = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}
 _LANGUAGES = {"c": "C", "c++": "C++", "rust": "Rust"}
 _PRODUCER = re.compile(r"LLVM(\d+)")
 _RUST_LEVELS = {"Oz": "z", "Os": "s", "O2": "2", "O3": "3"}
@@ -105,7 +104,6 @@ class Recorder:
         *,
         target: str | None = None,
         parent: Path | None = None,
-        probes: bool = False,
     ) -> None:
         check_level(optimize)
         self._optimize, self._toolchain, self._target = optimize, toolchain, target
@@ -124,7 +122,6 @@ class Recorder:
             "records": str(self._folder / "records"),
             "temporary": tempfile.gettempdir(),
             "root": str(self._root),
-            "probes": probes,
             "rust_level": _RUST_LEVELS[optimize],
         }
 
@@ -169,18 +166,19 @@ class Recorder:
             links = LinkWriter(self._folder, staging, self._relative)
             for name, record in self._named(records.compiles).items():
                 flags = self._flags(record)
-                content = (hashlib.sha256(record["bitcode"].read_bytes()).hexdigest(), flags)
+                content = (sha256_of(record["bitcode"]), flags)
                 if content in by_content and not keep_duplicates:
                     duplicates += 1
                     links.add(record, by_content[content])
                     continue
-                problem = self._write(staging, name, record, flags, {**(metadata or {}), "bitcode_sha256": content[0]})
-                if problem is None:
-                    modules[name] = record
-                    by_content[content] = name
-                    links.add(record, name)
-                else:
-                    records.failures.append(RecordFailure(self._relative(record["source"]), problem))
+                try:
+                    self._write(staging, name, record, flags, {**(metadata or {}), "bitcode_sha256": content[0]})
+                except CorpusError as error:
+                    records.failures.append(RecordFailure(self._relative(record["source"]), str(error)))
+                    continue
+                modules[name] = record
+                by_content[content] = name
+                links.add(record, name)
             write_description(staging, modules)
             written = links.write(records.links, self._target)
         return Recording(
@@ -199,8 +197,10 @@ class Recorder:
     def count_unseen(self, start: float) -> int:
         """Return the number of objects below the root, written since a time, that no intercepted compile wrote."""
         seen = {path.name for path in (self._folder / "seen").iterdir()}
-        objects = objects_written_since(self._root, start)
-        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in objects)
+        paths = (Path(folder, file) for folder, _, files in os.walk(self._root) for file in files)
+        objects = (path for path in paths if path.suffix in (".o", ".obj") and path.is_file())
+        written = (path for path in objects if path.stat().st_mtime >= start)
+        return sum(file_kind(str(path), is_word=False) == "object" and sha256_of(path) not in seen for path in written)
 
     def _read(self) -> _Records:
         records = _Records()
@@ -226,27 +226,20 @@ class Recorder:
 
     def _write(
         self, folder: Path, name: str, record: Mapping[str, Any], flags: tuple[str, ...], metadata: Mapping[str, object]
-    ) -> str | None:
-        """Write the files of a module and return None, or return why it cannot be one."""
+    ) -> None:
+        """Write the files of a module; raise `CorpusError` if it cannot be one."""
         facts = read_bitcode(record["bitcode"])
         producer = _PRODUCER.match(facts.producer)
         if producer is not None and int(producer[1]) > self._toolchain.version[0]:
-            return (
+            raise CorpusError(
                 f"expected bitcode of LLVM {self._toolchain.version[0]} or older, got {facts.producer}; record with "
                 "--clang and a newer clang"
             )
-        if facts.prevailing_level not in ("no functions", _LEVEL_BY_ATTRIBUTES[self._optimize]):
-            return (
-                f"expected -{self._optimize}, got the attributes of -{facts.prevailing_level}: of "
-                f"{facts.functions} functions {facts.minsize} minsize, {facts.optsize} optsize, {facts.optnone} optnone"
-            )
-        try:
-            flags = copy_inputs(flags, Path(record["folder"]), folder)
-        except CorpusError as error:
-            return str(error)
+        check_attributes(facts, self._optimize)
+        flags = copy_inputs(flags, Path(record["folder"]), folder)
         refused = refused_argument(flags, tuple(file for _, file in file_arguments(flags)))
         if refused is not None:
-            return f"expected flags that only shape code, got {refused!r}; build without it"
+            raise CorpusError(f"expected flags that only shape code, got {refused!r}; build without it")
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(record["bitcode"], bitcode)
@@ -262,7 +255,6 @@ class Recorder:
         if record["language"] == "rust":
             own |= {"project": record["package"], "version": record["version"], "compiler": facts.producer}
         write_metadata(folder, name, {**metadata, **own})
-        return None
 
     def _flags(self, record: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the flags for the module of a record."""
@@ -302,3 +294,9 @@ def check_output(output: Path) -> None:
     above = next(folder for folder in output.absolute().parents if folder.exists())
     if not os.access(above, os.W_OK | os.X_OK):
         raise CorpusError(f"{output}: expected a folder that can be written, got {above}; choose another one")
+
+
+def is_gcc(path: str) -> bool:
+    """Return whether a compiler is gcc, by the name of the resolved program."""
+    name = Path(os.path.realpath(path)).name
+    return ("gcc" in name or "g++" in name) and "clang" not in name

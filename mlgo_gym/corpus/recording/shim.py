@@ -115,7 +115,7 @@ def _run_rustc(command: list[str], settings_path: str | None) -> int:
         os.execvp(program, command)  # noqa: S606 - a shim becomes the compiler
 
     def record(settings: dict[str, Any], compiles: Any) -> None:
-        _load("rustc_shim").record_crate(settings, compiles, program, arguments)
+        compiles.record_crate(settings, program, arguments)
 
     return _run(command, settings_path, record)
 

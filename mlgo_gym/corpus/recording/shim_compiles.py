@@ -1,4 +1,4 @@
-"""Recording of one compile: its front end runs a second time and writes bitcode.
+"""Recording of one compile of clang or rustc: its front end runs a second time and writes bitcode.
 
 A shim loads this file by path during a build, so it imports only the standard library and small modules of
 `mlgo_clang`. Datasets use it without shims.
@@ -14,7 +14,7 @@ from mlgo_clang.driver_commands import cc1_commands, drop_options, named_output
 from mlgo_clang.invocation import is_probe
 
 # Importing pathlib and typing would double the time that this file takes to load.
-# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> No
     """
     output = link["output"]
     output["sha256"] = note_file(settings, output["path"])
-    is_recorded = settings.get("probes") or not _is_probe(settings, output["path"], link["folder"])
+    is_recorded = not _is_probe(settings, output["path"], link["folder"])
     if output["sha256"] is not None and link["inputs"] and is_recorded:
         write_record(settings, "link.json", {**link, "driver": mode, "lto": _lto(link["arguments"])})
 
@@ -157,7 +157,7 @@ def _skip_reason(settings: dict[str, Any], line: list[str], language: str, sourc
         return "" if is_counted else _OTHER_LANGUAGES.get(language, f"the language {language}")
     if line[-1] == "-":
         return "a source on standard input"
-    if not settings.get("probes") and _is_probe(settings, source, folder):
+    if _is_probe(settings, source, folder):
         return "a probe of the build system"
     if "-S" in line:
         return "compiled to assembly (-S)"
@@ -296,3 +296,69 @@ def finish_record(scratch: str, file: str, content: dict[str, Any]) -> None:
 def write_record(settings: dict[str, Any], file: str, content: dict[str, Any]) -> None:
     """Add a folder to `settings["records"]` that contains one file of JSON."""
     finish_record(new_record(settings), file, content)
+
+
+def record_crate(settings: dict[str, Any], program: str, arguments: Sequence[str]) -> None:
+    """Add a folder for a crate to `settings["records"]`: rustc compiles it again and writes bitcode."""
+    from mlgo_clang.rustc_arguments import Crate, read_sources
+
+    folder = os.getcwd()
+    crate = Crate(arguments, folder)
+    if not crate.source.endswith(".rs") or not crate.emits_code:
+        return
+    source = os.path.join(folder, crate.source)
+    package = os.environ.get("CARGO_PKG_NAME", crate.name)
+    reason = None
+    if crate.runs_in_the_compiler:
+        reason = "a build script or a procedural macro"
+    elif crate.is_test:
+        reason = "a program of tests"
+    elif crate.level == "0":
+        reason = "a crate without optimisation (build with --release)"
+    elif settings["crates"] is not None and package not in settings["crates"]:
+        reason = "a crate that is not in the dataset"
+    if reason is not None:
+        write_record(settings, "skipped.json", {"source": source, "reason": reason})
+        return
+    scratch = new_record(settings)
+    bitcode, listing = f"{scratch}/module.bc", f"{scratch}/sources.d"
+    command = [program, *crate.bitcode_arguments(settings["rust_level"], bitcode, listing)]
+    status, stderr = run_front_end(command, folder)
+    if status == 0:
+        with open(listing, encoding="utf-8", errors="surrogateescape") as file:
+            sources = read_sources(file.read())
+        os.unlink(listing)
+        digest, lines = _read_sources(sources, folder)
+        kind = "bin/" if crate.types == {"bin"} else ""
+        content = {
+            "source": source,
+            "object": os.path.join(folder, crate.output),
+            "object_sha256": None,
+            "name": f"{package}/{kind}{crate.name}.o",
+            "package": package,
+            "version": os.environ.get("CARGO_PKG_VERSION", ""),
+            "folder": folder,
+            "lto": None,
+            "compiler_path": None,
+            "language": "rust",
+            "source_sha256": digest,
+            "lines": lines,
+            "driver_flags": crate.driver_flags(),
+        }
+        finish_record(scratch, "record.json", content)
+    else:
+        content = {"source": source, "message": stderr.strip(), "killed": status < 0}
+        finish_record(scratch, "failure.json", content)
+
+
+def _read_sources(sources: Sequence[str], folder: str) -> tuple[str, int]:
+    """Return a digest and the number of lines of all sources of a crate."""
+    import hashlib
+
+    digest, lines = hashlib.sha256(), 0
+    for source in sources:
+        with open(os.path.join(folder, source), "rb") as file:
+            text = file.read()
+        digest.update(hashlib.sha256(text).digest())
+        lines += text.count(b"\n") * source.endswith(".rs")
+    return digest.hexdigest(), lines

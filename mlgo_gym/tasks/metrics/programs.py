@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from mlgo_clang.files import read_untrusted
 from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
@@ -29,7 +30,6 @@ from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.json_text import check_values
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.storage.untrusted_file import read_untrusted
 from mlgo_gym.tasks.metrics.counters import (
     EMULATION_FACTOR,
     PROGRAM_TARGET,

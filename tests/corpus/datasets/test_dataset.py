@@ -11,9 +11,18 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.datasets.builds import DatasetBuild, explain_build, record_crates
-from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
+from mlgo_gym.corpus.datasets.catalogue import (
+    RUST,
+    catalogue_page,
+    corpus_digest,
+    dataset_names,
+    find_dataset,
+    missing_files,
+    rust_names,
+    write_pins,
+    wrong_digest,
+)
 from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.datasets.pins import catalogue_page, corpus_digest, missing_files, write_pins, wrong_digest
 from mlgo_gym.corpus.folder import read_description, write_description
 from mlgo_gym.corpus.inspection import describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import mlgo_gym.corpus.datasets.unpack as unpack_module
 from mlgo_clang.files import process_prefix
-from mlgo_gym.corpus.datasets.sources import fetch_source, split_amalgamation
-from mlgo_gym.corpus.datasets.unpack import unpack
+from mlgo_gym.corpus.datasets import sources
+from mlgo_gym.corpus.datasets.sources import fetch_source, split_amalgamation, unpack
 from mlgo_gym.errors import CorpusError, UnreachableError
 from tests.corpus.datasets.conftest import NAME
 from tests.corpus.package_index import PackageIndex, add_file, source_distribution
@@ -186,7 +185,7 @@ def test_archives_that_would_fill_the_disk_or_the_memory_are_refused(
 
     # Archives beyond the real limits take minutes.
     for limit, value in (("MAX_UNPACKED_BYTES", 1 << 20), ("MAX_MEMBERS", 5), ("MAX_HEADER_BYTES", 1 << 16)):
-        monkeypatch.setattr(unpack_module, limit, value)
+        monkeypatch.setattr(sources, limit, value)
     kinds = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
     cases: list[tuple[Fill, str]] = [
         (lambda tar: add_file(tar, "top/zeros", bytes(2 << 20)), "got 2 or more"),

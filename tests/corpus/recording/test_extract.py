@@ -18,17 +18,8 @@ import pytest
 from mlgo_gym.corpus.folder import CorpusReport, read_command, read_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections, read_with_objcopy
-from mlgo_gym.corpus.recording.object_list import (
-    BuildObject,
-    ObjectList,
-    from_bazel_aquery,
-    from_compile_commands,
-    from_directory,
-    from_linker_parameters,
-    from_local_thinlto,
-    read_object_list,
-)
+from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
+from mlgo_gym.corpus.recording.object_list import ObjectList, from_compile_commands, read_object_list
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -65,7 +56,7 @@ def output(tmp_path: Path) -> Path:
 @pytest.fixture
 def extract(tmp_path: Path, output: Path) -> Extract:
     """Return a function that extracts the objects in `build`."""
-    return lambda **options: extract_corpus(from_directory(tmp_path / "build"), output, **options)
+    return lambda **options: extract_corpus(read_object_list(tmp_path / "build"), output, **options)
 
 
 def test_a_module_has_the_bitcode_and_the_flags_of_its_object_and_compiles_to_its_text(
@@ -115,12 +106,6 @@ def test_objects_that_fail_are_skipped_and_named_and_leave_nothing(
     assert not output.exists()
 
 
-def test_sections_can_have_other_names(build: Build, extract: Extract) -> None:
-    target = build("a.o")
-    target.write_bytes(target.read_bytes().replace(b".llvmcmd", b".mycommd").replace(b".llvmbc", b".mybitc"))
-    assert extract(cmd_section=".mycommd", bitcode_section=".mybitc").modules == ["a.o"]
-
-
 def test_defect_bytes_that_are_no_text_do_not_end_the_run(build: Build, extract: Extract, output: Path) -> None:
     build("a.o")
     target = build("b.o", "int x;", "-DNAME=some-long-name")
@@ -161,7 +146,7 @@ def thinlto_objects(build: Build, tmp_path: Path, index: str) -> ObjectList:
     data = target.read_bytes()
     assert data.count(recorded) == 1
     target.write_bytes(data.replace(recorded, flags.ljust(len(recorded), b"y")))
-    return from_directory(tmp_path / "build")
+    return read_object_list(tmp_path / "build")
 
 
 @pytest.mark.parametrize("index", ["lib/x.thinlto.bc", "lib/a=b.bc"])
@@ -170,52 +155,14 @@ def test_distributed_thinlto_copies_the_index_that_the_flags_name_uncut(
 ) -> None:
     objects = thinlto_objects(build, tmp_path, index)
     with pytest.raises(CorpusError, match="ThinLTO index is missing"):
-        extract_corpus(objects, output, thinlto_build="distributed")
+        extract_corpus(objects, output)
     assert not output.exists()
     (tmp_path / "build" / index).write_bytes(b"summary")
     (tmp_path / "build/lib/a").write_bytes(b"cut")
-    assert extract_corpus(objects, output, thinlto_build="distributed").modules == ["lib/x.o"]
+    assert extract_corpus(objects, output).modules == ["lib/x.o"]
     assert (output / "lib/x.o.thinlto.bc").read_bytes() == b"summary"
     assert read_description(output).has_thinlto
     assert f"-fthinlto-index={index}" in read_command(output / "lib/x.o.cmd")
-
-
-def test_local_thinlto_copies_what_lld_saved_and_asks_for_flags(
-    tmp_path: Path, output: Path, toolchain: Toolchain
-) -> None:
-    (tmp_path / "build" / "nest").mkdir(parents=True)
-    (tmp_path / "build" / "nest" / "1.3.import.bc").write_bytes(b"bitcode")
-    (tmp_path / "build" / "nest" / "1.thinlto.bc").write_bytes(b"summary")
-    report = extract_corpus(from_local_thinlto(tmp_path / "build"), output, thinlto_build="local")
-    assert report.modules == ["nest/1"]
-    assert (output / "nest/1.bc").read_bytes() == b"bitcode"
-    assert (output / "nest/1.thinlto.bc").read_bytes() == b"summary"
-    content = json.loads((output / "corpus_description.json").read_text())
-    assert content == {"modules": ["nest/1"], "has_thinlto": True, "global_command_override": ["<UNSPECIFIED>"]}
-    with pytest.raises(CorpusError, match="UNSPECIFIED"):
-        open_corpus(output, toolchain=toolchain)
-
-
-def test_impossible_options_are_errors(build: Build, extract: Extract) -> None:
-    build("x.o")
-    for options, message in (
-        ({"thinlto_build": "full"}, "full"),
-        ({"thinlto_build": "local", "cmd_filter": "x"}, "filter"),
-        ({"thinlto_build": "distributed"}, "expected -fthinlto-index="),
-    ):
-        with pytest.raises(CorpusError, match=message):
-            extract(**options)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("llvm-objcopy") is None, reason="llvm-objcopy is not installed")
-def test_llvm_objcopy_and_our_reader_read_the_same(build: Build, extract: Extract) -> None:
-    target = build("a.o", CODE)
-    names = (".llvmcmd", ".llvmbc")
-    assert read_with_objcopy("llvm-objcopy", target, names) == read_elf_sections(target, names)
-    with pytest.raises(CorpusError, match="llvm-objcopy cannot read its sections"):
-        read_with_objcopy("llvm-objcopy", target, (".nothing",))
-    assert extract(llvm_objcopy="llvm-objcopy").modules == ["a.o"]
 
 
 BASE = Path("/output/directory")
@@ -263,21 +210,9 @@ def test_an_object_is_the_output_of_the_command_with_its_response_files_else_of_
     ]
     database = tmp_path / "compile_commands.json"
     database.write_text(json.dumps([{"directory": "build", "file": "x.c", **entry} for entry, _ in entries]))
-    listed = read_object_list(database, "json")
+    listed = read_object_list(database)
     assert [(entry.name, entry.path) for entry in listed.objects] == [(name, build / name) for _, name in entries]
     assert listed.skipped == []
-
-
-def test_parameter_files_in_a_link_are_read_and_unreadable_ones_counted(tmp_path: Path) -> None:
-    write_files(tmp_path, {"two.params": "two.o\n@three.params\n@two.params\n", "three.params": "a b.o\n-o\nx.o\n"})
-    link = ["-o", "program", "one.o", "-Wl,@two.params", "@absent.params"]
-    listed = from_linker_parameters(link, tmp_path)
-    assert [entry.name for entry in listed.objects] == ["one.o", "two.o", "a b.o"]
-    unread = [(name, "the parameter file cannot be read") for name in ("@two.params", "@absent.params")]
-    assert listed.skipped == unread
-    files = [{"execPath": "absent.params", "arguments": ["three.o"]}]
-    action = {"mnemonic": "CppLink", "arguments": link, "paramFiles": files}
-    assert [entry.name for entry in from_bazel_aquery({"actions": [action]}, tmp_path).objects][-1] == "three.o"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +242,7 @@ def test_defect_equal_outputs_in_different_folders_do_not_overwrite_each_other(t
     def names(*outputs: tuple[str, str]) -> list[str]:
         commands = [command_of("-o", name, directory=str(tmp_path / folder)) for folder, name in outputs]
         (tmp_path / "compile_commands.json").write_text(json.dumps(commands))
-        return [item.name for item in read_object_list(tmp_path / "compile_commands.json", "json").objects]
+        return [item.name for item in read_object_list(tmp_path / "compile_commands.json").objects]
 
     assert names(("one", "lib/x.o"), ("two", "lib/x.o"), ("one", "lib/y.o")) == [
         *("one/lib/x.o", "two/lib/x.o", "lib/y.o")
@@ -316,57 +251,15 @@ def test_defect_equal_outputs_in_different_folders_do_not_overwrite_each_other(t
     assert len(set(renamed)) == len(renamed)
 
 
-def test_of_a_bazel_query_the_last_link_is_taken() -> None:
-    compiles = {"mnemonic": "CppCompile", "arguments": ["cc", "-o", "x.o"]}
-    actions = [
-        {"mnemonic": "CppLink", "arguments": ["ld", "-o", "a", "first.o"]},
-        compiles,
-        {"mnemonic": "CppLink", "arguments": ["ld", "-o", "b", "second.o", "x.a"]},
-        {"mnemonic": "CppArchive", "arguments": ["ar", "third.o"]},
-    ]
-    assert [item.name for item in from_bazel_aquery({"actions": actions}, BASE).objects] == ["second.o"]
-    queries: list[Any] = [{}, [], {"actions": []}, {"actions": [compiles]}]
-    for query in queries:
-        with pytest.raises(CorpusError, match="expected a CppLink action"):
-            from_bazel_aquery(query, BASE)
-
-
-def test_of_a_local_thinlto_link_half_modules_are_skipped_and_named(tmp_path: Path) -> None:
-    for name in ("1.3.import.bc", "2.thinlto.bc", "3.3.import.bc", "3.thinlto.bc"):
-        (tmp_path / name).touch()
-    found = from_local_thinlto(tmp_path)
-    assert [item.name for item in found.objects] == ["3"]
-    assert found.skipped == [("1", "its .thinlto.bc is missing"), ("2", "its .3.import.bc is missing")]
-
-
 def test_an_input_that_is_something_else_is_an_error(tmp_path: Path) -> None:
     source = tmp_path / "input"
-    for kind, content in (("json", "{"), ("json", "{}"), ("bazel_aquery", "x"), ("directory", "x"), ("ninja", "")):
+    for content in ("{", "{}", "x", ""):
         source.write_text(content)
         with pytest.raises(CorpusError):
-            read_object_list(source, kind)
+            read_object_list(source)
     source.unlink()
-    for kind in ("json", "params"):
-        with pytest.raises(CorpusError):
-            read_object_list(source, kind)
-
-
-def test_6_linker_parameters_are_the_objects_among_them_without_the_output() -> None:
-    words = ["-o", "bin/program", "lib/one.o", "some.a", "-W,blah.o", "lib/other/two.o"]
-    listed = from_linker_parameters(words, BASE)
-    assert listed.objects == [BuildObject(name, BASE / name, BASE) for name in ("lib/one.o", "lib/other/two.o")]
-
-
-@pytest.mark.parametrize("based", [True, False])
-def test_4_and_5_flags_and_bitcode_are_those_of_the_object_below_its_base_or_here(
-    build: Build, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, based: bool
-) -> None:
-    folder = build("lib/test2.o").parents[1]
-    monkeypatch.chdir(tmp_path if based else folder)
-    listed = from_linker_parameters(["lib/test2.o"], folder if based else Path())
-    assert extract_corpus(listed, output).modules == ["lib/test2.o"]
-    assert (output / "lib/test2.o.cmd").read_bytes().startswith(b"-cc1\0")
-    assert (output / "lib/test2.o.bc").read_bytes().startswith(b"BC\xc0\xde")
+    with pytest.raises(CorpusError):
+        read_object_list(source)
 
 
 def test_11_a_filter_takes_modules_with_an_argument_that_it_matches(build: Build, extract: Extract) -> None:
@@ -381,7 +274,7 @@ def test_11_a_filter_takes_modules_with_an_argument_that_it_matches(build: Build
 def test_7_and_20_a_folder_is_all_objects_below_it_each_with_its_flags(build: Build, output: Path) -> None:
     for name in ("test1.o", "lib/test2.o"):
         folder = build(name).parent
-    corpus_command("extract", f"--input={folder.parent}", "--input_type=directory", f"--output_dir={output}")
+    corpus_command("extract", f"--input={folder.parent}", f"--output_dir={output}")
     assert description(output) == {"has_thinlto": False, "modules": ["lib/test2.o", "test1.o"]}
     names = [f"{name}.o{suffix}" for name in ("lib/test2", "test1") for suffix in (".bc", ".cmd")]
     assert files_below(output) == names

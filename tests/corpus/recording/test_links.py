@@ -17,7 +17,7 @@ from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.driver import NATIVE
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, read_links, refused_link_argument, relink
+from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, check_link_arguments, read_links, relink
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import record, write_files
@@ -137,7 +137,7 @@ def test_an_untrusted_link_argument_that_may_do_more_is_refused(tmp_path: Path) 
         with pytest.raises(UntrustedError, match="--trust-flags"):
             relink(link, tmp_path, {}, tmp_path / "out", unusable)
     harmless = ("-shared", "-Wl,--gc-sections,-z,now", "-Wl,-soname,x", "-O2", "-lm", "-Wl,--icf=all", "-Wl,-Map=x.map")
-    assert refused_link_argument(replace(link, arguments=harmless, output_position=None)) is None
+    check_link_arguments(replace(link, arguments=harmless, output_position=None))
 
 
 def test_a_file_outside_of_the_corpus_or_a_position_of_no_argument_is_refused(tmp_path: Path) -> None:

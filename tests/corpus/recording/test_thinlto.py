@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
-from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
+from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.corpus.conftest import write_files
 
@@ -56,7 +54,7 @@ def distributed(prelinked: Path, toolchain: Toolchain, tmp_path_factory: pytest.
     database = prelinked / "compile_commands.json"
     database.write_text(json.dumps(commands))
     output = tmp_path_factory.mktemp("corpora") / "distributed"
-    report = extract_corpus(read_object_list(database, "json"), output, thinlto_build="distributed")
+    report = extract_corpus(read_object_list(database), output)
     assert report.modules == [f"native/{name}" for name in OBJECTS]
     return prelinked, open_corpus(output, toolchain=toolchain)
 
@@ -73,21 +71,3 @@ def test_the_default_policy_gives_the_text_of_the_build(distributed: tuple[Path,
     environment.close()
     (built,) = read_elf_sections(folder / "native" / "user.o", (".text",))
     assert (reward, info["text"]) == (0.0, len(built))
-
-
-@pytest.mark.slow
-def test_a_local_thinlto_build_loads_after_its_flags_are_written(
-    prelinked: Path, tmp_path: Path, toolchain: Toolchain
-) -> None:
-    link = [*bundled_command("ld.lld"), "-m", "elf_x86_64", "-shared", "--save-temps=import"]
-    run(prelinked, *link, "--thinlto-emit-index-files", *OBJECTS, "-o", "local.so")
-    report = extract_corpus(from_local_thinlto(prelinked), tmp_path, thinlto_build="local")
-    assert report.modules == sorted(OBJECTS)
-    with pytest.raises(CorpusError, match="UNSPECIFIED"):
-        open_corpus(tmp_path, toolchain=toolchain)
-    description = tmp_path / "corpus_description.json"
-    flags = ["-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Oz", "-mrelocation-model", "pic"]
-    description.write_text(json.dumps({**json.loads(description.read_text()), "global_command_override": flags}))
-    corpus = open_corpus(tmp_path, toolchain=toolchain)
-    assert {module.flags for module in corpus} == {tuple(flags)}
-    assert verify(corpus, toolchain) == []
