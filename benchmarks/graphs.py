@@ -20,7 +20,6 @@ import json
 import multiprocessing
 import random
 import re
-import resource
 import subprocess
 import tempfile
 from collections import Counter
@@ -30,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.measuring import RESULTS, CheckedModules, command_line, read_json, write_json
+from benchmarks.measuring import RESULTS, CheckedModules, command_line, cpu_seconds, read_json, write_json
 from mlgo_gym.compiler.decision_code import MODULE_FLAGS, PARSE_FLAGS, DecisionCode, DecisionIR, PrintedModule
 from mlgo_gym.compiler.inline_contexts import callee_name
 from mlgo_gym.corpus.opening import open_corpus
@@ -57,12 +56,6 @@ def play(env: CompilerEnv, module: str) -> Iterator[None]:
     while not done:
         yield
         *_, done, _, info = env.step(info.get("default_action", 0))
-
-
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and its children so far."""
-    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(time.ru_utime + time.ru_stime for time in times)
 
 
 def check_module(

@@ -1,6 +1,6 @@
 """C++ libraries and programs of held-out projects, linked whole: plain builds, policies, and link facts.
 
-    python -m benchmarks.linked_programs --work runs/linked [--only ninja,yaml-cpp] [--variants Oz,facts] [--jobs 2]
+    python -m benchmarks.linked_programs --work runs/linked [--only ninja yaml-cpp] [--variants Oz facts] [--jobs 2]
 
 Sources come from Debian (`deb-src` lines in the sources of apt) and from the package index; their digests are in
 benchmarks/sources/libraries.toml. No bundled policy was trained on these projects. Every source is compiled by
@@ -12,63 +12,30 @@ must be that of the plain build. The same command resumes; `--again` measures ag
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib
-import math
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import (
-    RESULTS,
-    SOURCES,
-    Table,
-    check_outputs,
-    command_line,
-    cpu_seconds,
-    fetch,
-    read_json,
-    write_json,
-)
+from benchmarks.builds import FIRST, Sources, Variant, count_run, measure_missing, options_of, read_sources
+from benchmarks.measuring import SOURCES, cpu_seconds
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_symbol_table
-from mlgo_gym.tasks.metrics import find_counter
-from mlgo_gym.tasks.metrics.counters import count_program
 
 FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
 WHOLE = ("-no-pie", "-nostartfiles", "-nostdlib", "-s", "-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all")
 
-
-@dataclass(frozen=True)
-class Variant:
-    """How the sources are compiled.
-
-    Attributes:
-        level: Optimisation level.
-        policy: Policy of the wrapper.
-        facts: Whether the policy gets the link facts of the plain build of this level.
-        compiles: Number of compiles of a search for recipes; 0 without recipes.
-    """
-
-    level: str
-    policy: str = "default"
-    facts: bool = False
-    compiles: int = 0
-
-
 VARIANTS = {
-    "Oz": Variant("Oz"),
-    "Os": Variant("Os"),
+    FIRST: Variant("Oz", "default"),
+    "Os": Variant("Os", "default"),
     "inline-oz": Variant("Oz", "inline-oz"),
     "last-call": Variant("Oz", "last-call"),
     "facts": Variant("Oz", "last-call", facts=True),
@@ -76,17 +43,14 @@ VARIANTS = {
     "Os facts": Variant("Os", "last-call", facts=True),
     "facts, recipes": Variant("Oz", "last-call", facts=True, compiles=10),
 }
-"""The variants by name; the first one gives the interface and the expected output."""
+"""The variants by name; the first one gives the interface."""
 
 
 @dataclass(frozen=True)
-class Library:
+class Library(Sources):
     """A library or program.
 
     Attributes:
-        archive: File name of its sources.
-        sha256: Digest of that file in hexadecimal.
-        get: Command that downloads the file.
         sources: Patterns of the sources that are linked, relative to the root of the sources.
         exclude: Regular expression of paths that are not compiled.
         flags: Further flags of the compiler.
@@ -96,9 +60,6 @@ class Library:
         folder: Folder of the run, relative to the root.
     """
 
-    archive: str
-    sha256: str
-    get: str
     sources: tuple[str, ...]
     exclude: str = "^$"
     flags: str = ""
@@ -111,9 +72,9 @@ class Library:
 class Bench:
     """The unpacked sources of a library, and its builds."""
 
-    def __init__(self, name: str, library: Library, options: argparse.Namespace) -> None:
-        self.name, self.library, self._options = name, library, options
-        self._work: Path = options.work / name
+    def __init__(self, library: Library, options: argparse.Namespace) -> None:
+        self.library, self._options = library, options
+        self._work: Path = options.work / library.name
         self.root = self._work / "source"
         if not (self._work / "configured").exists():
             self._prepare()
@@ -123,13 +84,7 @@ class Bench:
         self.sources = sorted(path for path in names if not re.search(library.exclude, str(path)))
 
     def _prepare(self) -> None:
-        archive = fetch(self.library.archive, self.library.sha256, self.library.get, self._options.work / "sources")
-        shutil.rmtree(self._work, ignore_errors=True)
-        self._work.mkdir(parents=True)
-        with tarfile.open(archive) as file:
-            file.extractall(self._work / "unpacked", filter="tar")
-        (unpacked,) = (self._work / "unpacked").iterdir()
-        unpacked.rename(self.root)
+        self.library.unpack(self._options.work / "sources", self.root)
         shutil.copytree(SOURCES / "programs", self.root / "driver")
         subprocess.run(["bash", "-ec", self.library.configure], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
         (self._work / "configured").touch()
@@ -172,7 +127,7 @@ class Bench:
 
     def _interface(self) -> list[str]:
         names: set[str] = set()
-        for file in self.objects(next(iter(VARIANTS))):
+        for file in self.objects(FIRST):
             table = read_symbol_table(read_elf(file.read_bytes()))
             if table is not None:
                 is_strong = table.functions & (table.symbols["info"] >> 4 == 1)
@@ -197,11 +152,9 @@ class Bench:
             program = self._work / f"{name}.program"
             compiler = Path(sys.executable).with_name("mlgo-clang++")
             subprocess.run([compiler, "-Wl,--gc-sections", "-o", program, *objects, "-lpthread", "-ldl"], check=True)
-            counted = count_program(
-                [str(program), *shlex.split(self.library.run)], self.root / self.library.folder, find_counter()
-            )
-            found |= {"instructions": counted.instructions, "program_text": object_sizes(program.read_bytes()).text}
-            digests.append(hashlib.sha256(counted.output).hexdigest())
+            instructions, digest = count_run(program, self.library.run, self.root / self.library.folder)
+            found |= {"instructions": instructions, "program_text": object_sizes(program.read_bytes()).text}
+            digests.append(digest)
         return found, digests
 
 
@@ -219,47 +172,15 @@ def unwind_bytes(data: bytes) -> int:
     return found
 
 
-def read_libraries() -> dict[str, Library]:
-    """Return the libraries by name; needs Python 3.11."""
-    tables: dict[str, dict[str, Any]] = importlib.import_module("tomllib").loads(
-        (SOURCES / "libraries.toml").read_text()
-    )
-    return {name: Library(**{**table, "sources": tuple(table["sources"])}) for name, table in tables.items()}
-
-
 def main() -> None:
-    """Measure what the results lack, print and write: each variant against the first one."""
-    libraries = read_libraries()
-    parser = command_line(__doc__)
-    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
-    parser.add_argument("--only", default=",".join(libraries), help="libraries, separated by commas (default: all)")
-    parser.add_argument("--variants", default="/".join(VARIANTS), help="variants, separated by slashes (default: all)")
-    parser.add_argument("--jobs", type=int, default=2, help="concurrent compiles (default: 2)")
-    parser.add_argument("--again", action="store_true", help="measure again what the results have")
-    parser.add_argument(
-        "--output", type=Path, default=RESULTS / "linked_programs.json", help="JSON file of the results"
-    )
-    options = parser.parse_args()
+    """Measure the libraries."""
+    libraries = read_sources("libraries.toml", Library)
+    options = options_of(__doc__, list(libraries), list(VARIANTS), "linked_programs.json").parse_args()
     options.work = options.work.absolute()
-    results = read_json(options.output, {})
-    columns = {"library": "<10", "variant": "<15", "objects": ">+8.2%", ".text": ">+8.2%", "unwind": ">+8.2%"}
-    table = Table({**columns, "file": ">+8.2%", "instructions": ">+12.2%", "seconds": ">8.1f"})
-    first = next(iter(VARIANTS))
-    names: Sequence[str] = options.variants.split("/")
-    for name in options.only.split(","):
-        row = results.setdefault(name, {"archive": libraries[name].archive, "variants": {}})
-        for variant in names:
-            if variant in row["variants"] and not options.again:
-                continue
-            bench = Bench(name, libraries[name], options)
-            found, digests = bench.measure(variant)
-            check_outputs(row, f"{name}, {variant}", digests, is_first=variant == first)
-            row["variants"][variant] = found
-            write_json(options.output, results)
-            plain = row["variants"][first]
-            keys = ("objects", "text", "unwind", "file", "instructions")
-            changes = [found[key] / plain[key] - 1 if plain.get(key) else math.nan for key in keys]
-            table.row(name, variant, *changes, found["seconds"])
+    keys = ("objects", "text", "unwind", "file", "instructions")
+    measure_missing(
+        lambda name: Bench(libraries[name], options), lambda name: {"archive": libraries[name].archive}, keys, options
+    )
 
 
 if __name__ == "__main__":

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import resource
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,41 +53,6 @@ class Table:
 def read_json(path: Path | None, missing: Any) -> Any:
     """Return the content of a JSON file; `missing` if there is none."""
     return json.loads(path.read_bytes()) if path is not None and path.exists() else missing
-
-
-def fetch(archive: str, sha256: str, command: str, folder: Path) -> Path:
-    """Return the path of an archive; download it if the folder lacks it, and check its digest.
-
-    Args:
-        archive: name of the file.
-        sha256: its digest in hexadecimal.
-        command: command that downloads it to the current folder; `{python}` is this interpreter.
-        folder: folder of archives.
-
-    Raises:
-        SystemExit: the file has another digest.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / archive
-    if not path.exists():
-        subprocess.run(shlex.split(command.format(python=sys.executable)), cwd=folder, check=True)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    if digest != sha256:
-        raise SystemExit(f"expected {path.name} with the SHA-256 {sha256}, got {digest}; remove the file")
-    return path
-
-
-def check_outputs(row: dict[str, Any], variant: str, digests: Sequence[str], *, is_first: bool) -> None:
-    """Check the digests of a variant's outputs, or keep those of the first variant as `row["outputs"]`.
-
-    Raises:
-        SystemExit: the outputs differ.
-    """
-    if is_first:
-        row["outputs"] = digests
-    expected = row.setdefault("outputs", digests)
-    if digests != expected:
-        raise SystemExit(f"{variant}: expected outputs {expected}, got {digests}")
 
 
 def write_json(path: Path | None, value: object) -> None:

@@ -13,17 +13,17 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, command_line, read_json, write_json
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
+from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.tasks.metrics import Program, find_counter, link_program, measure_program, read_programs
 from mlgo_gym.tasks.metrics.counters import run_program
-from mlgo_gym.tasks.metrics.programs import modules_of
 
 CORPORA = ("programs", "builtin")
 
@@ -37,50 +37,35 @@ POLICIES = {
 ROUNDS = 11
 
 
-class Builds:
-    """All builds of the programs of a corpus."""
-
-    def __init__(self, corpus: str, resources: ExitStack) -> None:
-        self.objects: dict[str, PolicyObjects] = {}
-        for level, policies in POLICIES.items():
-            settings = RunnerSettings("mlgo/Inline-v0", f"{corpus}@{level}", policies={name: name for name in policies})
-            evaluated = EvaluatedPolicies(settings)
-            resources.callback(evaluated.close)
-            for policy in (PLAIN, *policies):
-                folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
-                name = level if policy == PLAIN else f"{level} {policy}"
-                self.objects[name] = PolicyObjects(evaluated, policy, folder)
-        self.corpus, self.toolchain = evaluated.env.corpus, evaluated.env.toolchain
-
-    def measure(self, program: Program) -> dict[str, Any]:
-        """Return the result of a program: a record by build, and facts about the counts."""
-        counter, path = find_counter(), self.corpus.path
-        assert path is not None
-        records: dict[str, dict[str, Any]] = {}
-        facts: dict[str, Any] = {"counter": counter, "held_out": program.held_out}
-        with tempfile.TemporaryDirectory() as scratch:
-            executables = {name: Path(scratch, f"build-{number}") for number, name in enumerate(self.objects)}
-            for name, executable in executables.items():
-                files = {module: self.objects[name].file(module) for module in modules_of(program, path)}
-                link_program(program, path, files, executable, self.toolchain)
-                started = time.perf_counter()
-                found = measure_program(program, path, files, executable, counter)
-                seconds = time.perf_counter() - started
-                records[name] = {"size": found.size, "instructions": found.instructions, "memory": found.memory}
-                if name == "Oz":
-                    again = {measure_program(program, path, files, executable, counter).instructions for _ in range(2)}
-                    facts["equal_counts"] = again == {found.instructions}
-                    facts["counting"] = round(seconds / max(found.seconds, 1e-9), 1)
-                    facts["modules"] = len(files)
-            times: dict[str, list[float]] = {name: [] for name in executables}
-            for _ in range(ROUNDS):
-                for name, executable in executables.items():
-                    times[name].append(wall_time(program, path, executable))
-        for name, values in times.items():
-            ratios = [value / base for value, base in zip(values, times["Oz"], strict=True)]
-            records[name]["seconds"] = round(statistics.median(values), 6)
-            records[name]["time_ratio"] = round(statistics.median(ratios), 4)
-        return {**facts, "builds": records}
+def measure(program: Program, builds: Mapping[str, PolicyBuilds]) -> dict[str, Any]:
+    """Return the result of a program from its builds by level: a record by build, and facts about the counts."""
+    counter, path, toolchain = find_counter(), builds["Oz"].path, builds["Oz"].env.toolchain
+    records: dict[str, dict[str, Any]] = {}
+    facts: dict[str, Any] = {"counter": counter, "held_out": program.held_out}
+    with tempfile.TemporaryDirectory() as scratch:
+        executables: dict[str, Path] = {}
+        for level, policy in ((level, policy) for level, of_level in builds.items() for policy in of_level.objects):
+            name = level if policy == PLAIN else f"{level} {policy}"
+            executable = executables[name] = Path(scratch, f"build-{len(executables)}")
+            files = builds[level].files(program, policy)
+            link_program(program, path, files, executable, toolchain)
+            started = time.perf_counter()
+            found = measure_program(program, path, files, executable, counter)
+            seconds = time.perf_counter() - started
+            records[name] = {"size": found.size, "instructions": found.instructions, "memory": found.memory}
+            if name == "Oz":
+                again = {measure_program(program, path, files, executable, counter).instructions for _ in range(2)}
+                facts["equal_counts"] = again == {found.instructions}
+                facts["counting"] = round(seconds / max(found.seconds, 1e-9), 1)
+                facts["modules"] = len(files)
+        rounds = [
+            {name: wall_time(program, path, executable) for name, executable in executables.items()}
+            for _ in range(ROUNDS)
+        ]
+    for name, record in records.items():
+        record["seconds"] = round(statistics.median(times[name] for times in rounds), 6)
+        record["time_ratio"] = round(statistics.median(times[name] / times["Oz"] for times in rounds), 4)
+    return {**facts, "builds": records}
 
 
 def wall_time(program: Program, corpus: Path, executable: Path) -> float:
@@ -105,12 +90,14 @@ def main() -> None:
     failed = 0
     for corpus in CORPORA:
         with ExitStack() as resources:
-            builds = Builds(corpus, resources)
-            for program in read_programs(builds.corpus):
+            builds = {
+                level: PolicyBuilds(f"{corpus}@{level}", policies, resources) for level, policies in POLICIES.items()
+            }
+            for program in read_programs(builds["Oz"].env.corpus):
                 if program.name in results["programs"] or (only and program.name not in only):
                     continue
                 try:
-                    found = builds.measure(program)
+                    found = measure(program, builds)
                 except MlgoError as error:
                     failed += 1
                     print(f"{program.name}: {error}", flush=True)

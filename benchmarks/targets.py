@@ -20,11 +20,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_json
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
+from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs
@@ -55,26 +55,8 @@ PER_PROGRAM = 2
 Results = dict[str, Any]
 
 
-class Builds:
-    """Plain clang and the policies on the programs of a corpus.
-
-    Args:
-        corpus: name of the corpus.
-        policies: the policies.
-        resources: closes environments and folders.
-    """
-
-    def __init__(self, corpus: str, policies: Sequence[str], resources: ExitStack) -> None:
-        settings = RunnerSettings("mlgo/Inline-v0", corpus, policies={name: name for name in policies})
-        evaluated = EvaluatedPolicies(settings)
-        resources.callback(evaluated.close)
-        self.env = evaluated.env
-        assert self.env.corpus.path is not None
-        self.path = self.env.corpus.path
-        self.objects = {
-            name: PolicyObjects(evaluated, name, Path(resources.enter_context(tempfile.TemporaryDirectory())))
-            for name in (PLAIN, *policies)
-        }
+class Builds(PolicyBuilds):
+    """Plain clang and the policies on the held-out programs of a corpus."""
 
     def decisions(self, module: str) -> int:
         """Return the number of decisions of a module."""
@@ -94,7 +76,7 @@ class Builds:
         with tempfile.TemporaryDirectory() as scratch:
             executable = Path(scratch) / "program"
             try:
-                files = {module: self.objects[name].file(module) for module in modules_of(program, self.path)}
+                files = self.files(program, name)
                 found["objects"] = {
                     module: object_sizes(file.read_bytes()).text
                     for module, file in files.items()
