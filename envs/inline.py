@@ -10,8 +10,8 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.call_graph import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, CallGraph
 from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, CallGraph
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.probe import probe
@@ -177,7 +177,7 @@ class InlineEnv(CompilerEnv):
     the callee features follow.
 
     With `observation="graph"` it is a `Graph` of at most `max_functions` nodes: the caller, the callee, and the nearest
-    functions over calls. Nodes have the columns `mlgo_gym.compiler.call_graph.NODE_COLUMNS`. Edges have
+    functions over calls. Nodes have the columns `mlgo_gym.compiler.decision_code.NODE_COLUMNS`. Edges have
     `EDGE_COLUMNS`, then the features above: those of the call on the first edge, which is that of the decision, and
     zeros elsewhere.
 

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
-from mlgo_gym.compiler.call_graph import CallGraph
 from mlgo_gym.compiler.coroutine import run, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.compiler.decision_code import DecisionCode, DecisionIR
+from mlgo_gym.compiler.decision_code import CallGraph, DecisionCode, DecisionIR
 from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus

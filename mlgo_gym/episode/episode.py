@@ -15,8 +15,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
-from mlgo_gym.episode.baseline import baseline_coroutine, watchers
-from mlgo_gym.episode.decision_count import keep_decisions
+from mlgo_gym.episode.baseline import baseline_coroutine, keep_decisions, watchers
 from mlgo_gym.episode.outcome import EpisodeOutcome, conclude, fail
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.episode.setup import Setup

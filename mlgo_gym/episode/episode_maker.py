@@ -20,7 +20,7 @@ from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import check_type
-from mlgo_gym.episode.decision_count import count, count_components, known_decisions
+from mlgo_gym.episode.baseline import component_of, count, count_components, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError
@@ -208,9 +208,8 @@ class EpisodeMaker:
         baseline = None
         if setup.options.scope == "function":
             if setup.of_components:
-                components = yield from count_components(compilation, setup.task)
-                counts, baseline = dict(components.decisions), components.measurement
-                function = None if function is None else components.find(function) or function
+                counts, baseline = yield from count_components(compilation, setup.task)
+                function = None if function is None else component_of(counts, function)
             else:
                 counts = yield from count(compilation, setup.task)
             functions = sorted(counts)

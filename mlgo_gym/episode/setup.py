@@ -18,9 +18,8 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
-from mlgo_gym.episode.decision_count import count, count_components
+from mlgo_gym.episode.baseline import count, count_components
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
-from mlgo_gym.episode.preoptimization import preoptimize
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
@@ -29,6 +28,7 @@ from mlgo_gym.llvm.estimated_instructions import load_capstone
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
 from mlgo_gym.tasks.infos import CREDIT, ECHO, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
     ESTIMATED_INSTRUCTIONS,
@@ -44,6 +44,8 @@ _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
 """Make clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
 
 Value = TypeVar("Value")
+
+_EMIT_OBJECT = "-emit-obj"
 
 _CHECKED_MODULES = 1000
 """Largest number of modules of which one must have no recorded flags, where flags for such are given."""
@@ -242,8 +244,39 @@ class Setup:
         """
         compilation = self.compilation(module)
         if self.of_components:
-            return dict(run_blocking(count_components(compilation, self.task), self.timeout).decisions)
+            return run_blocking(count_components(compilation, self.task), self.timeout)[0]
         return run_blocking(count(compilation, self.task), self.timeout)
+
+
+def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
+    """Return, as a coroutine, the compile that starts from the module's optimised bitcode, which is kept on disk.
+
+    That compile with `-disable-llvm-passes` gives the same object byte for byte. A module with a ThinLTO index is
+    always compiled in full: the optimiser also performs its imports.
+    """
+    if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
+        return compilation
+    key = compilation.key("optimized", "uselists")
+    path = cache_directory() / "optimized" / key[:2] / f"{key}.bc"
+    if not path.is_file():
+        flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
+        # Loop strength reduction depends on the order of uses, which bitcode drops by default.
+        emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
+        with emitting.session() as session:
+            yield session
+            optimized = session.finish(0.0).object_bytes
+        try:
+            write_atomically(path, optimized)
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            return compilation  # in full each time, since nothing can be kept
+    return replace(
+        compilation,
+        module=replace(compilation.module, bitcode=path),
+        flags=(*compilation.flags, "-disable-llvm-passes"),
+        inputs=("-x", "ir", str(path)),
+    )
 
 
 def _keep(cache: dict[str, Value], key: str, value: Value) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.compiler.call_graph import EDGE_COLUMNS
 from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.compiler.decision_code import EDGE_COLUMNS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import Advisor

@@ -98,6 +98,6 @@ def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
     """Return the flags of a compile of the whole module, without those that only measure."""
-    # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.preoptimization`).
+    # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.setup.preoptimize`).
     flags, measuring = env.compilation(module).flags, (*_MEASURING, STACK_USAGE_FLAGS[0])
     return edit_flags(flags, delete=("-disable-llvm-passes", *measuring) if env.task.after_optimization else measuring)

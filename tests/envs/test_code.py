@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from mlgo_gym.compiler.call_graph import EDGE_COLUMNS
-from mlgo_gym.compiler.decision_code import BEFORE, LEFT, PARSE_FLAGS
+from mlgo_gym.compiler.decision_code import BEFORE, EDGE_COLUMNS, LEFT, PARSE_FLAGS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError

@@ -14,9 +14,8 @@ from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_baseline
-from mlgo_gym.episode.decision_count import count, known_decisions
-from mlgo_gym.episode.preoptimization import preoptimize
+from mlgo_gym.episode.baseline import count, keep_baseline, known_baseline, known_decisions, measure_baseline
+from mlgo_gym.episode.setup import preoptimize
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions
 from mlgo_gym.llvm.object_file import ObjectSizes

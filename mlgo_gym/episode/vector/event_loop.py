@@ -1,17 +1,247 @@
-"""The event loop of a vector environment: serves the compilers of all sub-environments, first come first served."""
+"""The environments of a vector environment, and the event loop that serves their compilers, first come first served."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import select
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+
+from mlgo_gym.compiler.coroutine import CoroutineDriver
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.episode.vector.sub_environment import SubEnvironment
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.module_order import OrderCursor
+from mlgo_gym.episode.episode import Answer, Episode
+from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.episode.outcome import EpisodeOutcome
+from mlgo_gym.errors import ActionError, MlgoError
+
+
+class PendingEpisode(CoroutineDriver[Episode]):
+    """An episode before its first decision, with its own random generator and cursor: it can start ahead of time.
+
+    Once it has started, the next pending episode starts from the states of `np_random` and `cursor`.
+    """
+
+    def __init__(
+        self,
+        maker: EpisodeMaker,
+        np_random: np.random.Generator,
+        cursor: OrderCursor,
+        module: Module | None = None,
+        function: str | None = None,
+    ) -> None:
+        self._before = np_random.bit_generator.state, cursor.copy()
+        self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
+        super().__init__(maker.begin(self.np_random, module, function, self.cursor), maker.setup.timeout)
+
+    def follows(self, np_random: np.random.Generator, cursor: OrderCursor) -> bool:
+        """Return whether the episode started from these states."""
+        return bool(self._before == (np_random.bit_generator.state, cursor))
+
+    def close(self) -> None:
+        """End the compile, even if it already waits at its first decision. Idempotent."""
+        super().close()
+        for episode in self._result:
+            episode.close()
+
+
+class SubEnvironment:
+    """Runs the episodes of one environment, one after another.
+
+    `begin()` and `act()` start something, and `poll()` continues it until `driver` is None. Then there is a
+    `step_result()`, or an error for `take_error()`.
+
+    Args:
+        maker: Starts the episodes of all sub-environments.
+        number: Number of this one, for error messages.
+        prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
+            random generator has advanced.
+        autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
+
+    Attributes:
+        driver: Whatever runs; None when there is a result or an error.
+        episode, last_episode: The running episode, None between episodes; and the last started one.
+        outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
+        np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
+    """
+
+    def __init__(
+        self, maker: EpisodeMaker, number: int, prefetch: int, autoreset_mode: AutoresetMode, cursor: OrderCursor
+    ) -> None:
+        self.number, self.cursor = number, cursor
+        self.driver: CoroutineDriver[Any] | None = None
+        self._steps: CoroutineDriver[None] | None = None
+        self.episode: Episode | None = None
+        self.last_episode: Episode | None = None
+        self.outcome: EpisodeOutcome | None = None
+        self.np_random, self.np_random_seed = seeding.np_random(None)
+        self._maker, self._mode, self._prefetch = maker, autoreset_mode, prefetch
+        self._error: MlgoError | None = None
+        self._sampled = True
+        self._prefetched: deque[PendingEpisode] = deque()
+
+    @property
+    def decision(self) -> Decision | None:
+        """The pending decision."""
+        return None if self.episode is None else self.episode.decision
+
+    @property
+    def shown_episode(self) -> Episode | None:
+        """The running episode, or one that ended before the next has started."""
+        last = self.last_episode
+        return self.episode if self.episode is not None or last is None or last.outcome is None else last
+
+    def seed(self, seed: int) -> None:
+        """Seed the random generator, and restart the order of the modules."""
+        self.np_random, self.np_random_seed = seeding.np_random(seed)
+        self.cursor = self.cursor.restarted()
+
+    def begin(self, module: Module | None = None, function: str | None = None) -> None:
+        """Begin an episode of a module, or of a sampled one; a result that was not taken is dropped."""
+        self._end()
+        self.outcome = None
+        self._begin(module, function)
+
+    def _begin(self, module: Module | None = None, function: str | None = None) -> None:
+        self._error = None
+        # After a named module the next one is probably named too, so prefetching would be wasted.
+        self._sampled = module is None
+        if module is None:
+            self._drop_outdated_prefetch()
+        try:
+            if module is None and self._prefetched:
+                self.driver = self._prefetched.popleft()
+                self.driver.restart_deadline()
+            else:
+                self.driver = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
+        except MlgoError as error:
+            self._fail(error)
+        else:
+            self.poll()
+
+    def encode(self, action: Any) -> Answer | None:
+        """Return an action as the answer to the pending decision; None where any action begins the next episode."""
+        episode = self.episode
+        if episode is None or episode.decision is None:
+            if self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP:
+                return None
+            raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
+        try:
+            return episode.encode(action)
+        except ActionError as error:
+            raise ActionError(f"environment {self.number}: {error}") from None
+
+    def act(self, answer: Answer | None) -> None:
+        """Answer the pending decision, or, with None, begin the next episode."""
+        if answer is None or self.episode is None:
+            self.begin()
+        else:
+            self.episode.answer(answer)
+            if self._steps is None:
+                self._steps = CoroutineDriver(self.episode.proceed(to_end=True), self._maker.setup.timeout)
+            else:
+                self._steps.resume()
+            self.driver = self._steps
+
+    def poll(self) -> None:
+        """Continue without waiting."""
+        if (driver := self.driver) is not None:
+            try:
+                if driver.poll():
+                    self._settle(driver)
+            except MlgoError as error:
+                self._fail(error)
+
+    def time_out(self) -> None:
+        """End a compile whose deadline has passed, unless it had no CPU to run on."""
+        try:
+            if self.driver is not None:
+                self.driver.time_out()
+        except MlgoError as error:
+            self._fail(error)
+        self.poll()
+
+    def _settle(self, driver: CoroutineDriver[Any]) -> None:
+        """Make the next decision the result, or the end of the episode; with SAME_STEP the next episode follows."""
+        self.driver = None
+        if driver is self._steps:
+            if self.episode is not None and self.episode.outcome is not None:
+                self.outcome = self.episode.outcome
+                self._end()
+                if self._mode is AutoresetMode.SAME_STEP:
+                    self._begin()
+        elif isinstance(driver, PendingEpisode):
+            self.episode = self.last_episode = driver.result
+            self._follow(driver)
+            if self._sampled:
+                self._start_prefetch()
+
+    def _follow(self, pending: PendingEpisode) -> None:
+        """Continue from where an episode started, unless the order has changed since."""
+        self.np_random = pending.np_random
+        if pending.cursor.order is self.cursor.order:
+            self.cursor = pending.cursor
+
+    def _start_prefetch(self) -> None:
+        self._drop_outdated_prefetch()
+        previous: PendingEpisode | SubEnvironment = self._prefetched[-1] if self._prefetched else self
+        while len(self._prefetched) < self._prefetch:
+            try:
+                self._prefetched.append(PendingEpisode(self._maker, previous.np_random, previous.cursor))
+            except MlgoError:
+                return  # the episode itself will raise it
+            previous = self._prefetched[-1]
+
+    def _drop_outdated_prefetch(self) -> None:
+        if self._prefetched and not self._prefetched[0].follows(self.np_random, self.cursor):
+            while self._prefetched:
+                self._prefetched.popleft().close()
+
+    def _end(self) -> None:
+        for part in (self.driver, self._steps, self.episode):
+            if part is not None:
+                part.close()
+        self.driver = self._steps = self.episode = None
+
+    def _fail(self, error: MlgoError) -> None:
+        """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
+        if isinstance(self.driver, PendingEpisode):
+            self._follow(self.driver)
+        self._end()
+        self._error, self.outcome = error, EpisodeOutcome(0.0, True, {})
+
+    def take_error(self) -> MlgoError | None:
+        """Return the error that ended the episode, once."""
+        error, self._error = self._error, None
+        return error
+
+    def step_result(self) -> tuple[float, bool, bool, dict[str, Any]]:
+        """Return reward, terminated, truncated and info; with SAME_STEP the end of an episode is returned once."""
+        outcome, episode = self.outcome, self.episode
+        if outcome is None:
+            return 0.0, False, False, {} if episode is None else episode.info()
+        info = outcome.info
+        if episode is not None:
+            final = {"final_obs": self._maker.setup.task.final_observation(), "final_info": info}
+            self.outcome, info = None, episode.info() | final
+        return outcome.reward, not outcome.truncated, outcome.truncated, info
+
+    def close(self) -> None:
+        """End all episodes. Idempotent."""
+        self._end()
+        while self._prefetched:
+            self._prefetched.popleft().close()
 
 
 class EventLoop:
