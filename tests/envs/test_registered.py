@@ -82,7 +82,7 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
     if scope == "function" and not task.has_contexts:
         return
     of_project = {"estimated-linked"} if scope == "module" else set()  # others need links or programs
-    metrics = [*({*task.metrics} - {*PROJECT_METRICS} | of_project), dict.fromkeys(task.metrics[:2], 1.0)]
+    metrics = [*({*task.metrics} - {*PROJECT_METRICS} | of_project)]
     if importlib.util.find_spec("capstone") is None:
         metrics.remove(ESTIMATED_INSTRUCTIONS)
     further = [{"callee_features": True, "credit": True}] if name.startswith("mlgo/Inline-") else []
