@@ -87,25 +87,21 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
         return network_decision_code(policy, network)
     if is_rule(policy):
         rule = RuleText.load(rule_file(policy))
-        if not callee_features:
-            check_features(policy, rule.features)
-        return rule_decision_code(policy, rule.features, rule.code)
-    name, _, argument = policy.partition(":")
-    rules: dict[str, tuple[str, tuple[str, ...]]] = {
-        "never": ("0", ()),
-        "always": ("1", ()),
-        "default": ("features[0] > 0", (INLINING_DEFAULT,)),
-    }
-    if name == "threshold":
-        try:
-            number = float(argument or 0)
-        except ValueError:
-            raise PolicyError(f"expected threshold:NUMBER, got {policy!r}; write for instance threshold:20") from None
-        rules[policy] = f"(double)features[0] < {number!r}", ("cost_estimate",)
-    if policy not in rules:
-        raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
-    expression, features = rules[policy]
-    return rule_decision_code(policy, features, expression)
+    else:
+        name, _, argument = policy.partition(":")
+        conditions = {"never": "1 < 0", "always": "0 < 1", "default": f"{INLINING_DEFAULT} > 0"}
+        if name == "threshold":
+            try:
+                conditions[policy] = f"{COST} < {float(argument or 0)!r}"
+            except ValueError:
+                message = f"expected threshold:NUMBER, got {policy!r}; write for instance threshold:20"
+                raise PolicyError(message) from None
+        if policy not in conditions:
+            raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
+        rule = RuleText.parse(conditions[policy], policy)
+    if not callee_features:
+        check_features(policy, rule.features)
+    return rule_decision_code(policy, rule.features, rule.code)
 
 
 def rule_decision_code(name: str, features: tuple[str, ...], expression: str) -> DecisionCode:

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlgo_clang.driver_commands import cc1_commands
-from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_clang.driver_commands import cc1_commands, shown_text
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
@@ -86,11 +85,9 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
     """Return the `-cc1` arguments with which a driver's command line compiles the bitcode of its source."""
     # `zig clang` takes its first word as the name of the tool.
     position = 2 if command[1:2] == ["clang"] else 1
-    words = [*command[:position], "-###", *command[position:]]
-    result = run_bounded(words, writable=None, timeout=SECONDS, errors="surrogateescape")
-    lines = cc1_commands(result.stderr)
-    if result.returncode != 0 or len(lines) != 1:
-        raise MlgoError(f"expected one -cc1 line from {command[0]}, got {result.stderr.strip()[-500:]!r}")
+    lines = cc1_commands(shown_text(command[:position], command[position:], SECONDS))
+    if len(lines) != 1:
+        raise MlgoError(f"expected one -cc1 line from {command[0]}, got {len(lines)}; compile one source")
     return code_generation_flags(lines[0])
 
 
