@@ -247,6 +247,7 @@ def test_credit_that_would_train_nothing_is_refused(
     ("options", "message"),
     [
         ({"autoreset_mode": "NextStep"}, "expected autoreset_mode 'SameStep', got 'NextStep'"),
+        ({"autoreset_mode": "SameStep", "observation": "graph"}, "expected observation='flat' for stable-baselines3"),
         ({"autoreset_mode": "SameStep", "batch_size": 1}, r"expected wrappers with recv\(\) for batch_size 1 of 2"),
     ],
     ids=str,
