@@ -30,8 +30,10 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, global_mean_pool
 
 from mlgo_gym import CompilerEnv
+from mlgo_gym.policies import load_policy
 
-CORPORA = "builtin,zstd:train,brotli:train,box2d-py:train,snappy:train,ujson:train,zopfli:train,hiredis:train"
+CORPORA = "builtin,box2d-py:train,snappy:train,opencc:train,sentencepiece:train,numpy:train,ujson:train,zstd:train"
+RULES = "always", "never", "threshold:5", "last-call"
 WIDTH, ROUNDS, EPOCHS, NEIGHBOURS = 48, 3, 25, 32
 
 
@@ -39,6 +41,7 @@ def labels_of(corpus: str, modules: int, decisions: int) -> list[Data]:
     """Return the labels of a project: graphs with the features of the call, and the bytes that inlining saves."""
     env = gym.make("mlgo/Inline-v0", corpus=corpus, ir=True, callee_features=True).unwrapped
     assert isinstance(env, CompilerEnv)
+    rules = [load_policy(rule, env) for rule in RULES]
     chance = random.Random(corpus)
     names = [module.name for module in env.corpus if module.bitcode.stat().st_size < 100_000]
     labels: list[Data] = []
@@ -48,16 +51,17 @@ def labels_of(corpus: str, modules: int, decisions: int) -> list[Data]:
         observation, info = env.reset(options={"module": name})
         graphs, done = [], False
         while not done:
-            graphs.append((env.call_graph(NEIGHBOURS).to_pyg(), observation, info["default_action"]))
+            choices = [bool(rule.act(observation, info)) for rule in rules]
+            graphs.append((env.call_graph(NEIGHBOURS).to_pyg(), observation, info["default_action"], choices))
             observation, _, done, _, info = env.step(info["default_action"])
         chosen = chance.sample(range(len(graphs)), min(decisions, len(graphs)))
         for index, flipped in zip(chosen, env.counterfactual(*chosen), strict=True):
-            graph, features, default = graphs[index]
+            graph, features, default, choices = graphs[index]
             saved = flipped.saved if flipped.action else -flipped.saved
             graph.x, graph.edge_attr = torch.log1p(graph.x), torch.log1p(graph.edge_attr)
             graph.features = torch.as_tensor(np.sign(features) * np.log1p(np.abs(features)))[None]
             graph.saved, graph.default = torch.tensor([float(saved)]), torch.tensor([int(default)])
-            graph.last_call = torch.tensor([int(default or features[env.feature_names.index("callee_last")] == 1)])
+            graph.rules = torch.tensor([choices])
             labels.append(graph)
     env.close()
     return labels
@@ -137,14 +141,9 @@ def main(corpora: str = CORPORA, modules: str = "10", decisions: str = "16", see
     }
     print({corpus: len(labels) for corpus, labels in projects.items()}, flush=True)
     results: dict[str, list[float]] = defaultdict(list)
-    rules = {
-        "always": lambda _: True,
-        "never": lambda _: False,
-        "clang, and last calls": lambda label: bool(label.last_call),
-    }
     everything = [label for labels in projects.values() for label in labels]
-    for name, rule in rules.items():
-        gained, best = share(everything, [rule(label) for label in everything])
+    for index, name in enumerate(RULES):
+        gained, best = share(everything, [bool(label.rules[0, index]) for label in everything])
         results[name].append(gained / max(1, best))
     for seed in range(int(seeds)):
         for name, sees_graph in (("network on vectors", False), ("graph network", True)):

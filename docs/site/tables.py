@@ -397,7 +397,8 @@ def graph_learning() -> Rows:
     """Yield the part of the attainable bytes that each method saves, and its smallest and largest value over seeds."""
     yield ["method", "mean", "smallest seed", "largest seed"]
     for name, shares in read("graphs")["learning"]["shares"].items():
-        yield [name, *(f"{share:+.1f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
+        name = f"`{name}`" if name in ("always", "never", "threshold:5", "last-call") else name
+        yield [name, *(f"{share:+.2f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
 
 
 CARDS = ("inline-os", "inline-oz")
