@@ -43,17 +43,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.rules import RuleText, rule_file
 from mlgo_gym.tasks.task import Task
-from tests.ways_to_answer import (
-    EVICT,
-    INLINE,
-    PRIORITY,
-    TIMEOUT,
-    Ways,
-    answering_plugin,
-    in_wrapper,
-    make,
-    over_ray,
-)
+from tests.ways_to_answer import EVICT, INLINE, PRIORITY, TIMEOUT, Ways, answering_plugin, in_wrapper, make, over_ray
 
 DATA = RESULTS / "exactness.json"
 

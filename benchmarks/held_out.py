@@ -31,10 +31,7 @@ SETS = {
 }
 """Corpora of each set, without a level. The catalogue contains another version of marisa, as a part of opencc."""
 
-POLICIES = {
-    "Oz": ("last-call", "threshold:5", "inline-oz"),
-    "Os": ("last-call", "threshold:5", "inline-os"),
-}
+POLICIES = {"Oz": ("last-call", "threshold:5", "inline-oz"), "Os": ("last-call", "threshold:5", "inline-os")}
 """Policies by level; the first is the one that the others are compared with."""
 
 

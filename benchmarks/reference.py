@@ -117,9 +117,7 @@ class Task:
         if isinstance(self.row, Search):
             return ""
         return self.row.train.format(
-            seed=self.seed,
-            model=self.model,
-            part=",".join(f"{name}@{self.level}:train" for name in TRAIN),
+            seed=self.seed, model=self.model, part=",".join(f"{name}@{self.level}:train" for name in TRAIN)
         )
 
     def measuring(self, jobs: int) -> str:

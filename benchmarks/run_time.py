@@ -27,11 +27,7 @@ from mlgo_gym.tasks.metrics.counters import run_program
 
 CORPORA = ("programs", "builtin")
 
-POLICIES = {
-    "O2": (),
-    "Os": ("threshold:5", "inline-os"),
-    "Oz": ("inline-oz",),
-}
+POLICIES = {"O2": (), "Os": ("threshold:5", "inline-os"), "Oz": ("inline-oz",)}
 """Policies by optimisation level; plain clang is measured at each."""
 
 ROUNDS = 11

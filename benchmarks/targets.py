@@ -31,14 +31,7 @@ from mlgo_gym.tasks.metrics import Program, link_program, read_programs
 from mlgo_gym.tasks.metrics.programs import linked_size, modules_of
 
 POLICIES = {
-    level: (
-        "default",
-        "last-call",
-        "threshold:0",
-        "threshold:5",
-        f"inline-{level.lower()}",
-    )
-    for level in ("Oz", "Os")
+    level: ("default", "last-call", "threshold:0", "threshold:5", f"inline-{level.lower()}") for level in ("Oz", "Os")
 }
 """Policies by optimisation level; plain clang is the baseline."""
 

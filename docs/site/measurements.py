@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measuring import RESULTS, ROOT, Sizes, facts
 from mlgo_gym.evaluation.statistics import Change, estimates
 
@@ -164,24 +166,24 @@ def learning() -> dict[str, Facts]:
     }
 
 
-def ten_programs(build: str) -> Facts:
-    """Return a build of the ten programs against plain clang at -Oz: geometric means, totals and CPU time."""
-    rows = [row for row in read("ten_programs").values() if build in row["variants"]]
+def builds(result: str, build: str) -> Facts:
+    """Return a build of ten or of linked programs against plain clang at -Oz: changes by key, and CPU time."""
+    rows = [row for row in read(result).values() if {build, "Oz"} <= row["variants"].keys()]
+    pairs = [(row["variants"][build], row["variants"]["Oz"]) for row in rows]
+    seconds = [
+        sum(min(np.atleast_1d(variant["seconds"])) for variant in variants) for variants in zip(*pairs, strict=True)
+    ]
+    unseen = [pair for pair, row in zip(pairs, rows, strict=True) if not row.get("trained")]
 
-    def change(key: str, *, trained: bool = True) -> Change:
-        chosen = (row["variants"] for row in rows if trained or not row["trained"])
-        return Change(tuple((builds[build][key], builds["Oz"][key]) for builds in chosen))
+    def change(key: str, chosen: Sequence[Any] = pairs) -> Change:
+        return Change(tuple((built[key], plain[key]) for built, plain in chosen if plain.get(key)))
 
-    seconds = [sum(min(row["variants"][name]["seconds"]) for row in rows) for name in (build, "Oz")]
-    tests = [row["variants"][build]["tests"] for row in rows]
     return {
         "programs": len(rows),
-        **{key: change(key).mean for key in ("text", "file", "instructions")},
-        "total": change("text").total,
-        "never trained": change("text", trained=False).total,
-        "larger": change("text").worse,
-        "ratio": seconds[0] / seconds[1],
-        "tests": [passed for passed in tests if passed is not None],
+        **{key: change(key) for key in ("text", "unwind", "file", "instructions")},
+        "unseen": change("text", unseen),
+        "ratio": seconds[0] / seconds[1] if rows else 0.0,
+        "tests": [built["tests"] for built, _ in pairs if built.get("tests") is not None],
     }
 
 
@@ -217,24 +219,3 @@ def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts
     row = read("held_out")[part][level][policy]
     projects = dict(zip(row["modules"], row["projects"], strict=True))
     return facts(list(pairs.values()), [projects[name] for name in pairs])
-
-
-def linked(build: str, *, base: str = "Oz") -> Facts:
-    """Return a build of the held-out libraries against plain clang: geometric means, totals and CPU time."""
-    rows = [row["variants"] for row in read("linked_programs").values() if {build, base} <= row["variants"].keys()]
-    counted = [row for row in rows if row[base].get("instructions")]
-    changes = {
-        key: Change(tuple((row[build][key], row[base][key]) for row in (counted if key == "instructions" else rows)))
-        for key in ("objects", "text", "unwind", "file", "instructions")
-    }
-    seconds = [sum(row[name]["seconds"] for row in rows) for name in (build, base)]
-    return {
-        "libraries": len(rows),
-        "mean": changes["text"].mean,
-        "interval": estimates(changes["text"]).mean.interval,
-        "larger": changes["text"].worse,
-        "counted": len(counted),
-        "instructions": changes["instructions"].mean,
-        "ratio": seconds[0] / seconds[1] if rows else 0.0,
-        **{key: changes[key].total for key in ("objects", "text", "unwind", "file")},
-    }

@@ -10,6 +10,7 @@ from benchmarks import exactness
 from docs.site import measurements
 from docs.site.measurements import benchmark, interval, percent, read, searched
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.evaluation.statistics import estimates
 
 Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""
@@ -132,10 +133,7 @@ RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os", "O
 
 def run_time() -> Rows:
     """Yield size and run time of the held-out programs, a row for each build."""
-    yield [
-        *("build", "programs", "size", "instructions", "wall time"),
-        *("instructions, same level", "worst program"),
-    ]
+    yield [*("build", "programs", "size", "instructions", "wall time"), *("instructions, same level", "worst program")]
     for build in RUN_TIME_BUILDS:
         row = measurements.run_time()[build]
         level, _, policy = build.partition(" ")
@@ -160,14 +158,14 @@ TEN_BUILDS = {
 """Title of each build that is compared with plain clang at -Oz."""
 
 
-def ten_programs() -> Rows:
-    """Yield the linked bytes of each program at -Oz, and their change in each build."""
-    titles = {name: title for name, title in TEN_BUILDS.items() if name != "plugin"}
-    yield ["program", "near training", "plain -Oz", *titles.values()]
-    for name, row in read("ten_programs").items():
-        builds, plain = row["variants"], row["variants"]["Oz"]["text"]
-        cells = [percent(builds[build]["text"] / plain - 1) if build in builds else NONE for build in titles]
-        yield [name, "yes" if row["trained"] else "no", f"{plain:,}", *cells]
+def by_program(result: str, heading: Sequence[str], titles: Mapping[str, str]) -> Rows:
+    """Yield the linked bytes of each program by plain clang at -Oz, and their change in each build."""
+    yield [*heading, "plain -Oz", *titles.values()]
+    for name, row in read(result).items():
+        variants, plain = row["variants"], row["variants"]["Oz"]["text"]
+        cells = [percent(variants[build]["text"] / plain - 1) if build in variants else NONE for build in titles]
+        trained = ["yes" if row["trained"] else "no"] if "trained" in row else []
+        yield [name, *trained, f"{plain:,}", *cells]
 
 
 def ten_builds() -> Rows:
@@ -175,19 +173,12 @@ def ten_builds() -> Rows:
     heading = ["build", "programs", "linked `.text`", "in total", "never near training, in total", "larger"]
     yield [*heading, "file", "instructions", "CPU time", "own tests pass"]
     for name, title in TEN_BUILDS.items():
-        row = measurements.ten_programs(name)
-        changes = [percent(row[key]) for key in ("text", "total", "never trained")]
-        others = [percent(row[key]) for key in ("file", "instructions")]
+        row = measurements.builds("ten_programs", name)
+        changes = [percent(change) for change in (row["text"].mean, row["text"].total, row["unseen"].total)]
+        others = [percent(row[key].mean) for key in ("file", "instructions")]
         tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else NONE
-        yield [
-            title,
-            *counted(row, "programs"),
-            *changes,
-            *counted(row, "larger"),
-            *others,
-            f"{row['ratio']:.2f} times",
-            tests,
-        ]
+        figures = [*changes, str(row["text"].worse), *others]
+        yield [title, str(row["programs"]), *figures, f"{row['ratio']:.2f} times", tests]
 
 
 def targets() -> Rows:
@@ -348,19 +339,6 @@ LINKED = {
 }
 
 
-def linked() -> Rows:
-    """Yield the linked bytes of held-out libraries by plain clang at -Oz, and their change in each build."""
-    found = read("linked_programs")
-    names = [name for name in LINKED if any(name in row["variants"] for row in found.values())]
-    yield ["library", "plain -Oz", *(LINKED[name] for name in names)]
-    for library, row in sorted(found.items()):
-        plain = row["variants"]["Oz"]["text"]
-        cells = [
-            percent(row["variants"][name]["text"] / plain - 1) if name in row["variants"] else NONE for name in names
-        ]
-        yield [library, f"{plain:,}", *cells]
-
-
 def linked_tutorial() -> Rows:
     """Yield the sections of the library of the tutorial, in each build."""
     builds = read("linked_programs")["yaml-cpp"]["variants"]
@@ -378,12 +356,16 @@ def linked_builds() -> Rows:
     columns = ("geometric mean", "95 % interval", "in total", "larger", "unwinding", "file", "programs", "instructions")
     yield ["build", "libraries", *columns, "CPU time"]
     for name, title in LINKED.items():
-        row = measurements.linked(name)
-        if not row["libraries"]:
-            continue
-        changes = [percent(row["mean"]), interval(row["interval"]), percent(row["text"]), *counted(row, "larger")]
-        others = [percent(row["unwind"]), percent(row["file"]), str(row["counted"]), percent(row["instructions"])]
-        yield [title, str(row["libraries"]), *changes, *others, f"{row['ratio']:.2f} times"]
+        row = measurements.builds("linked_programs", name)
+        text, counts = row["text"], row["instructions"]
+        ends = estimates(text).mean.interval
+        changes = [percent(text.mean), interval(ends), percent(text.total), str(text.worse)]
+        others = [
+            *(percent(row[key].total) for key in ("unwind", "file")),
+            str(len(counts.pairs)),
+            percent(counts.mean),
+        ]
+        yield [title, str(row["programs"]), *changes, *others, f"{row['ratio']:.2f} times"]
 
 
 PUBLISHED = (
@@ -418,7 +400,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "held_out": held_out,
     "learning": learning,
     "linked.builds": linked_builds,
-    "linked.libraries": linked,
+    "linked.libraries": partial(by_program, "linked_programs", ["library"], LINKED),
     "linked.tutorial": linked_tutorial,
     "readme": readme,
     "performance.episodes": episode_speed,
@@ -433,5 +415,10 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "targets.list": targets,
     "targets.sizes": target_sizes,
     "ten.builds": ten_builds,
-    "ten.programs": ten_programs,
+    "ten.programs": partial(
+        by_program,
+        "ten_programs",
+        ["program", "near training"],
+        {name: title for name, title in TEN_BUILDS.items() if name != "plugin"},
+    ),
 }

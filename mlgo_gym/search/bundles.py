@@ -21,12 +21,7 @@ from mlgo_gym.episode.attribution.affected_functions import (
     group_causes,
     independent,
 )
-from mlgo_gym.episode.attribution.inline_compile import (
-    CallSite,
-    InlineCompile,
-    InlineDecision,
-    run_inline_compile,
-)
+from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineCompile, InlineDecision, run_inline_compile
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies import Policy

@@ -23,13 +23,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import (
-    ESTIMATED_INSTRUCTIONS,
-    ESTIMATED_LINKED,
-    INSTRUCTIONS,
-    LINKED,
-    STACK,
-)
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED, INSTRUCTIONS, LINKED, STACK
 from mlgo_gym.tasks.task import Task
 
 FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
@@ -120,12 +114,7 @@ KEYS: tuple[InfoKey, ...] = (
         "action that clang itself would take, as exactly as the features tell",
     ),
     InfoKey(
-        "action_mask",
-        DECISION,
-        "int8 array",
-        "1 for each legal action, of shape (number of actions,)",
-        "",
-        _MASKED,
+        "action_mask", DECISION, "int8 array", "1 for each legal action, of shape (number of actions,)", "", _MASKED
     ),
     InfoKey(
         "illegal_action",

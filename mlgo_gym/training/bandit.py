@@ -256,11 +256,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
     """
 
     def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        **arguments: Any,
+        self, num_envs: int = 1, *, autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP, **arguments: Any
     ) -> None:
         EzPickle.__init__(self, num_envs, autoreset_mode=autoreset_mode, **arguments)
         super().__init__(num_envs, autoreset_mode)

@@ -33,13 +33,7 @@ _LEFT_ALONE = 0.3
 
 
 def label_evictions(
-    env: CompilerEnv,
-    policy: Policy,
-    module: str,
-    *,
-    compiles: int = 40,
-    seconds: float = math.inf,
-    seed: int = 0,
+    env: CompilerEnv, policy: Policy, module: str, *, compiles: int = 40, seconds: float = math.inf, seed: int = 0
 ) -> ModuleLabels:
     """Label evictions of a module around a policy.
 

@@ -280,11 +280,7 @@ class EvictionImitation(TreeSettings):
         normalization, network = Normalization.fit(rows, INPUTS, "standard"), self.network
         with monitor.stage("network", network.steps) as advance:
             fitted = regression(
-                *(rows, targets, weights, normalization, network),
-                batch=1024,
-                beta=0.2,
-                seed=self.seed,
-                advance=advance,
+                *(rows, targets, weights, normalization, network), batch=1024, beta=0.2, seed=self.seed, advance=advance
             )
         outputs = fitted(rows)[:, 0]
         # Few labels can make trees of one leaf.
