@@ -55,7 +55,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"corpus": "no/such/folder"}, "there is no corpus 'no/such/folder'; name a corpus of"),
     ({"metric": "txt"}, "got 'txt'; did you mean 'text'?"),
     ({"module_order": "shufle"}, "got 'shufle'; did you mean 'shuffle'?"),
-    ({"maxdecisions": 3}, "did you mean max_decisions?"),
+    ({"maxdecisions": 3}, "did you mean 'max_decisions'?"),
     ({"xyzzy": 1}, "unexpected keyword argument 'xyzzy'; expected callee_features, clang, "),
     ({"compile_options": {"speed": 1}}, "speed"),
     *(

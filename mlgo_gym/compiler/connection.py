@@ -141,7 +141,7 @@ class Connection:
 
     Attributes:
         channels: One channel per advisor.
-        output, stack_usage, optimization_record: Object file; frames and optimisation record, -1 without them.
+        outputs: Files in memory that clang writes: `object`, and on request `frames` and `record`.
         stderr: Read end of clang's standard error; -1 once clang has closed it.
         stderr_is_file: Whether standard error is a file, whose writes wake nothing, instead of a pipe.
         stderr_write: Write end for a clang that is started; -1 afterwards.
@@ -151,7 +151,8 @@ class Connection:
 
     def __init__(self) -> None:
         self.channels: list[Channel] = []
-        self.output = self.stack_usage = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
+        self.outputs: dict[str, int] = {}
+        self.stderr = self.stderr_write = self._folder = -1
         self.stderr_is_file = False
         self.closed = False
         self.lent: list[int] = []
@@ -175,14 +176,11 @@ class Connection:
             new._scratch = make_scratch()
             for number, advisor in enumerate(advisors):
                 new.channels.append(Channel(new._channel_name(number), number, advisor))
-            new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
-            if stack_usage:
-                # The first of the lent descriptors, as in `STACK_USAGE_FLAGS`.
-                new.stack_usage = os.memfd_create("mlgo-gym-frames", os.MFD_CLOEXEC)
-                new.lent.append(new.stack_usage)
-            if optimization_record:
-                new.optimization_record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
-                new.lent.append(new.optimization_record)
+            # The frames are the first of the lent descriptors, as in `STACK_USAGE_FLAGS`.
+            requested = {"object": True, "frames": stack_usage, "record": optimization_record}
+            for name in (name for name, wanted in requested.items() if wanted):
+                new.outputs[name] = os.memfd_create(f"mlgo-gym-{name}", os.MFD_CLOEXEC)
+            new.lent += [descriptor for name, descriptor in new.outputs.items() if name != "object"]
             if len(advisors) > 1:
                 new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 new.lent.append(new._folder)
@@ -209,8 +207,8 @@ class Connection:
                 number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
                 base = f"/proc/self/fd/{number}/{Path(base).name}"
             words += advisor.flags(base)
-        if self.optimization_record >= 0:
-            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.optimization_record)
+        if "record" in self.outputs:
+            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.outputs["record"])
             words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
         return [*words, "-o", "-"]
 
@@ -218,7 +216,7 @@ class Connection:
         """Start clang with its ends of the files; arguments and errors as for `Session`."""
         process = CompilerProcess.start(
             command,
-            stdout=self.output,
+            stdout=self.outputs["object"],
             stderr=self.stderr_write,
             extras=self.lent,
             writable=[scratch_root()] if confined else None,
@@ -239,11 +237,8 @@ class Connection:
                 copied, places = channel.copy(new._channel_name(number))
                 new.channels.append(copied)
                 files |= places
-            new.output = _copy_file(self.output, new.name("object"), files)
-            if self.stack_usage >= 0:
-                new.stack_usage = _copy_file(self.stack_usage, new.name("frames"), files)
-            if self.optimization_record >= 0:
-                new.optimization_record = _copy_file(self.optimization_record, new.name("record"), files)
+            for name, descriptor in self.outputs.items():
+                new.outputs[name] = _copy_file(descriptor, new.name(name), files)
             new.stderr_is_file = self.stderr_is_file
             if self.stderr >= 0:
                 path = new.name("stderr")
@@ -284,8 +279,10 @@ class Connection:
 
     def result(self, stderr: str) -> CompileResult:
         """Return the result of a clang that has exited, with the tail of its standard error."""
-        usage = _contents(self.stack_usage) if self.stack_usage >= 0 else None
-        return CompileResult(_contents(self.output), _contents(self.optimization_record), stderr, usage)
+        written = {
+            name: os.pread(descriptor, os.fstat(descriptor).st_size, 0) for name, descriptor in self.outputs.items()
+        }
+        return CompileResult(written.get("object", b""), written.get("record", b""), stderr, written.get("frames"))
 
     @uninterrupted()
     def remove_files(self) -> None:
@@ -309,8 +306,8 @@ class Connection:
         self.closed = True
         for channel in self.channels:
             channel.close()
-        _close(self.output, self.stack_usage, self.optimization_record, self.stderr, self.stderr_write, self._folder)
-        self.output = self.stack_usage = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
+        _close(*self.outputs.values(), self.stderr, self.stderr_write, self._folder)
+        self.outputs, self.stderr, self.stderr_write, self._folder = {}, -1, -1, -1
         self.remove_files()
 
 
@@ -318,10 +315,6 @@ def _close(*descriptors: int) -> None:
     for descriptor in descriptors:
         if descriptor >= 0:
             os.close(descriptor)
-
-
-def _contents(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0) if descriptor >= 0 else b""
 
 
 def _copy_file(original: int, path: str, files: dict[FileId, str]) -> int:

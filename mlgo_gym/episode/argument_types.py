@@ -29,16 +29,11 @@ def option(default: Any, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": " ".join(meaning.split())})
 
 
-def declared_types(options_type: type[Any]) -> Mapping[str, Any]:
-    """Return the type of each field of a dataclass."""
-    hints = get_type_hints(options_type)
-    return {each.name: hints[each.name] for each in fields(options_type)}
-
-
-def check_types(options: object) -> None:
+def check_types(options: Any) -> None:
     """Raise `MlgoError` if a value of a dataclass has another type than its field, or is NaN or infinite."""
-    for name, form in declared_types(type(options)).items():
-        check_type(name, getattr(options, name), form)
+    types = get_type_hints(type(options))
+    for declared in fields(options):
+        check_type(declared.name, getattr(options, declared.name), types[declared.name])
 
 
 def check_type(name: str, value: object, form: Any) -> None:

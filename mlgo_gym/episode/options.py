@@ -10,7 +10,6 @@ import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Self
@@ -21,7 +20,7 @@ from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
-from mlgo_gym.errors import MlgoError, UnknownArgumentError
+from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
@@ -46,9 +45,8 @@ class Argument(NamedTuple):
 
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     if value not in choices:
-        close = get_close_matches(value, map(str, choices), n=1) if isinstance(value, str) else []
-        hint = f"did you mean {close[0]!r}?" if close else f"correct {name}"
-        raise MlgoError(f"expected {name} as one of {_listed(choices)}, got {value!r}; {hint}")
+        hint = did_you_mean(value, map(str, choices)) if isinstance(value, str) else ""
+        raise MlgoError(f"expected {name} as one of {_listed(choices)}, got {value!r}{hint or f'; correct {name}'}")
 
 
 def _listed(choices: Iterable[object]) -> str:
@@ -430,7 +428,6 @@ def _known(options_type: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
             raise UnknownArgumentError(
                 f"{unexpected}; it is an entry of compile_options: compile_options={{{name!r}: …}}"
             )
-        close = get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UnknownArgumentError(f"{unexpected}; {hint}expected {', '.join(sorted(names))}")
+        hint = did_you_mean(name, names)
+        raise UnknownArgumentError(f"{unexpected}{hint or ';'} expected {', '.join(sorted(names))}")
     return dict(arguments)
