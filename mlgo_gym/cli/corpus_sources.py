@@ -18,9 +18,8 @@ from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.driver import NATIVE, UNBUILT_LIBRARY, build_libraries, library_is_built
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
 from mlgo_gym.corpus.importing import import_parquet
-from mlgo_gym.corpus.recording.extract import extract_corpus
+from mlgo_gym.corpus.recording.extract import extract_corpus, read_object_list
 from mlgo_gym.corpus.recording.links import LINKS_FILE
-from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
 from mlgo_gym.corpus.targets import TARGETS, find_target

@@ -15,7 +15,7 @@ from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import RunningChanges, progress_over
 from mlgo_gym.cli.report import print_tables
 from mlgo_gym.cli.terminal import INTERRUPTED
-from mlgo_gym.corpus.splits import Part
+from mlgo_gym.corpus.corpus import Part
 from mlgo_gym.deploy.plugin import build_link_plugins
 from mlgo_gym.errors import UnreachableError
 from mlgo_gym.evaluation import Evaluation

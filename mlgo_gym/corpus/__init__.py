@@ -5,8 +5,7 @@ from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import extract_corpus
-from mlgo_gym.corpus.recording.object_list import read_object_list
+from mlgo_gym.corpus.recording.extract import extract_corpus, read_object_list
 
 __all__ = [
     "Corpus",

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder
-from mlgo_gym.corpus.corpus import Corpus, join_corpora
-from mlgo_gym.corpus.csmith import csmith_corpus
+from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder, csmith_corpus
+from mlgo_gym.corpus.corpus import Corpus, Part, is_part, join_corpora
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
     REPORT_FILE,
@@ -23,7 +22,6 @@ from mlgo_gym.corpus.datasets.dataset import (
 )
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
 from mlgo_gym.corpus.specification import BUILTIN, CATALOGUE, CorpusSpec, parse_corpora
-from mlgo_gym.corpus.splits import Part, is_part
 from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mlgo_gym.corpus.corpus import PARTS
 from mlgo_gym.corpus.datasets.catalogue import RUST, fetched_names
-from mlgo_gym.corpus.splits import PARTS
 from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.errors import CorpusError, did_you_mean
 

@@ -12,9 +12,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import mlgo_gym
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus, Part
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.splits import Part
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus, Part
 from mlgo_gym.corpus.specification import BENCHMARK, parse_corpora
-from mlgo_gym.corpus.splits import Part
 
 VERSION = 1
 """Version of the protocol; any change of the constants below raises it."""

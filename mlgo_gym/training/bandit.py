@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.splits import is_part
+from mlgo_gym.corpus.corpus import is_part
 from mlgo_gym.episode.argument_types import check_types
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.corpus import PARTS, Corpus, is_part, is_test
 from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.splits import PARTS, is_part, is_test
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import COUNT, SIZES, many_modules

@@ -18,8 +18,7 @@ from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import extract_corpus
-from mlgo_gym.corpus.recording.object_list import read_object_list
+from mlgo_gym.corpus.recording.extract import extract_corpus, read_object_list
 from mlgo_gym.errors import CorpusError, MlgoError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

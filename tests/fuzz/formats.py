@@ -21,9 +21,8 @@ from mlgo_clang.channel import read_header
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.importing import import_parquet
-from mlgo_gym.corpus.recording.extract import read_elf_sections
+from mlgo_gym.corpus.recording.extract import read_elf_sections, read_object_list
 from mlgo_gym.corpus.recording.links import read_links
-from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgo_gym.corpus.corpus import Part
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.splits import Part
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests, training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CorpusError, PolicyError

@@ -12,7 +12,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.splits import is_part
+from mlgo_gym.corpus.corpus import is_part
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.training.bandit import BUNDLED, InlineBanditEnv, InlineBanditVectorEnv
 
