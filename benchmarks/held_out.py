@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json
+from benchmarks.protocol import LEVELS
 from mlgo_gym import Execution, evaluate, open_corpus
-from mlgo_gym.evaluation.protocol import LEVELS
 
 SETS = {
     "six": (

@@ -26,9 +26,7 @@ from typing import Any
 
 from benchmarks.learning import METHODS, WORK, Method
 from benchmarks.measuring import RESULTS, ROOT, Sizes, command_line, cpu_seconds, facts, read_json, smallest_sizes
-from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
-from mlgo_gym import __version__
-from mlgo_gym.evaluation.protocol import (
+from benchmarks.protocol import (
     ENVIRONMENT,
     SEARCH_BUDGETS,
     SEEDS,
@@ -37,6 +35,8 @@ from mlgo_gym.evaluation.protocol import (
     protocol_corpus,
     search_modules,
 )
+from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
+from mlgo_gym import __version__
 from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.make_env import make_environment

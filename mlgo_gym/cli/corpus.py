@@ -20,7 +20,7 @@ from mlgo_gym.corpus.datasets.catalogue import (
     write_pins,
 )
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, histogram, verify
+from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, verify
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.targets import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
@@ -30,7 +30,6 @@ from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import write_atomically
 
 _MISSING = 5
-_BAR = 40
 
 
 def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL, as_json: bool = False) -> None:
@@ -61,11 +60,6 @@ def info(
         information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
     data = {"corpus": opened.name, **vars(information)} | ({"names": list(opened.names)} if modules else {})
     text = [f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}"]
-    for task, counts in information.decisions.items():
-        bins = histogram(counts)
-        largest = max((number for _, number in bins), default=0)
-        rows = [(label, number, "█" * -(-number * _BAR // largest) if number else "") for label, number in bins]
-        text.append(aligned([(f"{task} decisions", "modules", ""), *rows]))
     if modules:
         text.append(aligned([("module", "bytes of bitcode"), *((name, opened.size(name)) for name in opened.names)]))
     show(as_json, data, "\n\n".join(text))

@@ -5,7 +5,6 @@ The first has options of LLVM's `extract_ir`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -163,10 +162,6 @@ def prepare() -> None:
 
     This takes minutes of CPU time once per machine. Recordings with an installed clang do not need it.
     """
-    started = last = time.monotonic()
-    current = ""
-    for description in (*build_libraries(find_toolchain("bundled")), ""):
-        if current:
-            echo(f"{current}: {time.monotonic() - last:.1f} s", err=True)
-        current, last = description, time.monotonic()
-    echo(f"the libraries of the bundled compiler are built; {time.monotonic() - started:.1f} s")
+    for description in build_libraries(find_toolchain("bundled")):
+        echo(description, err=True)
+    echo("the libraries of the bundled compiler are built")

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 from gymnasium.envs.registration import load_env_creator
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mlgo_clang.rustc_arguments import llvm_version, rustc_version
@@ -152,22 +151,19 @@ def _packages(report: Report) -> dict[str, Findings]:
         report("mlgo-gym is not installed", "pip install . in a clone of mlgo-gym")
         return {}
     extras = [extra for extra in metadata.get_all("Provides-Extra") or () if extra not in _DEVELOPER_EXTRAS]
-    required: dict[str, tuple[SpecifierSet, str | None]] = {}
-    for requirement in map(Requirement, metadata.get_all("Requires-Dist") or ()):
-        name, marker = requirement.name, requirement.marker
-        # Without an extra, the marker's `extra` is empty.
-        applying = [extra for extra in (None, *extras) if marker is None or marker.evaluate({"extra": extra or ""})]
-        if applying and canonicalize_name(name) != "mlgo-gym":
-            specifier, extra = required.get(name, (SpecifierSet(), applying[0]))
-            required[name] = specifier & requirement.specifier, extra and applying[0]
     packages: dict[str, Findings] = {}
-    for name, (specifier, extra) in required.items():
+    for requirement in map(Requirement, metadata.get_all("Requires-Dist") or ()):
+        name, marker, specifier = requirement.name, requirement.marker, requirement.specifier
+        # Without an extra, the marker's `extra` is empty.
+        applying = [extra for extra in ("", *extras) if marker is None or marker.evaluate({"extra": extra})]
+        if not applying or canonicalize_name(name) == "mlgo-gym":
+            continue
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             version = None
-        packages[name] = {"version": version, "required": str(specifier), "extra": extra}
-        if version is None and extra is None:
+        packages.setdefault(name, {"version": version, "required": str(specifier), "extra": applying[0] or None})
+        if version is None and not applying[0]:
             report(f"{name} is not installed", f"pip install '{name}{specifier}'")
         elif version is not None and not specifier.contains(version, prereleases=True):
             report(f"expected {name}{specifier}, got {version}", f"pip install '{name}{specifier}'")

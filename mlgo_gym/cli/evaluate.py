@@ -12,7 +12,7 @@ import typer
 
 from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, option
 from mlgo_gym.cli.output import echo, exit_with, show
-from mlgo_gym.cli.progress import RunningChanges, progress_over
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.report import print_tables
 from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.corpus import Part
@@ -51,7 +51,6 @@ def evaluate(
     compiler: CompilerOptions,
     seed: int = 0,
     metric: str | None = None,
-    max_decisions: Annotated[int | None, option("Decisions of the policy; clang takes later ones.", min=1)] = None,
     limit: int | None = None,
     link: Annotated[bool, option("Also repeat the links of the recorded build.", "--link")] = False,
     link_as: Annotated[
@@ -92,7 +91,7 @@ def evaluate(
         corpus=corpus,
         split=split,
         output=output,
-        env_kwargs=compiler.arguments(metric=metric, max_decisions=max_decisions),
+        env_kwargs=compiler.arguments(metric=metric),
         seed=seed,
         limit=limit,
     )
@@ -138,15 +137,13 @@ def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> lis
 
 def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int = ENVS) -> bool:
     """Run the episodes of an evaluation and show their progress; return whether Ctrl-C interrupted them."""
-    changes, metric = RunningChanges(), evaluation.configuration.metric
     try:
         with (
             progress_over(evaluation.remaining, "Episodes") as advance,
             closing(evaluation.run(execution, envs=envs)) as episodes,
         ):
-            for episode in episodes:
-                pair = episode.metrics.get(metric)
-                advance(str(changes) if pair is None else changes.add(episode.policy, *pair))
+            for _ in episodes:
+                advance()
     except KeyboardInterrupt:
         return True
     return False

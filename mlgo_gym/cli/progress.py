@@ -5,10 +5,8 @@ Both show the title, the steps, the rate, the remaining time, and the result so 
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -89,23 +87,3 @@ def progress_over(total: int | None, title: str) -> Iterator[Progress]:
             bars.update(task, completed=progress.done, total=progress.total, description=description, text=text)
 
         yield Progress(total, title, draw)
-
-
-_MAX_SHOWN = 3
-
-
-class RunningChanges:
-    """Running geometric-mean change against clang of at most three policies, such as `inline-oz -1.10%`."""
-
-    def __init__(self) -> None:
-        self._logarithms: dict[str, list[float]] = defaultdict(list)
-
-    def add(self, name: str, value: float, baseline: float) -> str:
-        """Add a module of a policy, whose name may be empty, and return the changes so far."""
-        self._logarithms[name].append(math.log((1.0 + value) / (1.0 + baseline)))
-        return str(self)
-
-    def __str__(self) -> str:
-        means = {name: math.expm1(sum(values) / len(values)) for name, values in self._logarithms.items()}
-        shown = [f"{name} {mean:+.2%}".strip() for name, mean in list(means.items())[:_MAX_SHOWN]]
-        return ", ".join([*shown, *["…"] * (len(means) > _MAX_SHOWN)])

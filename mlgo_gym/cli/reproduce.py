@@ -151,7 +151,6 @@ def reproduce(
     *,
     clang: str | None = None,
     module: Annotated[Path | None, option("Bitcode to compile instead of the recorded module.")] = None,
-    timeout: Annotated[float, option("Longest silence of clang, in seconds.")] = 60.0,
     trust_flags: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -162,7 +161,7 @@ def reproduce(
 
     Exit status 1: the failure was not reproduced. So a script with --module "$1" is a test for llvm-reduce.
     """
-    answer = repeat(folder, find_toolchain(clang), bitcode=module, timeout=timeout, trust_flags=trust_flags)
+    answer = repeat(folder, find_toolchain(clang), bitcode=module, trust_flags=trust_flags)
     text = f"{'reproduced' if answer.reproduced else 'not reproduced'}: {answer.description}"
     show(as_json, {"reproduced": answer.reproduced, "description": answer.description}, text)
     exit_with(not answer.reproduced)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, Values, option, options_of
 from mlgo_gym.cli.output import echo, exit_with, show
-from mlgo_gym.cli.progress import RunningChanges, progress_over
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.search import CorpusSearch, SearchResult
 
 
@@ -33,7 +34,6 @@ def search(
     arguments = compiler.arguments(corpus=corpus, metric=metric)
     campaign = CorpusSearch(environment, arguments, names=tuple(module or ()), **values)
     results: list[SearchResult] = []
-    running = RunningChanges()
     if not as_json:
         echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
     with progress_over(len(campaign.modules()), "Modules") as advance:
@@ -41,13 +41,15 @@ def search(
             results.append(result)
             if not as_json:
                 echo(_row(result))
-            advance(running.add("", result.cost, result.baseline) if result.error is None else str(running))
+            advance()
     done = [result for result in results if result.error is None]
     summary = ""
     if done:
-        total = sum(result.cost for result in done) / max(sum(result.baseline for result in done), 1) - 1
+        change = Change(tuple((result.cost, result.baseline) for result in done))
         compiled = sum(result.compiles for result in done)
-        summary = f"{len(done)} modules: total {total:+.2%}, geometric mean {running}, {compiled} compiles"
+        summary = (
+            f"{len(done)} modules: total {change.total:+.2%}, geometric mean {change.mean:+.2%}, {compiled} compiles"
+        )
     show(as_json, [result.to_json() for result in results], summary)
     exit_with(len(done) < len(results) or not all(result.verified for result in done))
 

@@ -22,8 +22,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 DecisionCounter = Callable[[Module, str], int]
 """Returns the number of decisions of a module for the named task."""
 
-HISTOGRAM_EDGES = (0, 1, 10, 100, 1000, 10_000)
-
 
 @dataclass
 class Information:
@@ -133,15 +131,6 @@ def read_error(toolchain: Toolchain, arguments: Sequence[str], *, confined: bool
         return None
     lines = answer.stderr.strip().splitlines() or [f"no message, exit status {answer.returncode}"]
     return next((line for line in lines if "error" in line), lines[0])
-
-
-def histogram(counts: Sequence[int]) -> list[tuple[str, int]]:
-    """Return label and size of each bin of decision counts, one bin per power of ten."""
-    bins = []
-    for start, end in zip(HISTOGRAM_EDGES, (*HISTOGRAM_EDGES[1:], None), strict=True):
-        label = f"{start}+" if end is None else str(start) if end == start + 1 else f"{start}-{end - 1}"
-        bins.append((label, sum(start <= number and (end is None or number < end) for number in counts)))
-    return bins
 
 
 _ACTIONS = ("-emit-obj", "-emit-llvm", "-emit-llvm-bc", "-emit-llvm-only", "-emit-codegen-only", "-S")

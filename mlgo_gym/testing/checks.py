@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import check_env, data_equivalence
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 _MAX_STEPS = 10_000
 """Number of steps after which an episode of random actions counts as endless."""
@@ -169,7 +169,7 @@ def check_vector_environment(
     return ended
 
 
-def _compare(ours: VectorEnv[Any, Any, Any], theirs: SyncVectorEnv, steps: int) -> int:
+def _compare(ours: Any, theirs: SyncVectorEnv, steps: int) -> int:
     for name in ("single_observation_space", "single_action_space", "observation_space", "action_space"):
         _expect(getattr(ours, name) == getattr(theirs, name), f"expected an equal {name}, got {getattr(ours, name)}")
     mode = theirs.metadata["autoreset_mode"]
@@ -180,21 +180,17 @@ def _compare(ours: VectorEnv[Any, Any, Any], theirs: SyncVectorEnv, steps: int) 
         ended += int((expected[2] | expected[3]).sum()) if len(expected) == 5 else 0
         _expect_equal(ours.render(), theirs.render(), f"{mode.value}, rendering {number}")
         if ours.single_action_space.__class__ is gym.spaces.Discrete:
-            _expect_equal(_call(ours, "action_masks"), _call(theirs, "action_masks"), f"action masks {number}")
+            _expect_equal(ours.call("action_masks"), theirs.call("action_masks"), f"action masks {number}")
         if number in (0, steps):
             _expect_equal(ours.np_random_seed, theirs.np_random_seed, "the seeds of the environments")
             states = [
-                [generator.bit_generator.state for generator in _call(envs, "np_random")] for envs in (ours, theirs)
+                [generator.bit_generator.state for generator in side.call("np_random")] for side in (ours, theirs)
             ]
             _expect_equal(states[0], states[1], "the states of the random generators")
     return ended
 
 
-def _call(envs: Any, name: str) -> Any:
-    return envs.call(name)
-
-
-def play(envs: VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[tuple[Any, ...]]:
+def play(envs: Any, steps: int, seed: int = 3) -> Iterator[tuple[Any, ...]]:
     """Yield the results of `reset()` and of each `step()`; half of the actions are default actions, half are random.
 
     With DISABLED autoreset, finished environments are reset. Random actions are legal where there are masks.
@@ -209,7 +205,7 @@ def play(envs: VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[
             yield observations, info
         actions = envs.action_space.sample()
         if isinstance(envs.single_action_space, gym.spaces.Discrete):
-            masks = np.stack(_call(envs, "action_masks"))
+            masks = np.stack(envs.call("action_masks"))
             illegal = masks[np.arange(len(masks)), actions] == 0
             actions[illegal] = masks.argmax(axis=1)[illegal]
         if step % 2 and "default_action" in info:

@@ -52,7 +52,7 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, brok
 
 
 def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> None:
-    settings = ("--set", "reward=log", "--set", "strict=true", "--max-decisions", 3)
+    settings = ("--set", "reward=log", "--set", "strict=true", "--set", "max_decisions=3")
     policies = ("--policy", "default, never,clang:-O1,-w", "--policy", "never,clang:-mllvm,-inline-threshold=20")
     options = ("--limit", 2, "--metric", "object", "--clang", "bundled", "--envs", 3, "--split", "train")
     data = run_json(*EVALUATE, "--corpus", varied, *options, *settings, *policies)["configuration"]

@@ -1,4 +1,4 @@
-"""Results on disk, and the modules of the benchmark's protocol."""
+"""Results on disk."""
 
 from __future__ import annotations
 
