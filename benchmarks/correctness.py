@@ -35,8 +35,7 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.episode.reproducer import keep_crash, keep_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.evaluation.compiled_objects import PolicyObjects
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
+from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyObjects, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs

@@ -24,7 +24,7 @@ from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_json
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.evaluation.evaluated_policies import PLAIN
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.search import search_module
 from mlgo_gym.tasks.metrics import Program, link_program, read_programs

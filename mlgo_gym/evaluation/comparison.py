@@ -106,7 +106,8 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
     with each policy of the first.
 
     Raises:
-        MlgoError: There are fewer than two evaluations, two cannot be compared, or they finished no common module.
+        MlgoError: There are fewer than two evaluations, two differ in environment, metric, compiler, modules, flags or
+            baselines, or they finished no common module.
     """
     if len(runs) < 2:
         raise MlgoError(f"expected two or more evaluations, got {len(runs)}; name the --output of each")
@@ -115,7 +116,11 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
     pairs = []
     notes: list[str] = []
     for other in others:
-        check_comparable(first, other)
+        for difference in differences(first[1], other[1]):
+            raise MlgoError(
+                f"{first[0]} and {other[0]} cannot be compared: {difference}; evaluate both on the same modules with "
+                "the same compiler and flags"
+            )
         notes += _notes(first, other)
         projects = {episode.module: episode.project for episode in (*first[1].episodes, *other[1].episodes)}
         shared = [(name, name) for name in other[1].policies if name in first[1].policies]
@@ -150,20 +155,6 @@ def _notes(first: NamedResult, other: NamedResult) -> list[str]:
         if result.failures:
             lines.append(f"{run}: {count(len(result.failures), 'failed episode')} excluded")
     return lines
-
-
-def check_comparable(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> None:
-    """Check that the metrics of two evaluations, each with its name, can be compared.
-
-    Raises:
-        MlgoError: Environments, metrics, compilers, modules, flags or baselines differ; the message has the first
-            difference.
-    """
-    for difference in differences(first[1], other[1]):
-        raise MlgoError(
-            f"{first[0]} and {other[0]} cannot be compared: {difference}; evaluate both on the same modules with the "
-            "same compiler and flags"
-        )
 
 
 def differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:

@@ -1,13 +1,18 @@
-"""The environment of an evaluation, its policies, and its plain compiles with other flags."""
+"""The environment of an evaluation, its policies, their objects, and plain compiles with other flags."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.options import with_compile_options
@@ -17,7 +22,12 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, with_callee_features
 from mlgo_gym.policies.protocol import is_batched
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
+from mlgo_gym.tasks.task import read_action
+
+PLAIN = "plain clang"
+"""Policy name of clang without a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +155,57 @@ class PolicyPool:
         """Return a policy object to the pool at the end of its episode."""
         if not is_batched(policy):
             self._free[name].append(policy)
+
+
+class PolicyObjects:
+    """The objects of one policy, or of `PLAIN`, in a folder, each compiled once."""
+
+    def __init__(self, evaluated: EvaluatedPolicies, policy: str, folder: Path) -> None:
+        self._env = evaluated.env_of(policy)
+        self._policy = evaluated.policies.get(policy)
+        self._folder = folder
+        self._folder.mkdir(exist_ok=True)
+        self._files: dict[tuple[str, str | None, tuple[str, ...]], Path] = {}
+
+    def file(self, name: str, lto: str | None = None, flags: tuple[str, ...] = ()) -> Path:
+        """Return a module's object, or its bitcode for link time optimisation, compiled with further flags."""
+        path = self._files.get((name, lto, flags))
+        if path is None:
+            compilation = self._env.compilation(self._env.corpus.module(name))
+            compilation = replace(compilation, flags=(*compilation.flags, *flags))
+            path = self._folder / f"{len(self._files)}.o"
+            path.write_bytes(self._compile(compilation if lto is None else _for_lto(compilation, lto)))
+            self._files[name, lto, flags] = path
+        return path
+
+    def clear(self) -> None:
+        """Delete the files."""
+        for path in self._files.values():
+            path.unlink()
+        self._files.clear()
+
+    def _compile(self, compilation: Compilation) -> bytes:
+        setup, task = self._env.setup, self._env.task
+        features = self._policy is not None and setup.options.callee_features
+        advisors = () if self._policy is None else task.advisors
+        limit = setup.options.max_decisions
+        decisions = 0
+
+        def choose(decision: Decision) -> bytes:
+            nonlocal decisions
+            advice = None
+            if self._policy is not None and (limit is None or decisions < limit):
+                info = decision_info(task, decision, compilation.module.name, decisions)
+                action = self._policy.act(task.observe(decision), info)
+                advice = task.encode(decision, read_action(action, task.action_space))
+            decisions += 1
+            return task.default_advice(decision) if advice is None else advice
+
+        with compilation.session(advisors, contexts=features, callee_features=features) as session:
+            return drive(session, choose, setup.timeout).object_bytes
+
+
+def _for_lto(compilation: Compilation, lto: str) -> Compilation:
+    """Return the compile that the clang driver runs for link time optimisation."""
+    flags = edit_flags(compilation.flags, delete=("-emit-obj",))
+    return replace(compilation, flags=(*flags, "-emit-llvm-bc", f"-flto={lto}", "-flto-unit"))

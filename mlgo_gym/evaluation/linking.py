@@ -10,8 +10,7 @@ from types import MappingProxyType
 from mlgo_gym.corpus.recording.links import Link, check_link_arguments, read_links, relink
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
+from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import Table
 from mlgo_gym.llvm.object_file import object_sizes

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
+from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.evaluation.table import Table, change, percent
 from mlgo_gym.storage.temporary_folders import temporary_folder

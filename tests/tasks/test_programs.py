@@ -16,7 +16,7 @@ from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, find_dataset
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError, ToolchainError
-from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.evaluation.evaluated_policies import PLAIN
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.tasks.metrics import link_program, read_programs
 from mlgo_gym.tasks.metrics.counters import (
