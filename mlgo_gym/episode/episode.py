@@ -289,28 +289,29 @@ class Episode:
         The running clang is copied. Where that is not possible, a fresh clang gets the same answers; it may fail with
         `CompilerError`, or come to another decision (`SnapshotError`).
         """
+        try:
+            return self.snapshot()
+        except SnapshotError as failure:
+            try:
+                return self._copy(self._replay(), "replay", str(failure))
+            except MlgoError as error:
+                raise error from failure
+
+    def snapshot(self) -> Episode:
+        """Return a copy with a copied clang; raise `SnapshotError` where clang cannot be copied."""
         self.pending()
+        supported, reason = snapshot_support()
+        if not supported:
+            raise SnapshotError(reason)
+        return self._copy(self.session.fork(), "snapshot", "")
+
+    def _copy(self, session: Session, method: str, reason: str) -> Episode:
         copied = copy.copy(self)
         for name in ("actions", "answers", "answered", "agent_indices", "_unchecked"):
             setattr(copied, name, getattr(self, name).copy())
-        supported, reason = snapshot_support()
-        failure = None
-        if supported:
-            try:
-                copied.session, copied.fork_method, copied.fork_reason = self.session.fork(), "snapshot", ""
-            except SnapshotError as error:
-                failure, reason = error, str(error)
-            else:
-                return copied._with_own_code()
-        try:
-            copied.session, copied.fork_method, copied.fork_reason = self._replay(), "replay", reason
-        except MlgoError as error:
-            raise error from failure
-        return copied._with_own_code()
-
-    def _with_own_code(self) -> Episode:
-        self.decision = self.pending()._replace(code=self.session.code)
-        return self
+        copied.session, copied.fork_method, copied.fork_reason = session, method, reason
+        copied.decision = self.pending()._replace(code=session.code)
+        return copied
 
     def _replay(self) -> Session:
         session, timeout = self._fresh_session(), self.setup.timeout

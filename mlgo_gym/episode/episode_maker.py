@@ -23,7 +23,7 @@ from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.baseline import component_of, count, count_components, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError, SnapshotError
 
 _MAX_FAILURES = 10
 """Number of failed modules after which sampling raises."""
@@ -62,24 +62,15 @@ class ForkPool:
         return copied
 
     def _snapshot(self, episode: Episode) -> Episode | None:
-        """Return a snapshot of an episode; None where only a replay is possible, which a fresh clang equals."""
+        """Return a snapshot of an episode; None with a warning where only a replay is possible."""
         try:
-            copied = episode.fork()
-        except MlgoError as error:
-            reason = str(error.__cause__ or error)
-        else:
-            if copied.fork_method == "snapshot":
-                return copied
-            copied.close()
-            reason = copied.fork_reason
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"a waiting clang could not be copied, so an episode starts in a fresh one: {reason}",
-                MlgoWarning,
-                stacklevel=2,
-            )
-        return None
+            return episode.snapshot()
+        except SnapshotError as error:
+            if not self._warned:
+                self._warned = True
+                message = f"a waiting clang could not be copied, so an episode starts in a fresh one: {error}"
+                warnings.warn(message, MlgoWarning, stacklevel=2)
+            return None
 
     def keep(self, key: str, place: int, episode: Episode) -> None:
         """Keep a snapshot of an episode that waits at its first decision; if that fails, a warning gives the reason."""
@@ -150,7 +141,11 @@ class EpisodeMaker:
         if module is not None:
             episode = yield from self._first_decision(np_random, module, function)
             if episode is None:
-                raise self._no_decision(module.name, function)
+                where = f"function {function!r} of " if function is not None else ""
+                raise NoDecisionError(
+                    f"expected a decision on {self.setup.task.name} in {where}module {module.name!r} of corpus "
+                    f"{self.setup.corpus.name!r}, got none; name another, or let reset() sample one"
+                )
             return episode
         return (yield from self._sample(np_random, OrderCursor() if cursor is None else cursor))
 
@@ -188,7 +183,9 @@ class EpisodeMaker:
         try:
             yield from episode.proceed()
             if episode.decision is not None:
-                self._keep_fork(episode)
+                if self._fork_pool is not None:
+                    place = self._order_of(module.name, episode.function)
+                    self._fork_pool.keep(episode.compilation.key("fork"), place, episode)
                 return episode
         except BaseException:
             episode.close()
@@ -234,19 +231,6 @@ class EpisodeMaker:
                     fork.switch_to(function)
                 return fork
         return Episode(setup, compilation, function=function, given_baseline=baseline)
-
-    def _no_decision(self, module: str, function: str | None) -> NoDecisionError:
-        where = f"function {function!r} of " if function is not None else ""
-        return NoDecisionError(
-            f"expected a decision on {self.setup.task.name} in {where}module {module!r} of corpus "
-            f"{self.setup.corpus.name!r}, got none; name another, or let reset() sample one"
-        )
-
-    def _keep_fork(self, episode: Episode) -> None:
-        """Keep a copy of an episode at its first decision if further episodes start from copies."""
-        if self._fork_pool is not None:
-            place = self._order_of(episode.module, episode.function)
-            self._fork_pool.keep(episode.compilation.key("fork"), place, episode)
 
     def _order_of(self, module: str, function: str | None) -> int:
         """Return the position of a function in clang's order of the functions with decisions."""
