@@ -27,14 +27,10 @@ if TYPE_CHECKING:
             """Number of decisions so far."""
 
         def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
-            """Start to serve a channel.
+            """Start to serve a channel by the descriptors of its observations and advice.
 
-            Args:
-                log: the descriptor from which to read observations.
-                advice: the descriptor to which to write advice.
-                data: the bytes after the header.
-                messages: the file of clang's standard error.
-                folder: the folder in which clang prints code; -1 if it prints to standard error.
+            `data` are the bytes after the header, `messages` is the file of clang's standard error, and `folder` the
+            folder in which clang prints code; -1 if it prints to standard error.
             """
 
         def serve(self, others: Sequence[int], milliseconds: int) -> bool:

@@ -12,22 +12,11 @@ r"""Recipes: text files with the decisions of one module by their sites, of the 
     0 1 longest_match
     1 00 deflate_fast
 
-The header names the module, the SHA-256 of its bitcode before any optimisation, the compiler and its flags (JSON,
-without input and output). `text` has the bytes of the executable sections with the recipe and with clang's own
-decisions; `compiles` is the number of compiles of the search. After the blank line, each line is one visit of the
-inliner to a context, in clang's order: the visit, the actions (1 inlines, 0 keeps the call), and the context. A recipe
-without such lines means that the search found nothing smaller than clang's own decisions. In the names of modules and
-contexts `\n`, `\r` and `\\` stand for a line break, a carriage return and a backslash.
-
-A recipe of evictions has two more lines in its header, `advisor eviction` and `cost`: the cost by the metric of the
-search, with the recipe and by a plain compile. Each of its lines is a function: `0`, the columns with commas between,
-the digest of the first request, and the function. Equal code before allocation gives equal requests, so a search of a
-changed module finds the columns of its unchanged functions. It measures them before it keeps them.
-
-The actions of all lines in a row answer all decisions of the compile; the same bitcode, compiler and flags request the
-same decisions. The file is called `DIGEST.recipe`: `mlgo-clang --mlgo-recipes=FOLDER` finds it by the digest of the
-bitcode that its front end makes of a source. The bitcode `DIGEST.bc` lies next to it, so `mlgo-gym recipes verify` and
-`mlgo-gym replay` need only the folder.
+docs/reference/file_formats.md explains the lines. In the names of modules and contexts `\n`, `\r` and `\\` stand for a
+line break, a carriage return and a backslash. The actions of all lines in a row answer all decisions of the compile;
+the same bitcode, compiler and flags request the same decisions. A recipe without such lines means that the search
+found nothing smaller than clang's own decisions. Equal code before allocation gives equal first requests, so a search
+of a changed module starts from the columns of its unchanged functions.
 """
 
 from __future__ import annotations
