@@ -27,7 +27,7 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
-PORTFOLIO = ("default", "threshold:0", "last-call", "threshold:20", "never")
+PORTFOLIO = ("default", "threshold:0", "last-call", "threshold:5", "never")
 """Policies of inlining whose decisions a search combines, as a whole and function by function."""
 
 FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "threshold:5", "always")
