@@ -96,7 +96,7 @@ def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
     labels = read_labels([tmp_path])
     assert f"{len(labels)} labels of 18 decisions in 3 modules" in first.output
     assert "2 labels against single flips: 100% exact" in first.output
-    assert run(*command).output == first.output
+    assert run(*command).stdout == first.stdout
 
 
 def test_two_policies_are_compared_on_a_module_or_a_file_and_a_page_is_written(tmp_path: Path) -> None:
