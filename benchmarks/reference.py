@@ -42,7 +42,7 @@ from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.network import Network
-from mlgo_gym.search.search_result import SearchResult
+from mlgo_gym.search import SearchResult
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.tasks.reward import worst_cost
 

@@ -24,7 +24,6 @@ from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
-from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.search.search_space import PORTFOLIO, Budget, Leaf, SearchSpace
 from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
@@ -40,6 +39,56 @@ ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
 
 WITH_POLICIES = ("bundles", "functions")
 """Algorithms that start from the decisions of a policy, and combine those of a portfolio."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The best actions found in a module, verified by a replay.
+
+    Attributes:
+        module: Name of the module.
+        algorithm: Name of the algorithm.
+        actions: Action of each decision.
+        cost: Cost of the actions by the environment's metric.
+        baseline: Cost of clang's own heuristic.
+        compiles: Number of compiles, without the replay.
+        seconds: Duration of the search, without the replay.
+        verified: Whether the replay had the same cost.
+        error: Message of the error that ended the search; None without one.
+        improvements: Index (from 1) and cost of each compile that cost less than all before.
+        failed: Number of failed compiles.
+    """
+
+    module: str
+    algorithm: str
+    actions: tuple[int, ...]
+    cost: float
+    baseline: float
+    compiles: int
+    seconds: float
+    verified: bool
+    error: str | None = None
+    improvements: tuple[tuple[int, float], ...] = ()
+    failed: int = 0
+
+    @property
+    def reduction(self) -> float:
+        """Relative reduction of the cost: 0.02 is 2 % less."""
+        return (self.baseline - self.cost) / max(self.baseline, 1.0)
+
+    def cost_after(self, compiles: int) -> float:
+        """Return the least cost within a number of compiles; the baseline if none improved."""
+        return min((cost for index, cost in self.improvements if index <= compiles), default=self.baseline)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SearchResult:
+        """Return the result of `to_json()`'s data; other data raise a TypeError, KeyError or ValueError."""
+        improvements = tuple((index, cost) for index, cost in value["improvements"])
+        return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})
 
 
 def check_algorithm(algorithm: str, start: str) -> None:
