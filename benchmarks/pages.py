@@ -49,7 +49,7 @@ SKIPPED = {
     "needs the reader's own environment; tests/envs/test_new_decision_point.py makes one": (
         "mlgo-gym doctor && mlgo-gym env mlgo/Toy-v0",
         "mlgo-gym evaluate mlgo/Toy-v0",
-        "mlgo-gym docs && make check",
+        "make check",
     ),
     "needs a crash of the compiler; tests/episode/test_reproducer.py runs it": ("mlgo-gym reproduce",),
     "measures the machine for minutes to hours": (
@@ -127,13 +127,9 @@ SMALLER = (
 """Patterns and replacements that shorten commands."""
 
 INPUTS = {
-    "docs/explanation/exactness.md": "mlgo-gym trace mlgo/Inline-v0 --limit 1 --output runs/trace",
-    "docs/explanation/statistics.md": "mlgo-gym evaluate mlgo/Inline-v0 --policy default --limit 1 --output BEFORE && "
-    "cp -r BEFORE AFTER && cp -r BEFORE RESULTS",
     "docs/how_to/evaluate.md": "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default --limit 1 "
     "--output runs/fast",
     "docs/how_to/other_compilers.md": "! command -v clang-22 || clang-22 -Oz -emit-llvm -c source.c -o source.bc",
-    "docs/results/bundled_policies.md": "mlgo-gym corpus record --output MINE -- make",
 }
 """Commands that make the inputs of a page, by its path."""
 

@@ -3,8 +3,7 @@
     python -m docs.site.numbers            # writes them
     python -m docs.site.numbers --check    # prints outdated tables; exit status 1 if there are any
 
-A table stands between `<!-- table: NAME -->` and `<!-- table: end -->`; docs/site/tables.py has the tables. Sentences
-contain no measurement.
+A table stands below `<!-- table: NAME -->`; docs/site/tables.py has the tables. Sentences contain no measurement.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from benchmarks.pages import pages_of_docs
 from docs.site import tables
 from docs.site.measurements import NETWORKS
 
-_BLOCK = re.compile(
-    r"(?P<start>^<!-- table: (?P<name>(?!end )[^ ]+) -->\n).*?(?=^<!-- table: end -->)", re.MULTILINE | re.DOTALL
-)
+_BLOCK = re.compile(r"(?P<start>^<!-- table: (?P<name>[^ ]+) -->\n)(?:\|.*\n)*", re.MULTILINE)
 
 
 def pages() -> list[Path]:

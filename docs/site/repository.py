@@ -23,10 +23,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from mlgo_gym.cli.reference import arguments_page, environments_page, features_page
+from mlgo_gym.corpus.datasets.catalogue import catalogue_page
+
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
 _PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"></picture>')
-_HOME, _MANUAL, _API, _ELSEWHERE = "index.md", "manual.md", "api.md", "repository/"
+_HOME, _ELSEWHERE = "index.md", "repository/"
 _PACKAGES = ("", "corpus", "policies", "evaluation", "search", "explanation", "training", "integrations")
 """Packages below `mlgo_gym` whose public names are the Python API; a name of two packages is shown at the first."""
 
@@ -38,10 +41,9 @@ _NOTEBOOK, _NOTEBOOK_PAGE = ".ipynb", ".ipynb.md"
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the home page, the manual, and everything outside docs/ that pages link to."""
     files.append(File.generated(config, _HOME, abs_src_path=str(ROOT / "README.md")))
-    generated = {_MANUAL: _manual(), _API: _api()}
-    for uri, content in generated.items():
-        files.append(File.generated(config, uri, content=content))
-    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md") and file.src_uri not in generated]
+    for uri, page_of in _GENERATED.items():
+        files.append(File.generated(config, uri, content=page_of()))
+    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md") and file.src_uri not in _GENERATED]
     while waiting:
         page = _source(waiting.pop())
         for link in _LINK.finditer((ROOT / page).read_text(encoding="utf-8")):
@@ -66,7 +68,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if here == _HOME:
         page.meta["hide"] = ["toc"]
     listing = here.startswith(_ELSEWHERE) and page.file.abs_src_path is None and not here.endswith(_NOTEBOOK_PAGE)
-    if here in (_MANUAL, _API) or listing:
+    if here in _GENERATED or listing:
         return markdown
     source = posixpath.dirname(_source(here))
 
@@ -162,3 +164,14 @@ def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
             text = "".join(output.get("text", data.get("text/plain", "")))
             text = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
             yield f"```text\n{text}\n```"
+
+
+_GENERATED = {
+    "manual.md": _manual,
+    "api.md": _api,
+    "reference/environments.md": environments_page,
+    "reference/arguments.md": arguments_page,
+    "reference/features.md": features_page,
+    "reference/datasets.md": catalogue_page,
+}
+"""Pages that exist on the site only, by address: the reference that docstrings and tables of the package contain."""

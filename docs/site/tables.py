@@ -285,20 +285,6 @@ def evolution() -> Rows:
             yield cells
 
 
-def evolved_test() -> Rows:
-    """Yield the evolved rule and published ones on the test split, against plain clang and against `last-call`."""
-    yield ["level", "rule", "geometric mean", "95 % interval", "larger", "against `last-call`", "95 % interval"]
-    for level in LEVELS:
-        base = measurements.sizes_of(level, f"`{LAST_CALL}`")
-        for rule in ("evolved rule", f"`{LAST_CALL}`", "`threshold:5`"):
-            sizes = measurements.sizes_of(level, rule)
-            other = measurements.facts_of({name: (now, base[name][0]) for name, (now, _) in sizes.items()})
-            against = [percent(other["mean"]), interval(other["interval"])]
-            facts = measurements.facts_of(sizes)
-            change = [percent(facts["mean"]), interval(facts["interval"]), *counted(facts, "worse")]
-            yield [f"-{level}", rule, *change, *against]
-
-
 SETS = {"test": "test split", "six": "six held-out projects", "others": "eighteen held-out projects"}
 LAST_CALL = "last-call"
 
@@ -369,8 +355,8 @@ def linked_builds() -> Rows:
 
 
 PUBLISHED = (
-    *("published: LLVM project, for size", "published: PerfInliner, for speed", "plain clang, `-inline-threshold=5`"),
-    *("`default`: clang's own choices", "`threshold:5`", "`last-call`", BUNDLED),
+    *("published: LLVM project, for size", "published: PerfInliner, for speed"),
+    *("`threshold:5`", "`last-call`", BUNDLED),
 )
 """Models of other projects, and the methods beside them."""
 
@@ -389,7 +375,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
     "benchmark.published": partial(bundled, *PUBLISHED),
-    "bundled.test": partial(bundled, BUNDLED, "`last-call`", "`threshold:5`", "smallest of five compiles"),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
@@ -409,7 +394,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "performance.starts": partial(other_speed, "starts", "seconds", 2),
     "performance.throughput": throughput,
     "rules.evolution": evolution,
-    "rules.test": evolved_test,
     "run_time.held_out": run_time,
     "rust.programs": rust_programs,
     "targets.list": targets,

@@ -24,7 +24,6 @@ COMMANDS = {
     "cc-stats": "recipes.cc_stats",
     "compare": "report.compare",
     "demo": "evaluate.demo",
-    "docs": "reference.docs",
     "doctor": "doctor.doctor",
     "env": "reference.env",
     "evaluate": "evaluate.evaluate",

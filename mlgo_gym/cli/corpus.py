@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from mlgo_gym.cli.corpus_sources import print_failures
@@ -27,7 +26,6 @@ from mlgo_gym.corpus.targets import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGE
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.storage.cache import write_atomically
 
 _MISSING = 5
 
@@ -188,14 +186,12 @@ def fetch(
 
 def catalogue(
     *,
-    output: Annotated[Path, option("Path of the page.")] = Path("docs/reference/datasets.md"),
     clang: str | None = None,
     pins: Annotated[bool, option("Write the pins of the datasets in the cache instead.")] = False,
 ) -> None:
-    """Write the page of all datasets: sources, licences, languages and numbers of modules."""
+    """Print all datasets as Markdown: sources, licences, languages and numbers of modules."""
     if not pins:
-        write_atomically(output, catalogue_page().encode())
-        echo(f"written: {output}")
+        echo(catalogue_page())
         return
     toolchain = find_toolchain(clang)
     for dataset in map(find_dataset, dataset_names()):

@@ -1,4 +1,4 @@
-"""`mlgo-gym env` and `mlgo-gym docs`: manual pages of the environments as Markdown.
+"""`mlgo-gym env`, and the pages of the environments on the site: Markdown.
 
 Docstrings of the classes, `declared_arguments()`, `KEYS` of infos and the tables of features are the only sources.
 """
@@ -8,24 +8,23 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
 from gymnasium.envs.registration import load_env_creator
 
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
-from mlgo_gym.cli.options import argument, option
-from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cli.options import argument
+from mlgo_gym.cli.output import show
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.errors import MlgoError, did_you_mean
-from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.infos import KEYS, InfoKey, info_keys
 
-_GENERATED = "<!-- made by `mlgo-gym docs` from the docstrings of the classes and the tables in mlgo_gym/tasks -->"
 _DTYPES = {"int64_t": "int64", "float": "float32"}
 _BASELINE = "baseline_"
+_READER = """For people who choose an environment, or train on one. [Arguments and info](arguments.md) and
+[features](features.md) have pages of their own; `mlgo-gym env mlgo/Inline-v0` prints all."""
 
 _INFO = f"""The last info of an episode always has the same keys. After a failure its integers are 0, its floats are
 NaN, and its collections are empty. Costs and `function_sizes` have a `{_BASELINE}NAME`, that of a plain compile by the
@@ -45,30 +44,9 @@ def env(
         show(as_json, {"id": name, "manual": manual(name)}, manual(name))
 
 
-def docs(
-    *,
-    output: Annotated[Path, option("Folder of the pages.")] = Path("docs/reference/environments"),
-    check: Annotated[bool, option("Write nothing; exit status 1 if a page is outdated.", "--check")] = False,
-) -> None:
-    """Write the manual page of each environment, and delete other pages in the folder."""
-    current, stored = pages(), {path.name: path.read_text() for path in output.glob("*.md")}
-    outdated = sorted(name for name in {*current, *stored} if current.get(name) != stored.get(name))
-    for name in outdated:
-        if not check and name in current:
-            write_atomically(output / name, current[name].encode())
-        elif not check:
-            (output / name).unlink()
-        echo(f"{'outdated' if check else 'written'}: {output / name}")
-    if check and outdated:
-        echo("run `mlgo-gym docs`", err=True)
-        exit_with(outdated)
-
-
-def pages() -> dict[str, str]:
-    """Return the text of each page by file name: one per environment, and the pages that these share."""
-    shared = {"index.md": _index(), "arguments.md": _shared_page(), "features.md": _features_page()}
-    texts = shared | {_file_name(name): _page(name) for name in ENVIRONMENTS}
-    return {name: f"{_GENERATED}\n\n{text}\n" for name, text in texts.items()}
+def environments_page() -> str:
+    """Return the page of all environments, for the site."""
+    return "\n\n".join(["# Environments", _READER, *map(_card, ENVIRONMENTS)])
 
 
 def manual(name: str) -> str:
@@ -114,26 +92,10 @@ def _summary(name: str) -> str:
     return _docstring(name).splitlines()[0]
 
 
-def _file_name(name: str) -> str:
-    return f"{name.partition('/')[2]}.md"
-
-
-def _index() -> str:
-    rows = [(f"[`{name}`]({_file_name(name)})", _summary(name)) for name in ENVIRONMENTS]
-    reader = (
-        "For people who choose an environment: the tasks. [Arguments and info](arguments.md) and "
-        "[features](features.md) have pages of their own. Each id ends with its version; all are the first."
-    )
-    return "\n\n".join(["# Environments", reader, _table(("environment", "task"), rows)])
-
-
-def _page(name: str) -> str:
-    parts = [f"# {name}", f"For people who train or measure agents on `{name}`. {_docstring(name)}"]
-    if name not in APPROXIMATIONS:
-        env = _make(name)
-        links = ", ".join(f"[{table.title}](features.md#{table.title.lower()})" for table in env.task.tables)
-        parts.append(f"Features: {links}. {_metrics(env)} [Arguments and info](arguments.md) has the rest.")
-    return "\n\n".join(parts)
+def _card(name: str) -> str:
+    """Return the section of an environment: its docstring, one level lower, and its metrics."""
+    text = f"## {name}\n\n{_docstring(name).replace('## ', '### ')}"
+    return text if name in APPROXIMATIONS else f"{text}\n\n{_metrics(_make(name))}"
 
 
 def _metrics(env: CompilerEnv) -> str:
@@ -141,7 +103,8 @@ def _metrics(env: CompilerEnv) -> str:
     return f"Values of `metric`: {', '.join([f'{first} (default)', *others])}."
 
 
-def _shared_page() -> str:
+def arguments_page() -> str:
+    """Return the page of the arguments and infos of all environments, for the site."""
     shared = list(declared_arguments(EnvironmentOptions))
     own: dict[str, tuple[Argument, list[str]]] = {}
     for name, env in _environments().items():
@@ -165,7 +128,8 @@ def _shared_page() -> str:
     return "\n\n".join(parts)
 
 
-def _features_page() -> str:
+def features_page() -> str:
+    """Return the page of the features of all environments, for the site."""
     tables = {table.title: table for env in _environments().values() for table in env.task.tables}
     reader = "For people who read observations: the features of each kind of decision, as clang computes them."
     sections = [part for table in tables.values() for part in _features(table, "##")]

@@ -141,7 +141,7 @@ def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, fol
     module = next(iter(env.corpus))
     used, actions = 0, None
     if env.decisions(module):
-        # Bundles gain most with few compiles (docs/results/searches.md).
+        # Bundles gain most with few compiles (docs/how_to/search.md).
         algorithm, known = ("functions", known_evictions(folder)) if can_split(env.setup) else ("bundles", {})
         result = search_module(env, module, algorithm, compiles=max(compiles, 1), start=policy, known=known)
         used = result.compiles

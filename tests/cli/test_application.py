@@ -15,14 +15,14 @@ import typer
 import mlgo_gym
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.options import CompilerOptions, parse_settings
-from mlgo_gym.cli.reference import pages
+from mlgo_gym.cli.reference import arguments_page, environments_page, features_page
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run, run_json
 from tests.mlgo_clang.conftest import write_network
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
-WITHOUT_JSON = {"corpus catalogue", "corpus prepare", "corpus record", "demo", "docs"}
+WITHOUT_JSON = {"corpus catalogue", "corpus prepare", "corpus record", "demo"}
 """Commands that write files or whose standard output is that of a build."""
 
 
@@ -106,21 +106,13 @@ def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch
             run(*command.split())
 
 
-def test_pages_are_written_once_superfluous_ones_deleted_and_a_check_writes_nothing(tmp_path: Path) -> None:
-    committed = Path(__file__).parents[2] / "docs" / "reference" / "environments"
-    assert run("docs", "--output", committed, "--check").exit_code == 0, "run `mlgo-gym docs`"
-    output = ("docs", "--output", tmp_path)
-    missing = run(*output, "--check")
-    assert missing.exit_code == 1
-    assert f"outdated: {tmp_path / 'Inline-v0.md'}" in missing.output
-    assert not [*tmp_path.iterdir()]
-    assert run(*output).exit_code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {*pages()}
-    (tmp_path / "Gone-v0.md").write_text("# mlgo/Gone-v0\n")
-    (tmp_path / "Inline-v0.md").write_text("changed\n")
-    assert run(*output, "--check").exit_code == 1
-    assert run(*output).exit_code == run(*output, "--check").exit_code == 0
-    assert not (tmp_path / "Gone-v0.md").exists()
+def test_the_page_of_the_environments_has_a_section_of_each() -> None:
+    page = environments_page()
+    assert [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")] == list(
+        mlgo_gym.ENVIRONMENTS
+    )
+    assert {"## Arguments", "## Info"} < set(arguments_page().splitlines())
+    assert "| `cost_estimate` | int64 | (1,) |" in features_page()
 
 
 @pytest.mark.slow

@@ -13,20 +13,29 @@ _WHERE = {"reset": "`reset()` raises", "step": "truncated", ENDS: "ends as usual
 
 
 def render() -> str:
-    """Return the page with the table of the catalogue."""
+    """Return the page with the table of the catalogue; faults of equal outcome share a row."""
     text = PAGE.read_text(encoding="utf-8")
     match = re.search(r"(\| fault \| where .*\n\|[-|]+\n)(?:\|.*\n)*", text)
     assert match is not None
-    return text[: match.end(1)] + "".join(map(_line, FAULTS)) + text[match.end() :]
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for fault in FAULTS:
+        titles.setdefault(_cells(fault), []).append(fault.title)
+    rows = [f"| {'; '.join(_shortened(faults))} | {' | '.join(cells)} |\n" for cells, faults in titles.items()]
+    return text[: match.end(1)] + "".join(rows) + text[match.end() :]
 
 
-def _line(fault: Fault) -> str:
+def _shortened(titles: list[str]) -> list[str]:
+    """Return titles without the subject that they share with the first one."""
+    subject = " ".join(titles[0].split()[:3]) + " "
+    return [titles[0], *(title.removeprefix(subject) for title in titles[1:])]
+
+
+def _cells(fault: Fault) -> tuple[str, ...]:
     outcome = fault.outcome
     kind = f"`{outcome.kind}`" if outcome.kind else ("" if outcome.where == ENDS else f"`{outcome.error}`")
-    stderr = f"{outcome.message}; {outcome.stderr}" if outcome.stderr else outcome.message
     driver = "-" if fault.driver is None else fault.driver or "ends as usual"
-    cells = (fault.title, _WHERE[outcome.where], kind, stderr, driver)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('<', '&lt;') for cell in cells)} |\n"
+    cells = (_WHERE[outcome.where], kind, outcome.message, driver)
+    return tuple(cell.replace("|", chr(92) + "|").replace("<", "&lt;") for cell in cells)
 
 
 if __name__ == "__main__":

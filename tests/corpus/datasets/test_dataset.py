@@ -202,9 +202,6 @@ def test_a_digest_is_of_names_bitcode_and_flags(tmp_path: Path) -> None:
         corpus_digest(tmp_path, ["a", "b"])
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "datasets.md"
-
-
 def test_entries_are_pinned_and_explained() -> None:
     for name in dataset_names():
         dataset = find_dataset(name)
@@ -217,8 +214,9 @@ def test_entries_are_pinned_and_explained() -> None:
     assert len({crate.package for crate in crates}) == len(crates)
 
 
-def test_the_committed_page_is_that_of_the_catalogue() -> None:
-    assert PAGE.read_text() == catalogue_page(), "run `mlgo-gym corpus catalogue`"
+def test_the_catalogue_has_a_row_per_dataset() -> None:
+    rows = [line for line in catalogue_page().splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[2:]] == list(dataset_names())
 
 
 BACK_END = """\
