@@ -40,8 +40,9 @@ class RemoteEnvironment:
     @classmethod
     def of(cls, environment: str, arguments: Mapping[str, Any], env: CompilerEnv) -> RemoteEnvironment:
         """Return the description of an environment; raise `MlgoError` if other machines cannot have its corpus."""
-        if env.setup.project_cost is not None:
-            raise MlgoError(f"expected a metric of single modules for a cluster, got {env.metric}; use --jobs, jobs=")
+        if env.setup.project_costs:
+            metrics = ", ".join(env.setup.project_costs)
+            raise MlgoError(f"expected a metric of single modules for a cluster, got {metrics}; use --jobs, jobs=")
         sent = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
         files = tuple(name for name in _FILE_ARGUMENTS if name in sent and Path(sent[name]).is_file())
         toolchain, outline = env.toolchain, CorpusOutline.of(env.corpus)

@@ -211,8 +211,10 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pyt
         ({"reward": "relative"}, lambda text: -10.0),
         ({"reward": "bytes"}, lambda text: -10.0 * text),
         ({"reward": "log"}, lambda text: math.log((1 + text) / (1 + 11 * text))),
+        ({"metric": {"text": 300.0, "object": 1.0}}, lambda text: -10.0),
         ({"reward": "bytes", "error_reward": -1.5}, lambda text: -1.5),
         ({"reward": "log", "error_reward": -1e-3}, lambda text: -1e-3),
+        ({"metric": {"text": 2.0}, "error_reward": -1e-3}, lambda text: -1e-3),
     ],
 )
 def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
@@ -223,7 +225,7 @@ def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
     worst = min((play(env, action, module="calls")[-1] for action in (0, 1)), key=lambda step: step.reward)
     lowest = failure(worst.info["baseline_text"])
     assert failed.reward == pytest.approx(lowest)
-    if "error_reward" in arguments:  # where the reward itself would be lower
+    if {"error_reward", "metric"} & {*arguments}:  # where the reward itself would be lower
         assert (worst.reward, worst.truncated) == (lowest, False)
         assert worst.info["reduction"] < 0
     else:

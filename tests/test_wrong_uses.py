@@ -36,8 +36,8 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"corpus": None}, "expected corpus as a string, a path or a Corpus, got None"),
     ({"corpus": 3}, "expected corpus as a string, a path or a Corpus, got 3"),
     ({"corpus": ["builtin"]}, "expected corpus as a string, a path or a Corpus, got ['builtin']"),
-    ({"metric": {"text": 1.0}}, "expected metric as a string or None"),
-    ({"module_order": {"c/*": math.inf}}, "expected module_order as a string or a dict from strings to finite numbers"),
+    ({"metric": {"text": "1"}}, "expected metric as a string, a dict from strings to finite numbers or None"),
+    ({"metric": {"text": math.inf}}, "expected metric as a string, a dict from strings to finite numbers or None"),
     ({"module_order": {"c/*": -1}}, "expected weights ≥ 0 by globs of module names in module_order, got {'c/*': -1}"),
     # Values that would pay, or have no effect
     ({"error_reward": 0.0}, "expected error_reward < 0, 'lowest' or None, got 0.0; a failure must not pay"),

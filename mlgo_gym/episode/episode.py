@@ -6,6 +6,7 @@ This module does not depend on Gymnasium. `Episode.proceed()` is a coroutine, so
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -221,7 +222,7 @@ class Episode:
             if baseline is None:
                 record = task.optimization_record
                 baseline = yield from baseline_coroutine(self.compilation, optimization_record=record)
-            self.baseline = self.with_project_cost(baseline)
+            self.baseline = self.with_project_costs(baseline)
         except CompilerError as error:
             self.keep_crash(error)
             if self.raises or not self.decisions:
@@ -263,14 +264,14 @@ class Episode:
             answers = zip(self.answered, self.answers, strict=True)
             inlining = [(decision, int.from_bytes(advice, "little")) for decision, advice in answers if not decision[0]]
             self.inline_compile = InlineCompile.from_session(inlining, session.contexts.remarks, compiled, self._task)
-        return self.with_project_cost(Measurement.of(compiled), compiled.object_bytes)
+        return self.with_project_costs(Measurement.of(compiled), compiled.object_bytes)
 
-    def with_project_cost(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:
-        """Return a measurement with the cost of the project, if any; None is the object of plain clang."""
-        cost = self.setup.project_cost
-        if cost is None or measurement.project:
-            return measurement
-        return replace(measurement, project={self.setup.metric: cost.cost(self.module, object_bytes)})
+    def with_project_costs(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:
+        """Return a measurement with the costs of the project; None is the object of plain clang."""
+        costs: Mapping[str, float] = measurement.project or {
+            metric: cost.cost(self.module, object_bytes) for metric, cost in self.setup.project_costs.items()
+        }
+        return replace(measurement, project=costs)
 
     def switch_to(self, function: str) -> None:
         """Let clang decide the current function, whose first decision is pending, and the agent a later one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,9 +14,13 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS, STACK
+from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS, STACK, WEIGHTED
+from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
+
+_PARTS = 1_000_000_000
+"""Unit of costs with weights: parts of the baseline."""
 
 
 class CompileCost(NamedTuple):
@@ -24,7 +29,7 @@ class CompileCost(NamedTuple):
     Attributes:
         cost: Cost by the environment's metric.
         functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
-            instructions, or thousandths of an estimated byte.
+            instructions, thousandths of an estimated byte, or with weights billionths of the baseline.
     """
 
     cost: float
@@ -39,45 +44,68 @@ class FunctionCosts:
     Attributes:
         baseline: Cost of a plain compile; `CompilerError` if it fails.
         counts_calls: Whether the cost of a function depends on how often it is called.
-        unit: Number by which `CompileCost.functions` multiplies the metric.
+        unit: Number by which `CompileCost.functions` multiplies the metric; 1 with weights.
     """
 
     def __init__(self, setup: Setup, compilation: Compilation) -> None:
-        self._metric, self._project_cost = setup.metric, setup.project_cost
+        self._setup = setup
+        self._costs = setup.project_costs
+        self._weights = setup.weights
+        self.counts_calls = any(cost.counts_calls for cost in self._costs.values())
         self._module = compilation.module.name
         measured = measure_baseline(compilation, setup.timeout)
-        self.counts_calls, self.unit = False, 1
-        if (project_cost := self._project_cost) is not None:
-            self.counts_calls, self.unit = project_cost.counts_calls, project_cost.unit
-            project = {self._metric: project_cost.functions(self._module).text / self.unit}
-            measured = replace(measured, project=project)
-        self.baseline = setup.task.outcome(measured, self._metric)
+        project = {metric: cost.functions(self._module).text / cost.unit for metric, cost in self._costs.items()}
+        measured = replace(measured, project=project)
+        self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
+        self._is_weighted = setup.metric == WEIGHTED
+        self.baseline = 1.0 if self._is_weighted else self._totals[setup.metric]
+        self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
-        """Return the cost of a compile of the module; raise `MlgoError` if the metric is no sum over functions."""
-        functions = self._functions(compiled)
-        return CompileCost(functions.text / self.unit, functions)
+        """Return the cost of a compile of the module; raise `MlgoError` if a metric is no sum over functions."""
+        by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
+        if not self._is_weighted:
+            functions = by_metric[self._setup.metric]
+            return CompileCost(functions.text / self.unit, functions)
+        costs: Counter[str] = Counter()
+        saved = 0.0
+        for metric, weight in self._weights.items():
+            functions, unit, total = by_metric[metric], self._unit(metric), self._totals[metric]
+            share = _PARTS * weight / max(total, 1.0) / unit
+            costs.update({name: round(value * share) for name, value in functions.functions.items()})
+            saved += weight * relative(functions.text / unit, total)
+        total_parts = round(_PARTS * (sum(self._weights.values()) - saved))
+        return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total_parts))
 
     def changes(self, before: InlineCompile, after: InlineCompile) -> CostChanges:
-        """Return the changes of the cost between two compiles of the module."""
-        first, second = self._functions(before), self._functions(after)
-        functions = {name: change / self.unit for name, change in size_changes(first, second).items()}
-        costs = {name: cost / self.unit for name, cost in first.functions.items()}
-        return CostChanges(functions, (second.text - first.text) / self.unit, self.counts_calls, costs)
+        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline."""
+        functions: defaultdict[str, float] = defaultdict(float)
+        costs: defaultdict[str, float] = defaultdict(float)
+        total = 0.0
+        for metric, weight in self._weights.items():
+            factor, unit = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0, self._unit(metric)
+            first, second = self._functions(metric, before), self._functions(metric, after)
+            for sums, values in ((functions, size_changes(first, second)), (costs, first.functions)):
+                for name, value in values.items():
+                    sums[name] += value / unit * factor
+            total += (second.text - first.text) / unit * factor
+        return CostChanges(functions, total, self.counts_calls, costs)
 
-    def _functions(self, compiled: InlineCompile) -> FunctionSizes:
-        metric, functions = self._metric, compiled.functions
-        if self._project_cost is not None:
-            return self._project_cost.functions(self._module, compiled.object_bytes)
+    def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:
-            return functions
+            return compiled.functions
         if metric in SIZE_METRICS:
             # Bytes beside the instructions, such as unwind tables, belong to no function.
-            size = getattr(object_sizes(compiled.object_bytes), metric)
+            size, functions = getattr(object_sizes(compiled.object_bytes), metric), compiled.functions
             return replace(functions, unnamed=functions.unnamed + size - functions.text, text=size)
         if metric == STACK and compiled.frames is not None:
             # The largest frame is no sum, but a part with smaller frames is the better one.
             largest = max(compiled.frames.values(), default=0)
             return FunctionSizes(compiled.frames, {}, largest - sum(compiled.frames.values()), largest)
-        known = ", ".join((*SIZE_METRICS, STACK, *PROJECT_METRICS))
-        raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
+        if metric not in self._costs:
+            known = ", ".join((*SIZE_METRICS, STACK, *PROJECT_METRICS))
+            raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
+        return self._costs[metric].functions(self._module, compiled.object_bytes)
+
+    def _unit(self, metric: str) -> int:
+        return self._costs[metric].unit if metric in self._costs else 1

@@ -139,7 +139,7 @@ class EnvironmentOptions:
         """Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in the
         unit of the metric; `"log"`, the natural logarithm of `baseline / cost`.""",
     )
-    metric: str | None = option(
+    metric: str | Mapping[str, float] | None = option(
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
         `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file; `"instructions"`,
@@ -147,8 +147,9 @@ class EnvironmentOptions:
         programs); `"estimated-instructions"`, those of the module by block frequencies, for register allocation only
         (extra `run-time`); `"linked"`, bytes of the executable sections of the linked files with this module, linked
         again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object that
-        survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. Default: the
-        first metric of the task.""",
+        survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A dict of
+        weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the
+        task.""",
     )
     scope: str = option(
         "module",
@@ -212,21 +213,23 @@ class EnvironmentOptions:
         if self.reward in task.metrics:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
-        if self.metric == ESTIMATED_INSTRUCTIONS and self.metric not in task.metrics:
+        metrics = set(self.metric if isinstance(self.metric, Mapping) else (self.metric,))
+        if ESTIMATED_INSTRUCTIONS in metrics - {*task.metrics}:
             raise MlgoError(
                 f"expected decisions that keep all calls for metric={ESTIMATED_INSTRUCTIONS!r}, got those of "
                 f'{task.name}; use metric="instructions"'
             )
-        _check_choice("metric", self.metric, (None, *task.metrics))
-        shared = ("text",) if len(task.advisors) > 1 else (*sorted(PROJECT_METRICS), "text")
-        if self.credit and self.metric not in (None, *shared):
+        self._check_metric(task)
+        shared = {None, "text"} if len(task.advisors) > 1 else {None, "text", *PROJECT_METRICS}
+        if self.credit and not metrics <= shared:
             raise MlgoError(
-                f"expected the metric of credit=True in {task.name} as {_listed(shared)}, got {self.metric!r}; use "
-                "metric='text'"
+                f"expected the metric of credit=True in {task.name} as {_listed(sorted(filter(None, shared)))}, got "
+                f"{self.metric!r}; use metric='text'"
             )
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
-        if self.scope == "function" and self.metric in PROJECT_METRICS:
-            raise MlgoError(f"expected scope='module' with metric={self.metric!r}, got 'function'; omit the scope")
+        of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
+        if self.scope == "function" and of_project:
+            raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
         if self.link_facts is not None and not self.callee_features:
             raise MlgoError(f"expected callee_features=True with link_facts={self.link_facts!r}, got False; add it")
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
@@ -244,6 +247,18 @@ class EnvironmentOptions:
                 f"expected a task that decides after the optimiser for preoptimize=True, got {task.name}, which "
                 "decides within it; use preoptimize=None"
             )
+
+    def _check_metric(self, task: Task) -> None:
+        if not isinstance(self.metric, Mapping):
+            _check_choice("metric", self.metric, (None, *task.metrics))
+            return
+        if not self.metric or not all(name in task.metrics and weight > 0 for name, weight in self.metric.items()):
+            raise MlgoError(
+                f"expected positive weights by metrics of {_listed(task.metrics)}, got {dict(self.metric)!r}; correct "
+                "metric"
+            )
+        if self.reward != "relative":
+            raise MlgoError(f"expected reward='relative' with weights in metric, got {self.reward!r}; omit it")
 
     def _check_corpus(self) -> None:
         """Check the name of the corpus, and that the flags of modules without recorded ones can count."""

@@ -17,7 +17,7 @@ from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.tasks.infos import empty_last_info
-from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.measurement import WEIGHTED, Measurement
 from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class EpisodeOutcome(NamedTuple):
 def costs(episode: Episode) -> tuple[float, float]:
     """Return the cost of a finished episode by the environment's metric, and the cost of the baseline.
 
-    `MlgoError` if the compile or that of the baseline has not finished.
+    With weights, the cost of the baseline is 1, and each relative reduction lowers the cost by its weight. `MlgoError`
+    if the compile or that of the baseline has not finished.
     """
     return _costs(episode.setup, *_measurements(episode), episode.function)
 
@@ -48,8 +49,14 @@ def _measurements(episode: Episode) -> tuple[Measurement, Measurement]:
 
 
 def _costs(setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None) -> tuple[float, float]:
-    outcome, metric = setup.task.outcome, setup.metric
-    return outcome(measurement, metric, function), outcome(baseline, metric, function)
+    outcome = setup.task.outcome
+    pairs = {
+        metric: (outcome(measurement, metric, function), outcome(baseline, metric, function))
+        for metric in setup.weights
+    }
+    if setup.metric in pairs:
+        return pairs[setup.metric]
+    return 1.0 - sum(weight * relative(*pairs[metric]) for metric, weight in setup.weights.items()), 1.0
 
 
 def conclude(episode: Episode) -> EpisodeOutcome:
@@ -79,6 +86,8 @@ def _costs_by_key(
     info: dict[str, Any] = {}
     for prefix, measured in (("", measurement), ("baseline_", baseline)) if measurement.sizes is not None else ():
         info |= {f"{prefix}{name}": size for name, size in measured.sizes_by_metric().items()}
+    if setup.metric == WEIGHTED:
+        info |= {WEIGHTED: cost, f"baseline_{WEIGHTED}": reference}
     info["reduction"] = relative(cost, reference)
     return info | setup.task.report(measurement, baseline, function)
 
@@ -87,11 +96,15 @@ def _credit(episode: Episode, compiled: InlineCompile, cost: float, baseline: fl
     """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
     setup, indices = episode.setup, episode.agent_indices
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
-    if setup.project_cost is not None:
+    if setup.shares_costs:
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
-        saved = credit(reference, compiled, indices, changes).saved[indices]
+        every = credit(reference, compiled, indices, changes).saved
     else:
-        saved = _credit_of_bytes(episode, reference, compiled)[indices]
+        every = _credit_of_bytes(episode, reference, compiled)
+        if setup.metric == WEIGHTED:
+            plain = _measurements(episode)[1].sizes_by_metric()["text"]
+            every *= setup.weights["text"] / max(plain, 1)
+    saved = every[indices]
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
         saved += (baseline - cost - saved.sum()) / len(saved)
@@ -142,7 +155,7 @@ def failure_reward(setup: Setup, episode: Episode | None = None) -> float:
             measured = episode.given_baseline or measure_baseline(
                 episode.compilation, setup.timeout, optimization_record=record
             )
-            measured = episode.with_project_cost(measured)
+            measured = episode.with_project_costs(measured)
             baseline = _costs(setup, measured, measured, episode.function)[1]
     return reward(setup, worst_cost(baseline), baseline)
 

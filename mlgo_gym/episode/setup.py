@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -32,10 +32,12 @@ from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
 from mlgo_gym.tasks.infos import CREDIT, ECHO, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
     ESTIMATED_INSTRUCTIONS,
+    ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
     PROJECT_METRICS,
     STACK,
+    WEIGHTED,
 )
 from mlgo_gym.tasks.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
 from mlgo_gym.tasks.task import Task
@@ -81,7 +83,7 @@ class Setup:
 
     Attributes:
         timeout: Longest silence of a computing clang, in seconds.
-        metric: Name of the rewarded metric.
+        metric, weights: Name of the rewarded metric, `WEIGHTED` for several, and the weight of each.
         numeric_infos: Converts infos to numbers; None with full infos.
 
     Raises:
@@ -95,10 +97,12 @@ class Setup:
         self._compile_options = options.compile_options
         self.timeout = self._compile_options.timeout
         self.toolchain = find_toolchain(options.clang)
-        self.metric = options.metric or task.default_metric
-        metric_flags: tuple[str, ...] = STACK_USAGE_FLAGS if self.metric == STACK else ()
-        if self.metric == ESTIMATED_INSTRUCTIONS:
-            metric_flags = _frequency_flags(self.toolchain)
+        metric = options.metric or task.default_metric
+        self.metric = metric if isinstance(metric, str) else WEIGHTED
+        self.weights = {metric: 1.0} if isinstance(metric, str) else dict(metric)
+        metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
+        if STACK in self.weights:
+            metric_flags += STACK_USAGE_FLAGS
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:
@@ -131,24 +135,27 @@ class Setup:
 
         With the metric `instructions` these are the modules of programs, with `linked` those of links.
         """
-        cost = self.project_cost
-        if cost is None or cost.modules is None:
-            return self._opened
-        return self._opened.filter(names=[glob.escape(name) for name in sorted(cost.modules)])
+        corpus = self._opened
+        for cost in self.project_costs.values():
+            if cost.modules is not None:
+                corpus = corpus.filter(names=[glob.escape(name) for name in sorted(cost.modules)])
+        return corpus
 
     @cached_property
-    def project_cost(self) -> ProjectCost | None:
-        """The rewarded cost that depends on other modules of the project; `CorpusError` if the corpus lacks them."""
-        if self.metric not in PROJECT_METRICS:
-            return None
+    def project_costs(self) -> dict[str, ProjectCost]:
+        """The rewarded costs that depend on other modules of the project; `CorpusError` if the corpus lacks them."""
         trust, limits = self._compile_options.trust_flags, self._compile_options.limits
         corpus, toolchain, plain = self._opened, self.toolchain, self.plain_objects
-        if self.metric == INSTRUCTIONS:
+        makers: dict[str, Callable[[], ProjectCost]] = {
+            INSTRUCTIONS: lambda: ModulePrograms(corpus, toolchain, plain.object, trust=trust),
+            LINKED: lambda: LinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
+            ESTIMATED_LINKED: lambda: EstimatedLinkedSize(
+                corpus, toolchain, plain, trust=trust, limits=limits, facts=self._link_facts
+            ),
+        }
+        if INSTRUCTIONS in self.weights:
             find_counter()
-            return ModulePrograms(corpus, toolchain, plain.object, trust=trust)
-        if self.metric == LINKED:
-            return LinkedSize(corpus, toolchain, plain, trust=trust, limits=limits)
-        return EstimatedLinkedSize(corpus, toolchain, plain, trust=trust, limits=limits, facts=self._link_facts)
+        return {metric: make() for metric, make in makers.items() if metric in self.weights}
 
     @cached_property
     def plain_objects(self) -> PlainObjects:
@@ -183,9 +190,14 @@ class Setup:
             FUNCTION: self.options.scope == "function",
             CREDIT: self.options.credit,
             ECHO: self._compile_options.echo_reply,
-            with_metric(self.metric): True,
+            **{with_metric(metric): True for metric in (*self.weights, self.metric)},
         }
         return {condition for condition in holds if holds[condition]}
+
+    @property
+    def shares_costs(self) -> bool:
+        """Whether credit shares costs of functions other than the bytes of the object."""
+        return not self.weights.keys().isdisjoint(PROJECT_METRICS)
 
     @property
     def of_components(self) -> bool:

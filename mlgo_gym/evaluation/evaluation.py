@@ -133,6 +133,8 @@ class Evaluation:
         arguments = dict(env_kwargs or {})
         if arguments.get("scope", "module") != "module":
             raise MlgoError(f"expected scope='module' for an evaluation, got {arguments['scope']!r}; omit it")
+        if isinstance(arguments.get("metric"), Mapping):
+            raise MlgoError(f"expected one metric for an evaluation, got {arguments['metric']!r}; evaluate each alone")
         policies = [policies] if isinstance(policies, str) else policies
         named: dict[str, str | Policy] = (
             dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
@@ -163,7 +165,7 @@ class Evaluation:
         self, modules: Sequence[Module], levels: dict[str, dict[str, int]], split: str | None, limit: int | None
     ) -> Configuration:
         env, settings = self.evaluated.env, self._settings
-        programs = env.setup.project_cost if env.metric == INSTRUCTIONS else None
+        programs = env.setup.project_costs.get(INSTRUCTIONS)
         return Configuration(
             environment=settings.environment,
             arguments=_as_json(effective_arguments(settings.arguments)),

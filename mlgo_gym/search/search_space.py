@@ -238,7 +238,7 @@ class SearchSpace:
     def portfolio(self) -> dict[str, Policy]:
         """Policies by name whose decisions a search may combine; those that do not fit the compiler are absent."""
         policies = {}
-        inlining = FAST_PORTFOLIO if self.setup.metric == INSTRUCTIONS else PORTFOLIO
+        inlining = FAST_PORTFOLIO if INSTRUCTIONS in self.setup.weights else PORTFOLIO
         for name in EVICTION_PORTFOLIO if self.task.advisors == (EVICTION,) else inlining:
             with suppress(PolicyError):
                 policies[name] = load_policy(name, self._env, seed=self._seed)

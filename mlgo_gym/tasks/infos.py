@@ -23,7 +23,14 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED, INSTRUCTIONS, LINKED, STACK
+from mlgo_gym.tasks.measurement import (
+    ESTIMATED_INSTRUCTIONS,
+    ESTIMATED_LINKED,
+    INSTRUCTIONS,
+    LINKED,
+    STACK,
+    WEIGHTED,
+)
 from mlgo_gym.tasks.task import Task
 
 FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
@@ -76,11 +83,11 @@ _TASKS: dict[str, Callable[[Task], bool]] = {
 
 def with_metric(metric: str) -> str:
     """Return the condition of the keys of a metric that is measured on request."""
-    return f'with `metric="{metric}"`'
+    return "with weights in `metric`" if metric == WEIGHTED else f'with `metric="{metric}"`'
 
 
 def _cost(metric: str, type_name: str, meaning: str, condition: str, tasks: str = "") -> tuple[InfoKey, InfoKey]:
-    baseline = f"`{metric}` of a plain compile by the same clang with the same flags"
+    baseline = "1" if metric == WEIGHTED else f"`{metric}` of a plain compile by the same clang with the same flags"
     return (
         InfoKey(metric, END, type_name, meaning, condition, tasks),
         InfoKey(f"baseline_{metric}", END, type_name, baseline, condition, tasks),
@@ -165,6 +172,7 @@ KEYS: tuple[InfoKey, ...] = (
     *_cost(INSTRUCTIONS, "float", "instructions that the programs execute", with_metric(INSTRUCTIONS)),
     *_cost(LINKED, "float", "executable sections of the linked files, in bytes", with_metric(LINKED)),
     *_cost(ESTIMATED_LINKED, "float", "bytes of `text` that survive a link", with_metric(ESTIMATED_LINKED)),
+    *_cost(WEIGHTED, "float", "1 minus the weighted sum of the relative reductions", with_metric(WEIGHTED)),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
     InfoKey("saved", END, "float", "bytes of the module that the function's decisions saved", FUNCTION, _INLINING),
     InfoKey(

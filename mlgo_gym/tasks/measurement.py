@@ -44,6 +44,9 @@ BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED, STACK)
 ESTIMATED_INSTRUCTIONS = "estimated-instructions"
 """Metric of an object with block frequencies: the instructions that the module executes, by an estimate."""
 
+WEIGHTED = "weighted"
+"""Metric of an environment with weights: 1 minus the sum of the relative reductions, each times its weight."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -54,7 +57,7 @@ class Measurement:
         allocation: cost of register allocation of each function with any; empty without the optimisation record.
         instructions: estimate for each function; None for an object without block frequencies (`FREQUENCY_FLAGS`).
         frames: bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`.
-        project: the rewarded metric of `PROJECT_METRICS`, if any; not in `to_json()`, as it depends on other modules.
+        project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.
     """
 
     sizes: ObjectSizes | None

@@ -71,14 +71,19 @@ def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[st
 
 REWARDS = ("relative", "bytes", "log")
 OF_PROGRAMS: list[Any] = ["instructions", "linked", "estimated-linked"]
+WEIGHTS: list[Any] = [{"instructions": 0.5}, {"text": 1, "instructions": 1}, dict.fromkeys(["text", *OF_PROGRAMS], 0.1)]
 CASES = [
     *((INLINE, {"reward": reward}) for reward in REWARDS),
+    (INLINE, {"metric": {"text": 3}}),
     *((INLINE, {"scope": "function", "reward": reward}) for reward in REWARDS),
+    (INLINE, {"scope": "function", "metric": {"text": 2}}),
     (INLINE, {"reward": "log", "max_decisions": 3}),
     *((JOINT, {"reward": reward}) for reward in REWARDS),
+    (JOINT, {"metric": {"text": 2}}),
 ]
 SLOW_CASES = [
     *((INLINE, {"metric": metric, "reward": reward}) for metric in OF_PROGRAMS for reward in REWARDS),
+    *((INLINE, {"metric": weights}) for weights in WEIGHTS),
     (INLINE, {"metric": "linked", "reward": "log", "max_decisions": 3}),
 ]
 
@@ -101,13 +106,14 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
     metric = arguments.get("metric", "text")
     if "instructions" in metric and shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
+    key = metric if isinstance(metric, str) else "weighted"
     env: Any = gym.make(name, corpus=corpus, credit=True, compile_options={"trust_flags": True}, **arguments).unwrapped
     differing = 0
     for seed in range(4):
         reward, info = play(env, seed, env.corpus.names[0])
         credit, rewards = np.array(info["credit"]), np.array(info["rewards"])
         assert credit.shape == rewards.shape == (info["decisions"],)
-        assert credit.sum() == pytest.approx(info[f"baseline_{metric}"] - info[metric], abs=1e-9)
+        assert credit.sum() == pytest.approx(info[f"baseline_{key}"] - info[key], abs=1e-9)
         assert rewards.sum() == pytest.approx(reward, rel=1e-9, abs=1e-12)
         if credit.any():
             unit = np.abs(rewards).max() / np.abs(credit).max()
@@ -123,7 +129,9 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
     [
         (INLINE, "llvm_size", "'estimated-linked', 'instructions', 'linked', 'text', got 'llvm_size'"),
         (INLINE, "object", "'estimated-linked', 'instructions', 'linked', 'text', got 'object'"),
+        (INLINE, {"text": 1, "object": 1}, r"'linked', 'text', got \{'text': 1, 'object': 1\}"),
         (JOINT, "instructions", "'text', got 'instructions'"),
+        (JOINT, {"text": 1, "linked": 1}, r"'text', got \{'text': 1, 'linked': 1\}"),
     ],
 )
 def test_a_metric_that_functions_do_not_share_has_no_credit(name: str, metric: Any, expected: str) -> None:

@@ -83,12 +83,13 @@ def test_a_plain_compile_with_other_flags_may_call_more_or_less(varied: str) -> 
 
 
 @pytest.mark.parametrize("name", ["mlgo/Inline-v0", "mlgo/InlineIR2Vec-v0", "mlgo/Joint-v0"])
-def test_decisions_that_change_calls_cannot_have_the_estimate(name: str, varied: str) -> None:
+@pytest.mark.parametrize("metric", [METRIC, {"text": 1, METRIC: 0.1}], ids=str)
+def test_decisions_that_change_calls_cannot_have_the_estimate(name: str, metric: Any, varied: str) -> None:
     message = (
         "expected decisions that keep all calls for metric='estimated-instructions', got .*metric=\"instructions\""
     )
     with pytest.raises(MlgoError, match=message):
-        gym.make(name, corpus=varied, metric=METRIC)
+        gym.make(name, corpus=varied, metric=metric)
 
 
 def test_without_capstone_no_environment_is_made(varied: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,3 +103,18 @@ def test_an_old_clang_is_an_error(varied: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("mlgo_gym.episode.setup.OLDEST_CLANG", 99)
     with pytest.raises(ToolchainError, match=r"expected clang 99 or newer for metric='estimated-instructions', got"):
         RegAllocEvictEnv(corpus=varied, metric=METRIC)
+
+
+WEIGHTS = {"text": 1, METRIC: 0.5}
+
+
+def test_weights_add_the_relative_rewards() -> None:
+    env = gym.make(EVICT, corpus="builtin@O2", metric=WEIGHTS)
+    reward, info = play(env, random=True, module="c/lz")
+    parts = {name: 1 - info[name] / info[f"baseline_{name}"] for name in WEIGHTS}
+    assert parts["text"] != 0
+    assert parts[METRIC] < 0
+    assert float(reward) == pytest.approx(sum(weight * parts[name] for name, weight in WEIGHTS.items()))
+    assert (info["weighted"], info["baseline_weighted"]) == (pytest.approx(1 - float(reward)), 1.0)
+    assert info["reduction"] == float(reward)
+    env.close()

@@ -76,7 +76,7 @@ def test_credit_adds_up_to_the_saved_instructions(right: Path) -> None:
 @needs_valgrind
 def test_only_modules_of_programs_have_episodes() -> None:
     env = InlineEnv(corpus="builtin@O2", metric=METRIC)
-    programs = env.setup.project_cost
+    programs = env.setup.project_costs["instructions"]
     assert isinstance(programs, ModulePrograms)
     everything = open_corpus("builtin@O2")
     assert set(env.corpus.names) == programs.modules < set(everything.names)
