@@ -1,13 +1,13 @@
 """Gymnasium environments in which an agent makes the optimisation decisions of a stock, released clang.
 
-Importing this package registers the environments in `ENVIRONMENTS`, at once or when Gymnasium is imported. The other
-public names are imported at first use: `import mlgo_gym` stays fast.
+Importing this package registers the environments in `ENVIRONMENTS`. The other public names are imported at first use:
+`import mlgo_gym` stays fast.
 """
 
-import sys as _sys
 from importlib import import_module as _import_module
-from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
+
+import gymnasium as _gymnasium
 
 if TYPE_CHECKING:
     from mlgo_gym.compiler.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
@@ -76,41 +76,12 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = ["ENVIRONMENTS", *_MODULES]
 
-_REGISTRATION = "gymnasium.envs.registration"
-
-
-def _register(registration: Any) -> None:
-    for name, stem in ENVIRONMENTS.items():
-        if name not in registration.registry:
-            # Gymnasium's passive checker remembers a reset that raised as one, and would refuse every later step.
-            registration.register(
-                id=name, entry_point=f"{stem}Env", vector_entry_point=f"{stem}VectorEnv", disable_env_checker=True
-            )
-
-
-class _RegisterOnImport:
-    """Registers the environments when Gymnasium is imported, which takes ten times as long as this package."""
-
-    @classmethod
-    def find_spec(cls, name: str, *_: Any) -> Any:
-        if name != _REGISTRATION:
-            return None
-        _sys.meta_path.remove(cls)
-        spec: Any = _find_spec(name)
-        execute = spec.loader.exec_module
-
-        def execute_and_register(module: Any) -> None:
-            execute(module)
-            _register(module)
-
-        spec.loader.exec_module = execute_and_register
-        return spec
-
-
-if _REGISTRATION in _sys.modules:
-    _register(_sys.modules[_REGISTRATION])
-else:
-    _sys.meta_path.insert(0, _RegisterOnImport)
+for _id, _stem in ENVIRONMENTS.items():
+    if _id not in _gymnasium.registry:
+        # Gymnasium's passive checker remembers a reset that raised as one, and would refuse every later step.
+        _gymnasium.register(
+            id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv", disable_env_checker=True
+        )
 
 
 def __getattr__(name: str) -> Any:

@@ -183,10 +183,8 @@ def imported(program: str) -> set[str]:
 def test_imports_are_as_small_as_what_they_are_for() -> None:
     package = imported("import mlgo_gym")
     assert {name for name in package if name.startswith("mlgo_gym.")} == set()
-    assert not {"gymnasium", "numpy", "typer", "rich", "elftools", "pypi_simple", "torch", "ziglang"} & package
-    assert not {"gymnasium", "numpy", "rich"} & imported("import mlgo_gym.cli.application, mlgo_gym.cli.output")
-    registered = "import mlgo_gym, gymnasium; assert set(mlgo_gym.ENVIRONMENTS) <= gymnasium.registry.keys()"
-    assert "mlgo_gym.env" not in imported(registered)
+    assert not {"typer", "rich", "elftools", "pypi_simple", "torch", "ziglang"} & package
+    assert not {"mlgo_gym.env", "rich"} & imported("import mlgo_gym.cli.application, mlgo_gym.cli.output")
     assert "mlgo_gym.compiler.ptrace" not in imported("import mlgo_gym.episode.baseline")
     # A build starts the driver hundreds of times.
     driver = {name.partition(".")[0] for name in imported("import mlgo_clang.__main__, mlgo_clang.advised")}
