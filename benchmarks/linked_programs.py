@@ -5,9 +5,8 @@
 Sources come from Debian (`deb-src` lines in the sources of apt) and from the package index; their digests are in
 benchmarks/sources/libraries.toml. No bundled policy was trained on these projects. Every source is compiled by
 `mlgo-clang++` to an object. The linker then keeps all functions with external linkage, which are the interface, and
-drops unused ones; `all_text` is of a link that drops nothing. Where the project has a program and an input, its
-executed instructions are counted, and its output must be that of the plain build. The same command resumes; `--again`
-measures again.
+drops unused ones. Where the project has a program and an input, its executed instructions are counted, and its output
+must be that of the plain build. The same command resumes; `--again` measures again.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_symbol_table
 
 FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
-WHOLE = ("-no-pie", "-nostartfiles", "-nostdlib", "-s", "-Wl,--unresolved-symbols=ignore-all")
+WHOLE = ("-no-pie", "-nostartfiles", "-nostdlib", "-s", "-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all")
 
 VARIANTS = {
     FIRST: Variant("Oz", "default"),
@@ -43,7 +42,6 @@ VARIANTS = {
     "Os last-call": Variant("Os", "last-call"),
     "Os facts": Variant("Os", "last-call", facts=True),
     "facts, recipes": Variant("Oz", "last-call", facts=True, compiles=10),
-    "Os facts, recipes": Variant("Os", "last-call", facts=True, compiles=10),
 }
 """The variants by name; the first one gives the interface."""
 
@@ -147,8 +145,6 @@ class Bench:
         handle.write_text("void *__dso_handle = 0;\n")
         roots: list[str | Path] = [f"-Wl,-e,{interface[0]}", f"@{symbols}", "-x", "c", handle, "-x", "none"]
         subprocess.run(["g++", *WHOLE, "-o", linked, *roots, *objects], check=True)
-        found["all_text"] = object_sizes(linked.read_bytes()).text
-        subprocess.run(["g++", *WHOLE, "-Wl,--gc-sections", "-o", linked, *roots, *objects], check=True)
         data = linked.read_bytes()
         found |= {"text": object_sizes(data).text, "unwind": unwind_bytes(data), "file": len(data)}
         digests = []

@@ -257,11 +257,13 @@ def throughput() -> Rows:
         yield [name, f"{row['steps_per_second']:,.0f}", f"{row['to_async']:.2f}"]
 
 
-def other_speed(part: str, unit: str, digits: int) -> Rows:
-    """Yield the time of each policy or start of a process."""
-    yield ["", unit]
-    for name, value in read("speed")[part].items():
-        yield [name if part == "starts" else f"`{name}`", f"{value:.{digits}f}"]
+def times() -> Rows:
+    """Yield the time of a decision of each policy, and of each start of a process."""
+    yield ["", "time"]
+    for name, value in read("speed")["policies"].items():
+        yield [f"a decision of `{name}`", f"{value:.1f} µs"]
+    for name, value in read("speed")["starts"].items():
+        yield [name, f"{value:.2f} s"]
 
 
 def forks() -> Rows:
@@ -390,9 +392,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "readme": readme,
     "performance.episodes": episode_speed,
     "performance.forks": forks,
-    "performance.policies": partial(other_speed, "policies", "microseconds per decision", 1),
-    "performance.starts": partial(other_speed, "starts", "seconds", 2),
     "performance.throughput": throughput,
+    "performance.times": times,
     "rules.evolution": evolution,
     "run_time.held_out": run_time,
     "rust.programs": rust_programs,
