@@ -50,6 +50,7 @@ def policy(request: pytest.FixtureRequest, always: str) -> str:
 
 
 COMPILE = ("-Oz", "-c", "calls.c")
+NO_LINKER = "ld, by which another clang than the bundled one links the network, is not installed"
 STALL = 'for word; do case "$word" in @*) cat "${word#@}";; esac; done; echo $$ > ../started; exec sleep 600'
 """As clang, it starts when it has read its arguments, of which the driver withholds one until it guards the process."""
 
@@ -109,7 +110,7 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
     project: Path, fake_clang: FakeClang, policy: str, number: int
 ) -> None:
     if "never" not in policy and shutil.which("ld") is None:
-        pytest.skip("ld, by which another clang than the bundled one links the network, is not installed")
+        pytest.skip(NO_LINKER)
     os.mkfifo(project.parent / "started")
     command = [str(DRIVERS["gcc"]), policy, fake_clang(STALL), *COMPILE]
     process = subprocess.Popen(command, cwd=project, start_new_session=True, stderr=subprocess.DEVNULL)
@@ -142,6 +143,8 @@ def test_a_signal_when_clang_starts_or_ends_leaves_nothing(
 def test_clang_exits_if_its_driver_is_killed_before_clang_is_guarded(
     project: Path, fake_clang: FakeClang, extra: tuple[str, ...]
 ) -> None:
+    if extra and shutil.which("ld") is None:
+        pytest.skip(NO_LINKER)
     killer = fake_clang("echo $$ > ../pid; kill -KILL $PPID")
     command = [str(DRIVERS["gcc"]), "--mlgo-policy=never", *extra, killer, *COMPILE]
     assert subprocess.run(command, cwd=project, stderr=subprocess.PIPE, check=False).returncode == -signal.SIGKILL
