@@ -197,8 +197,9 @@ class Session(AbstractContextManager["Session"]):
         if self._pending is None:
             self._refuse()
         channel = self._connection.channels[self._pending]
-        for tracker in self._stderr.trackers:
-            tracker.answer(answer)
+        for tracker in (self._stderr.prediction, self._stderr.code):
+            if tracker is not None:
+                tracker.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.

@@ -31,7 +31,6 @@ class StandardError:
         contexts: Tracks the contexts of decisions; None for no contexts.
         prediction: Predicts the callees of decisions; requires `contexts`. None for no prediction.
         code: Follows the code at decisions; requires `contexts`. None for no code.
-        trackers: `prediction` and `code` without None, for the answers.
         marker: Bytes to search for since `capture()`; empty if none.
         has_remarks: Whether clang prints remarks of the inlining advisor, which are no part of `text`.
         size_limited: Whether a remark says that the inlining advisor reached its size limit.
@@ -46,7 +45,6 @@ class StandardError:
         self.contexts = contexts
         self.prediction = prediction
         self.code = code
-        self.trackers = [tracker for tracker in (prediction, code) if tracker is not None]
         self.marker = b""
         self.has_remarks = False
         self.size_limited = False
@@ -144,6 +142,5 @@ class StandardError:
         copied.contexts = None if self.contexts is None else self.contexts.copy()
         copied.prediction = None if self.prediction is None else self.prediction.copy()
         copied.code = None if self.code is None else self.code.copy()
-        copied.trackers = [tracker for tracker in (copied.prediction, copied.code) if tracker is not None]
         copied._pieces, copied._position = self._pieces.copy(), 0
         return copied

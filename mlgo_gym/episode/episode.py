@@ -164,7 +164,7 @@ class Episode:
     def answer(self, answer: Answer) -> None:
         """Answer the pending decision; `proceed()` continues. Raises `ActionError` if there is none."""
         if self.decision is None:
-            self.pending()
+            self.pending()  # raises
         action, advice, self.illegal = answer
         self.actions.append(action)
         self.answers.append(advice)
