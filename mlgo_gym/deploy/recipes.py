@@ -29,10 +29,9 @@ from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe
-from mlgo_gym.search.search_space import PORTFOLIO
+from mlgo_gym.search.search_space import bundle_arguments
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED
 
@@ -122,7 +121,7 @@ def module_environment(
             arguments["metric"] = metric
             if facts:
                 arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
-            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy, *PORTFOLIO]))
+            env = make_environment("mlgo/Inline-v0", bundle_arguments(arguments, policy))
         try:
             yield env
         finally:

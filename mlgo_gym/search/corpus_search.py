@@ -24,7 +24,7 @@ from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
-from mlgo_gym.search.search_space import PORTFOLIO, Budget, Leaf, SearchSpace
+from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace, bundle_arguments
 from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
@@ -227,8 +227,9 @@ class CorpusSearch:
     @property
     def _arguments(self) -> dict[str, Any]:
         """The arguments, with callee features if a policy of the search uses them."""
-        others = PORTFOLIO if self.algorithm == "bundles" else ()
-        return with_callee_features(self.arguments, [self.start, *others])
+        if self.algorithm == "bundles":
+            return bundle_arguments(self.arguments, self.start)
+        return with_callee_features(self.arguments, [self.start])
 
     def _search(self, names: list[str], execution: Execution) -> Iterator[SearchResult]:
         if not names:

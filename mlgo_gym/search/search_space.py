@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -24,6 +25,7 @@ from mlgo_gym.episode.outcome import costs
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
@@ -35,6 +37,11 @@ FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "threshold:5", "al
 
 EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
 """Policies of evictions whose decisions a search combines, function by function."""
+
+
+def bundle_arguments(arguments: Mapping[str, Any], start: str) -> dict[str, Any]:
+    """Return arguments of an environment for bundles from a policy: callee features are on if one policy uses them."""
+    return with_callee_features(arguments, [start, *PORTFOLIO])
 
 
 class Budget:
