@@ -23,13 +23,21 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.measuring import RESULTS, CheckedModules, command_line, cpu_seconds, read_json, write_json
+from benchmarks.measuring import (
+    RESULTS,
+    CheckedModules,
+    command_line,
+    cpu_seconds,
+    own_decisions,
+    read_json,
+    write_json,
+)
 from mlgo_gym.compiler.decision_code import MODULE_FLAGS, PARSE_FLAGS, DecisionCode, DecisionIR, PrintedModule
 from mlgo_gym.compiler.inline_contexts import callee_name
 from mlgo_gym.corpus.opening import open_corpus
@@ -49,15 +57,6 @@ _DUMP = re.compile(r"^(?:; )?\*\*\* IR Dump (Before|After) InlinerPass on \(([^\
 _NUMBERS = re.compile(r" #\d+|, ![\w.]+ !\d+| ![\w.]+ !\d+|^; Function Attrs[^\n]*\n", re.MULTILINE)
 
 
-def play(env: CompilerEnv, module: str) -> Iterator[None]:
-    """Run an episode of clang's own choices, and yield at each decision."""
-    _, info = env.reset(options={"module": module})
-    done = False
-    while not done:
-        yield
-        *_, done, _, info = env.step(info.get("default_action", 0))
-
-
 def check_module(
     envs: Mapping[str, CompilerEnv], module: str, chance: random.Random, *, is_timed: bool
 ) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def check_module(
     sizes: list[int] = []
     visits: dict[tuple[str, int], DecisionCode] = {}
     graph = None
-    for _ in play(env, module):
+    for _ in own_decisions(env, module):
         assert env._episode is not None
         contexts, decision = env._episode.session.contexts, env._episode.pending()
         assert decision.code is not None
@@ -108,7 +107,7 @@ def episode_seconds(env: CompilerEnv, module: str) -> float:
     """Return the CPU seconds of the second episode of a module."""
     for _ in range(2):
         start = cpu_seconds()
-        for _ in play(env, module):
+        for _ in own_decisions(env, module):
             pass
     return cpu_seconds() - start
 
@@ -167,7 +166,7 @@ def peak_bytes(mode: str, corpus: str, modules: list[str]) -> int:
     """Return the peak memory of a process that runs an episode of each module."""
     env = make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]})
     for module in modules:
-        for _ in play(env, module):
+        for _ in own_decisions(env, module):
             pass
     # `ru_maxrss` would include that of the parent before exec().
     status = Path("/proc/self/status").read_text()

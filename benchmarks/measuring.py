@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,18 @@ def play_default(env: gym.Env[Any, Any], seed: int | None = None, **options: Any
         if truncated:
             raise SystemExit(f"{info['module']}: {info['error']['message']}")
     return info
+
+
+def own_decisions(env: gym.Env[Any, Any], module: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Run one episode with clang's own choices; yield observation and info at each decision.
+
+    After a failed compile the environment has no pending decision, so the next step raises `ActionError`.
+    """
+    observation, info = env.reset(options={"module": module})
+    terminated = False
+    while not terminated:
+        yield observation, info
+        observation, _, terminated, _, info = env.step(info.get("default_action", 0))
 
 
 class CheckedModules(JsonLines):

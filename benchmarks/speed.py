@@ -34,7 +34,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.measuring import RESULTS, Table, command_line, play_default, write_json
+from benchmarks.measuring import RESULTS, Table, command_line, own_decisions, play_default, write_json
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
@@ -116,12 +116,10 @@ def seconds(work: Callable[[], object]) -> float:
 
 def own_choices(env: CompilerEnv, module: str) -> list[bytes]:
     """Return clang's own choices in a module, as the channel takes them."""
-    _, info = env.reset(options={"module": module})
-    answers, done = [], False
-    while not done:
+    answers = []
+    for _, info in own_decisions(env, module):
         assert env._decision is not None
         answers.append(env.task.advice(env._decision, info["default_action"]))
-        *_, done, _, info = env.step(info["default_action"])
     return answers
 
 
@@ -244,17 +242,13 @@ def policies(corpus: str, repetitions: int) -> dict[str, float]:
         env = make_environment(INLINE, {"corpus": corpus, **arguments})
         policy = load_policy(name, env)
         module = next(iter(env.with_decisions(MIN_DECISIONS))).name
-        observation, info = env.reset(options={"module": module})
-        decisions, done = [(observation, info)], False
-        while not done:
-            observation, _, done, _, info = env.step(info["default_action"])
-            decisions.append((observation, info))
+        decisions = list(own_decisions(env, module))
 
-        def act_all(policy: Any = policy, decisions: Any = decisions[:-1]) -> None:
+        def act_all(policy: Any = policy, decisions: Any = decisions) -> None:
             for observation, info in decisions:
                 policy.act(observation, info)
 
-        passes = [seconds(act_all) / (len(decisions) - 1) for _ in range(1 + 5 * repetitions)]
+        passes = [seconds(act_all) / len(decisions) for _ in range(1 + 5 * repetitions)]
         rows[name] = 1e6 * statistics.median(passes[1:])
         env.close()
         table.row(name, rows[name])
