@@ -157,6 +157,8 @@ TEN_BUILDS = {
 }
 """Title of each build that is compared with plain clang at -Oz."""
 
+_TEN_COLUMNS = {name: title for name, title in TEN_BUILDS.items() if name != "plugin"}
+
 
 def by_program(result: str, heading: Sequence[str], titles: Mapping[str, str]) -> Rows:
     """Yield the linked bytes of each program by plain clang at -Oz, and their change in each build."""
@@ -218,13 +220,8 @@ def target_sizes() -> Rows:
         linked, search = changes[f"{key} {policy}"]["linked"], changes.get(f"{key} search", {}).get("objects")
         more = [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
         programs = [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
-        yield [
-            f"`{target}`, -{level}",
-            *counted(changes[f"{key} {policy}"]["objects"], "modules"),
-            *cells,
-            *programs,
-            *more,
-        ]
+        modules = counted(changes[f"{key} {policy}"]["objects"], "modules")
+        yield [f"`{target}`, -{level}", *modules, *cells, *programs, *more]
 
 
 def rust_programs() -> Rows:
@@ -348,11 +345,8 @@ def linked_builds() -> Rows:
         text, counts = row["text"], row["instructions"]
         ends = estimates(text).mean.interval
         changes = [percent(text.mean), interval(ends), percent(text.total), str(text.worse)]
-        others = [
-            *(percent(row[key].total) for key in ("unwind", "file")),
-            str(len(counts.pairs)),
-            percent(counts.mean),
-        ]
+        totals = [percent(row[key].total) for key in ("unwind", "file")]
+        others = [*totals, str(len(counts.pairs)), percent(counts.mean)]
         yield [title, str(row["programs"]), *changes, *others, f"{row['ratio']:.2f} times"]
 
 
@@ -367,7 +361,7 @@ def graph_learning() -> Rows:
     """Yield the part of the attainable bytes that each method saves, and its smallest and largest value over seeds."""
     yield ["method", "mean", "smallest seed", "largest seed"]
     for name, shares in read("graphs")["learning"]["shares"].items():
-        name = f"`{name}`" if name in ("always", "never", "threshold:5", "last-call") else name
+        name = name if " " in name else f"`{name}`"  # networks have titles, rules their names
         yield [name, *(f"{share:+.2f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
 
 
@@ -400,10 +394,5 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "targets.list": targets,
     "targets.sizes": target_sizes,
     "ten.builds": ten_builds,
-    "ten.programs": partial(
-        by_program,
-        "ten_programs",
-        ["program", "near training"],
-        {name: title for name, title in TEN_BUILDS.items() if name != "plugin"},
-    ),
+    "ten.programs": partial(by_program, "ten_programs", ["program", "near training"], _TEN_COLUMNS),
 }
