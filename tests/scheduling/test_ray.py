@@ -52,12 +52,16 @@ def cluster() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_worker_of_a_local_cluster_makes_the_same_object(make_bitcode: MakeBitcode) -> None:
+def test_a_local_cluster_whose_first_start_fails_makes_the_same_object(make_bitcode: MakeBitcode) -> None:
     corpus = make_bitcode("families.c")
     program = f"""
+from unittest import mock
+import ray
 from tests.ways_to_answer import INLINE, Ways, over_ray
 ways = Ways(INLINE, {str(corpus)!r}, {corpus.stem!r})
-assert ways.single() == over_ray(ways)
+with mock.patch("ray.init", side_effect=[Exception("The node timed out"), mock.DEFAULT], wraps=ray.init) as init:
+    assert ways.single() == over_ray(ways)
+assert init.call_count == 2
 """
     # In a process of its own: a process that has started Ray's nodes cannot use others at the same time.
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
