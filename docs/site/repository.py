@@ -28,7 +28,7 @@ from mlgo_gym.corpus.datasets.catalogue import catalogue_page
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
-_PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"></picture>')
+_PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)"></picture>')
 _HOME, _ELSEWHERE = "index.md", "repository/"
 _PACKAGES = ("", "corpus", "policies", "evaluation", "search", "explanation", "training", "integrations")
 """Packages below `mlgo_gym` whose public names are the Python API; a name of two packages is shown at the first."""

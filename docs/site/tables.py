@@ -305,7 +305,8 @@ def held_out() -> Rows:
 def readme() -> Rows:
     """Yield the bundled policy and the rule of each level on every set of held-out modules."""
     counts = {part: measurements.held_out_facts(part, LEVELS[0], LAST_CALL)["modules"] for part in SETS}
-    sets = [cell for part, title in SETS.items() for cell in (f"{title}, {counts[part]} modules", "95 % interval")]
+    titles = {part: title.replace(" held-out", "") for part, title in SETS.items()}
+    sets = [cell for part, title in titles.items() for cell in (f"{title}, {counts[part]} modules", "interval")]
     yield ["policy", "level", *sets]
     for level in reversed(LEVELS):
         for policy in (f"inline-{level.lower()}", LAST_CALL):
