@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import RESULTS, ROOT, Table, command_line, cpu_seconds, read_json
+from benchmarks.measuring import RESULTS, ROOT, Table, command_line, cpu_seconds, read_json, write_result
 from mlgo_gym import open_corpus
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
@@ -211,7 +211,7 @@ def summarize(target: str, rows: Sequence[Mapping[str, Any]]) -> None:
         for name in COUNTS:
             counts[name] += row.get(name, 0)
     entries = {**{key(entry): entry for entry in read_json(SUMMARY, [])}, **new}
-    SUMMARY.write_text("[\n" + ",\n".join(map(json.dumps, entries.values())) + "\n]\n")
+    write_result(SUMMARY, "[\n" + ",\n".join(map(json.dumps, entries.values())) + "\n]\n")
 
 
 def show(rows: Sequence[Row]) -> int:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import RESULTS, CheckedModules, command_line
+from benchmarks.measuring import RESULTS, CheckedModules, command_line, write_result
 from mlgo_clang.advisors import REMARKS, SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
@@ -295,7 +295,7 @@ def collect(kind: str, output: Path) -> None:
         merged[key] = entry
     data[kind] = list(merged.values())
     parts = [f'"{name}": [\n' + ",\n".join(map(json.dumps, entries)) + "\n]" for name, entries in data.items()]
-    DATA.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    write_result(DATA, "{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def main() -> None:

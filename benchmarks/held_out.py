@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json
+from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_result
 from benchmarks.protocol import LEVELS
 from mlgo_gym import Execution, evaluate, open_corpus
 
@@ -70,7 +70,7 @@ def main() -> None:
                 if options.again or policy not in rows:
                     output = options.work / f"{name}-{level}-{policy.replace(':', '-')}"
                     rows[policy] = measure(SETS[name], level, policy, options.jobs, output)
-                    options.output.write_text(json.dumps(results, separators=(",", ":")) + "\n")
+                    write_result(options.output, json.dumps(results, separators=(",", ":")) + "\n")
                 row = facts([tuple(pair) for pair in rows[policy]["sizes"]], rows[policy]["projects"])
                 table.row(name, level, policy, row["modules"], row["mean"], row["total"])
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import re
 import resource
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+MEASURED = RESULTS / "measured.json"
+"""Command, tables, and days of the oldest and the newest row, by file of results; last, figures without a file."""
+
 SOURCES = Path(__file__).parent / "sources"
 
 Pairs = Sequence[tuple[float, float]]
@@ -59,7 +64,18 @@ def write_json(path: Path | None, value: object) -> None:
     """Write a value as JSON; write nothing if `path` is None."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value, indent=1) + "\n")
+        write_result(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_result(path: Path, text: str) -> None:
+    """Write a file of results; below docs/results, note the day in `measured.json`."""
+    path.write_text(text)
+    if path.parent == RESULTS:
+        today = datetime.date.today().isoformat()
+        new = {"command": f"python -m benchmarks.{Path(sys.argv[0]).stem}", "tables": [], "oldest": today}
+        notes = read_json(MEASURED, {})
+        notes[path.stem] = {**notes.get(path.stem, new), "newest": today}
+        MEASURED.write_text(json.dumps(notes, indent=1) + "\n")
 
 
 def cpu_seconds() -> float:

@@ -25,7 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learning import METHODS, WORK, Method
-from benchmarks.measuring import RESULTS, ROOT, Sizes, command_line, cpu_seconds, facts, read_json, smallest_sizes
+from benchmarks.measuring import (
+    RESULTS,
+    ROOT,
+    Sizes,
+    command_line,
+    cpu_seconds,
+    facts,
+    read_json,
+    smallest_sizes,
+    write_result,
+)
 from benchmarks.protocol import (
     ENVIRONMENT,
     SEARCH_BUDGETS,
@@ -200,7 +210,7 @@ def write(options: argparse.Namespace) -> None:
     data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
     if OUTPUT.exists():
         data = add_rows(read_json(OUTPUT, {}), data)
-    OUTPUT.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
+    write_result(OUTPUT, json.dumps(data, indent=None, separators=(",", ":")) + "\n")
 
 
 class Gathered:

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks.measuring import ROOT, command_line
+from benchmarks.measuring import MEASURED, ROOT, command_line, read_json
 from benchmarks.pages import pages_of_docs
 from docs.site import tables
 from docs.site.measurements import NETWORKS
@@ -37,6 +37,32 @@ def updated(page: str) -> str:
 def outdated(page: str) -> list[str]:
     """Return the names of the tables of a page that differ from the results."""
     return [block["name"] for block in _BLOCK.finditer(page) if block[0] != block["start"] + tables.text(block["name"])]
+
+
+def measurements_page() -> str:
+    """Return the page of the commands and the days of all figures."""
+    places: dict[str, str] = {}
+    for path in pages():
+        for block in _BLOCK.finditer(path.read_text(encoding="utf-8")):
+            page = path.relative_to(ROOT).as_posix()
+            target = page.removeprefix("docs/") if page.startswith("docs/") else page.replace("README", "index")
+            target = target if page.startswith(("docs/", "README")) else f"repository/{page}"
+            places[block["name"]] = f"[{block['name']}](../{target})"
+    lines = [
+        "# Measurements",
+        "",
+        "For people who check a figure: the command of each table, and the days of its oldest and its newest row.",
+        "",
+        "All figures are of clang 22.1.8: the bundled one, or Debian's in builds with a plugin. Files `NAME.json` in",
+        "`docs/results` have the data; the figures of the last rows are on their pages alone.",
+        "",
+        "| data | tables | command | oldest | newest |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in read_json(MEASURED, {}).items():
+        shown = ", ".join(places.get(table, table) for table in row["tables"])
+        lines.append(f"| {name} | {shown} | `{row['command']}` | {row['oldest']} | {row['newest']} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

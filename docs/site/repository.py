@@ -23,6 +23,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.site.numbers import measurements_page
 from mlgo_gym.cli.reference import arguments_page, environments_page, features_page
 from mlgo_gym.corpus.datasets.catalogue import catalogue_page
 
@@ -173,5 +174,6 @@ _GENERATED = {
     "reference/arguments.md": arguments_page,
     "reference/features.md": features_page,
     "reference/datasets.md": catalogue_page,
+    "results/measurements.md": measurements_page,
 }
 """Pages that exist on the site only, by address: the reference that docstrings and tables of the package contain."""
