@@ -1,11 +1,11 @@
 """Code and call graphs at inlining decisions: checks against clang, sizes, and cost.
 
-    python -m benchmarks.graphs --modules 200 [--output runs/graphs.jsonl] [--collect]
+    python -m benchmarks.graphs --corpus builtin --corpus zstd --modules 200 [--output runs/graphs.jsonl] [--collect]
 
 Each module is compiled with clang's own choices. The checks of a module:
 
-- Callees: that of each decision against the remark of clang after the decision.
-- Text: some decisions are parsed by the same clang, and contain their call.
+- Names: caller and callee of each decision against those that a pass plugin sees in clang 22 of the same version.
+- Text: the same clang parses that of each decision, and it contains the call.
 - State: clang prints the whole module before some visits of the inliner. Code of caller and callee, and all edges of
   the call graph, must be equal there.
 
@@ -24,6 +24,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -39,9 +40,10 @@ from benchmarks.measuring import (
     write_json,
 )
 from mlgo_gym.compiler.decision_code import MODULE_FLAGS, PARSE_FLAGS, DecisionCode, DecisionIR, PrintedModule
-from mlgo_gym.compiler.inline_contexts import callee_name
-from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.deploy.c_code import DecisionCode as PolicyCode
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 
 DATA = RESULTS / "graphs.json"
@@ -52,55 +54,69 @@ MAX_BYTES = 300_000
 """Largest bitcode of a module: clang prints the whole module several times."""
 
 _SAMPLES, _TIMED = 3, 8
-"""Numbers of texts and visits to check in a module, and of modules per timed one."""
+"""Numbers of visits to check in a module, and of modules per timed one."""
+
+_MAJOR = 22
+"""LLVM of the plugin, whose clang is `clang-22`."""
+
+_PRINTING = """#include "llvm/Support/raw_ostream.h"
+static int mlgo_yes(const llvm::CallBase &Call, const float *features) {
+  llvm::errs() << "decision " << Call.getCaller()->getName() << '\\t' << Call.getCalledFunction()->getName() << '\\n';
+  return features[0] != 0;
+}
+"""
+"""The code of a policy for a plugin: clang's own choice, and a line with caller and callee."""
+
+_SEEN = re.compile(r"^decision ([^\t\n]*)\t([^\n]*)$", re.MULTILINE)
 _DUMP = re.compile(r"^(?:; )?\*\*\* IR Dump (Before|After) InlinerPass on \(([^\n]*)\) \*\*\*\n", re.MULTILINE)
 _NUMBERS = re.compile(r" #\d+|, ![\w.]+ !\d+| ![\w.]+ !\d+|^; Function Attrs[^\n]*\n", re.MULTILINE)
 
 
 def check_module(
-    envs: Mapping[str, CompilerEnv], module: str, chance: random.Random, *, is_timed: bool
+    envs: Mapping[str, CompilerEnv], module: str, plugin: Path, chance: random.Random, *, is_timed: bool
 ) -> dict[str, Any]:
     """Return the results of all checks of a module, its sizes and costs."""
     env = envs["ir"]
-    texts: list[DecisionIR] = []
-    known: list[tuple[str, list[int], bool]] = []
-    remarks: list[bytes] = []
-    sizes: list[int] = []
+    found: list[tuple[DecisionIR, bool]] = []
     visits: dict[tuple[str, int], DecisionCode] = {}
     graph = None
     for _ in own_decisions(env, module):
         assert env._episode is not None
-        contexts, decision = env._episode.session.contexts, env._episode.pending()
+        decision = env._episode.pending()
         assert decision.code is not None
-        assert decision.code._pending is not None
-        assert contexts is not None
-        remarks, ir = contexts.remarks, decision.code.ir()
+        ir = decision.code.ir()
         graph = graph or env.call_graph()
-        known.append((ir.callee, decision.code._pending[1], len(decision.site.functions) > 1))
-        if ir.callee:
-            texts.append(ir)
-            sizes.append(len(ir.text))
+        found.append((ir, len(decision.site.functions) > 1))
         if decision.site.index == 0 and ir.callee and len(visits) < 50:
             visits[decision.site.context, decision.site.visit] = decision.code.copy()
-    names = [callee_name(remark, features) for (_, features, _), remark in zip(known, remarks, strict=True)]
+    seen = names_in_plugin(envs["plugin"], module, plugin)
     counts = Counter(
-        ("unknown" if not found else "right" if found == name else "wrong") + (" in a cycle" if cycle else "")
-        for (found, _, cycle), name in zip(known, names, strict=True)
+        ("unknown" if not ir.callee else "right" if (ir.caller, ir.callee) == names else "wrong")
+        + (" in a cycle" if in_cycle else "")
+        for (ir, in_cycle), names in zip(found, seen, strict=True)
     )
-    sampled = chance.sample(texts, min(_SAMPLES, len(texts)))
+    known = [ir for ir, _ in found if ir.callee]
+    sizes, texts = [len(ir.text) for ir in known], {ir.text for ir in known}
     chosen = chance.sample(sorted(visits), min(_SAMPLES, len(visits)))
     return {
-        "callees": counts,
-        "texts": len(sampled),
-        "parsed": sum(parses(env, module, ir.text) for ir in sampled),
-        "with call": sum(bool(ir.call) and ir.call in ir.text and ir.callee in ir.call for ir in texts)
-        / max(1, len(texts)),
+        "names": counts,
+        "texts": len(texts),
+        "parsed": sum(parses(env, module, text) for text in sorted(texts)),
+        "known": len(known),
+        "with call": sum(bool(ir.call) and ir.call in ir.text and ir.callee in ir.call for ir in known),
         **compare(env, module, {visit: visits[visit] for visit in chosen}),
         "text": [median(sizes), max(sizes)] if sizes else [0, 0],
         "functions": 0 if graph is None else len(graph.functions),
         "edges": 0 if graph is None else len(graph.edges),
         "seconds": {mode: episode_seconds(envs[mode], module) for mode in MODES} if is_timed else {},
     }
+
+
+def names_in_plugin(env: CompilerEnv, module: str, plugin: Path) -> list[tuple[str, ...]]:
+    """Return caller and callee of each decision, as a plugin prints them in a compile with clang's own choices."""
+    command = [*env.compilation(env.corpus.module(module)).command, f"-fpass-plugin={plugin}", "-o", "/dev/null"]
+    printed = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
+    return _SEEN.findall(printed.decode(errors="surrogateescape"))
 
 
 def episode_seconds(env: CompilerEnv, module: str) -> float:
@@ -113,9 +129,10 @@ def episode_seconds(env: CompilerEnv, module: str) -> float:
 
 
 def parses(env: CompilerEnv, module: str, text: str) -> bool:
-    """Return whether clang compiles a text, with the flags of the module."""
+    """Return whether clang parses and verifies a text, with the flags of the module."""
     compilation = env.compilation(env.corpus.module(module))
-    command = [*env.toolchain.command, *compilation.flags, *PARSE_FLAGS, "-x", "ir", "-", "-o", "/dev/null"]
+    flags = [{"-emit-obj": "-emit-llvm-bc"}.get(flag, flag) for flag in compilation.flags]
+    command = [*env.toolchain.command, *flags, *PARSE_FLAGS, "-disable-llvm-passes", "-x", "ir", "-", "-o", "/dev/null"]
     return (
         subprocess.run(
             command, input=text.encode(errors="surrogateescape"), capture_output=True, check=False
@@ -176,17 +193,18 @@ def peak_bytes(mode: str, corpus: str, modules: list[str]) -> int:
 def check_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the table of the checks: how many of them agree with clang."""
     rows = [["check", "compared", "equal", "different", "unknown"]]
-    for title, suffix in (("callees of functions alone", ""), ("callees in components of several", " in a cycle")):
+    for title, suffix in (("names in functions alone", ""), ("names in components of several", " in a cycle")):
         right, wrong, unknown = (
-            sum(row["callees"].get(f"{word}{suffix}", 0) for row in modules) for word in ("right", "wrong", "unknown")
+            sum(row["names"].get(f"{word}{suffix}", 0) for row in modules) for word in ("right", "wrong", "unknown")
         )
         rows.append([title, *(f"{count:,}" for count in (right + wrong + unknown, right, wrong, unknown))])
-    texts, parsed, codes, equal_codes, edges, different = (
-        sum(row[key] for row in modules)
-        for key in ("texts", "parsed", "codes", "equal codes", "edges compared", "different edges")
+    keys = ("texts", "parsed", "known", "with call", "codes", "equal codes", "edges compared", "different edges")
+    texts, parsed, known, calls, codes, equal_codes, edges, different = (
+        sum(row[key] for row in modules) for key in keys
     )
     for title, compared, equal in (
-        ("texts that clang parses", texts, parsed),
+        ("different texts that clang parses", texts, parsed),
+        ("calls in the texts", known, calls),
         ("code of callers and callees", codes, equal_codes),
         ("edges of the module", edges, edges - different),
     ):
@@ -215,7 +233,7 @@ def cost_rows(modules: Sequence[Mapping[str, Any]], peaks: Mapping[str, int]) ->
 
 def collect(output: Path, peaks: Mapping[str, int]) -> None:
     """Write the tables of all modules, and keep what other programs have added to the file."""
-    modules = [line for line in map(json.loads, output.read_text().splitlines()) if "callees" in line]
+    modules = [line for line in map(json.loads, output.read_text().splitlines()) if "names" in line]
     tables = {"checks": check_rows(modules), "cost": cost_rows(modules, peaks)}
     write_json(DATA, read_json(DATA, {}) | tables)
 
@@ -223,29 +241,37 @@ def collect(output: Path, peaks: Mapping[str, int]) -> None:
 def main() -> None:
     """Check the modules that the output lacks."""
     parser = command_line(__doc__)
-    parser.add_argument("--corpus", default="builtin", help="corpus of the modules")
+    parser.add_argument("--corpus", action="append", required=True, help="corpus of the modules; repeat for several")
     parser.add_argument("--modules", type=int, default=200, help="number of modules, drawn at random")
     parser.add_argument("--output", type=Path, default=Path("runs/graphs.jsonl"), help="file of results")
     parser.add_argument("--collect", action="store_true", help="write docs/results/graphs.json")
     options = parser.parse_args()
-    small = [module.name for module in open_corpus(options.corpus) if module.bitcode.stat().st_size <= MAX_BYTES]
-    names = random.Random(0).sample(small, min(options.modules, len(small)))
-    envs = {mode: make_environment("mlgo/Inline-v0", {"corpus": options.corpus, **MODES[mode]}) for mode in MODES}
-    checked = CheckedModules(options.output)
-    for number, name in enumerate(names):
-        chance, is_timed = random.Random(name), number % _TIMED == 0
-        version = envs["ir"].toolchain.version_text
-        checked.check(
-            "mlgo/Inline-v0",
-            options.corpus,
-            name,
-            version,
-            partial(check_module, envs, name, chance, is_timed=is_timed),
-        )
+    clang = f"clang-{_MAJOR}"
+    envs = {
+        corpus: {mode: make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]}) for mode in MODES}
+        | {"plugin": make_environment("mlgo/Inline-v0", {"corpus": corpus, "clang": clang})}
+        for corpus in options.corpus
+    }
+    small = [
+        (corpus, module.name)
+        for corpus in options.corpus
+        for module in envs[corpus]["plain"].with_decisions()
+        if module.bitcode.stat().st_size <= MAX_BYTES
+    ]
+    modules = random.Random(0).sample(small, min(options.modules, len(small)))
+    with closing(CheckedModules(options.output)) as checked, tempfile.TemporaryDirectory() as folder:
+        plugin = Path(folder, "printing.so")
+        policy = PolicyCode("own choice", (INLINING_DEFAULT,), _PRINTING, "mlgo_yes(*Call, Values)")
+        build_plugin(policy, installed_llvm(f"llvm-config-{_MAJOR}"), plugin)
+        for number, (corpus, name) in enumerate(modules):
+            words = (envs[corpus], name, plugin, random.Random(name))
+            find = partial(check_module, *words, is_timed=number % _TIMED == 0)
+            checked.check("mlgo/Inline-v0", corpus, name, envs[corpus]["ir"].toolchain.version_text, find)
     if options.collect:
+        corpus = modules[0][0]
+        names = [name for other, name in modules if other == corpus][:20]
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            with_decisions = [name for name in names if envs["plain"].decisions(envs["plain"].corpus.module(name))][:20]
-            peaks = {mode: pool.apply(peak_bytes, (mode, options.corpus, with_decisions)) for mode in MODES}
+            peaks = {mode: pool.apply(peak_bytes, (mode, corpus, names)) for mode in MODES}
         collect(options.output, peaks)
 
 
