@@ -43,6 +43,7 @@ from mlgo_gym.compiler.decision_code import MODULE_FLAGS, PARSE_FLAGS, DecisionC
 from mlgo_gym.deploy.c_code import DecisionCode as PolicyCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 
@@ -89,7 +90,9 @@ def check_module(
         found.append((ir, len(decision.site.functions) > 1))
         if decision.site.index == 0 and ir.callee and len(visits) < 50:
             visits[decision.site.context, decision.site.visit] = decision.code.copy()
-    seen = names_in_plugin(envs["plugin"], module, plugin)
+    seen = names_in_plugin(env, module, plugin)
+    if len(seen) != len(found):
+        raise MlgoError(f"expected {len(found)} decisions in the plugin, got {len(seen)}")
     counts = Counter(
         ("unknown" if not ir.callee else "right" if (ir.caller, ir.callee) == names else "wrong")
         + (" in a cycle" if in_cycle else "")
@@ -114,7 +117,9 @@ def check_module(
 
 def names_in_plugin(env: CompilerEnv, module: str, plugin: Path) -> list[tuple[str, ...]]:
     """Return caller and callee of each decision, as a plugin prints them in a compile with clang's own choices."""
-    command = [*env.compilation(env.corpus.module(module)).command, f"-fpass-plugin={plugin}", "-o", "/dev/null"]
+    compilation = env.compilation(env.corpus.module(module))
+    flags = [*compilation.flags, f"-fpass-plugin={plugin}", *compilation.inputs]
+    command = [f"clang-{_MAJOR}", *flags, "-o", "/dev/null"]
     printed = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
     return _SEEN.findall(printed.decode(errors="surrogateescape"))
 
@@ -246,16 +251,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/graphs.jsonl"), help="file of results")
     parser.add_argument("--collect", action="store_true", help="write docs/results/graphs.json")
     options = parser.parse_args()
-    clang = f"clang-{_MAJOR}"
     envs = {
         corpus: {mode: make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]}) for mode in MODES}
-        | {"plugin": make_environment("mlgo/Inline-v0", {"corpus": corpus, "clang": clang})}
         for corpus in options.corpus
     }
     small = [
         (corpus, module.name)
         for corpus in options.corpus
-        for module in envs[corpus]["plain"].with_decisions()
+        for module in envs[corpus]["plain"].corpus
         if module.bitcode.stat().st_size <= MAX_BYTES
     ]
     modules = random.Random(0).sample(small, min(options.modules, len(small)))

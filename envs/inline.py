@@ -15,6 +15,7 @@ from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.probe import probe
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
@@ -44,6 +45,18 @@ _MAIN_FEATURES = (
 )
 
 
+class CallGraphSpace(gym.spaces.Graph):
+    """A space of graphs that refuses libraries of vectors: they read its shape."""
+
+    @property
+    def shape(self) -> None:
+        """Raise `MlgoError`: graphs have no shape."""
+        raise MlgoError(
+            "expected a library with gymnasium.spaces.Graph, got one of arrays; make the environment with "
+            "observation='flat'"
+        )
+
+
 class InlineTask(Task):
     """The decisions of LLVM's bottom-up inliner (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
 
@@ -67,7 +80,7 @@ class InlineTask(Task):
             low, high = (np.pad(bound, (len(EDGE_COLUMNS), 0), constant_values=0) for bound in (flat.low, flat.high))
             low[:], high[: len(EDGE_COLUMNS)] = np.minimum(low, 0), np.inf
             nodes = gym.spaces.Box(0, np.inf, (len(NODE_COLUMNS),))
-            self.observation_space = gym.spaces.Graph(nodes, gym.spaces.Box(low, high))
+            self.observation_space = CallGraphSpace(nodes, gym.spaces.Box(low, high))
         self._default = _offset(header, INLINING_DEFAULT)
         self._block_count = _offset(header, "callee_basic_block_count")
         self._choice = self._block_count if self._misplaced else self._default

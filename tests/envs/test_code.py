@@ -39,6 +39,13 @@ def decisions(env: InlineEnv) -> Iterator[str]:
         assert done is (number == len(compiled.decisions))
 
 
+def assert_parses(env: InlineEnv, text: str, folder: Path, action: str) -> None:
+    (path := folder / "text.ll").write_text(text)
+    flags = ["-disable-llvm-passes", *PARSE_FLAGS]
+    result = env.toolchain.run(["-cc1", "-triple", "x86_64", action, "-o", "/dev/null", *flags, str(path)])
+    assert result.returncode == 0, result.stderr
+
+
 def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -> None:
     env = make(ir=True)
     seen: Counter[str] = Counter()
@@ -75,13 +82,21 @@ def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -
     assert seen["wrong"] < 0.02 * seen["known"]
     assert seen[f"caller {BEFORE}"] == seen["known"]
     assert seen[f"callee {LEFT}"] > 0.8 * seen["known"]
-    for number, text in enumerate([*texts.values()][::40]):
-        (path := tmp_path / f"{number}.ll").write_text(text)
-        result = env.toolchain.run(
-            ["-cc1", "-triple", "x86_64", "-emit-obj", "-o", "/dev/null", *PARSE_FLAGS, str(path)]
-        )
-        assert result.returncode == 0, result.stderr
+    for text in [*texts.values()][::40]:
+        assert_parses(env, text, tmp_path, "-emit-obj")
     env.close()
+
+
+def test_the_code_of_coroutines_parses_before_and_after_their_split(tmp_path: Path) -> None:
+    env = make(ir=True)
+    _, info = env.reset(options={"module": "modern/generator"})
+    texts, done = {env.ir().text}, False
+    while not done:
+        *_, done, _, info = env.step(info.get("default_action"))
+        texts |= set() if done else {env.ir().text}
+    env.close()
+    for part in (".Frame = type", ".resumers = private constant", "presplitcoroutine"):
+        assert_parses(env, next(text for text in texts if part in text), tmp_path, "-emit-llvm-bc")
 
 
 def test_a_graph_is_an_observation_and_changes_no_compile(calls: Path, tmp_path: Path) -> None:
