@@ -6,15 +6,12 @@ last call, and whether earlier calls of it were kept. Clang's own features conta
 
 from __future__ import annotations
 
-from collections import Counter
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple, TypeAlias
 
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import ToolchainError
@@ -100,44 +97,49 @@ def with_callee_features(header: LogHeader) -> LogHeader:
     return replace(header, features=(*header.features, *(TensorSpec(name, "float", (1,)) for name in CALLEE_FEATURES)))
 
 
+_FEATURES = struct.Struct(f"<{len(CALLEE_FEATURES)}f")
+_NEVER = (0, 0)
+
+Pair: TypeAlias = tuple[str | None, str | None]
+"""Caller, a component, and callee; None is any."""
+
+
 class DecisionHistory:
     """The decisions of one compile so far, counted by caller and callee."""
 
     def __init__(self) -> None:
-        # By caller, callee, or both, and whether the call was inlined; None counts all.
-        self._counts: Counter[tuple[str | None, str | None, bool]] = Counter()
+        # Numbers of kept and of inlined calls.
+        self._counts: dict[Pair, list[int]] = {}
 
     def add(self, context: str, callee: str, *, inlined: bool) -> None:
         """Add a decision about a call of `callee` in the component `context`."""
-        self._counts.update(
-            ((None, None, inlined), (None, callee, inlined), (context, None, inlined), (context, callee, inlined))
-        )
+        for pair in ((None, None), (None, callee), (context, None), (context, callee)):
+            self._counts.setdefault(pair, [0, 0])[inlined] += 1
 
     def features(
-        self, site: DecisionSite, call: Call, users: float, functions: float, facts: LinkFacts | None = None
-    ) -> npt.NDArray[np.float32]:
+        self, site: DecisionSite, call: Call, users: int, functions: int, facts: LinkFacts | None = None
+    ) -> bytes:
         """Return the callee features of a decision, float32; `users` and `functions` are the `SOURCE_FEATURES`."""
-        counts, callee, context = self._counts, call.callee, site.context
-        kept = counts[None, callee, False]
-        decisions = counts[None, None, False] + counts[None, None, True]
+        callee, context = call.callee, site.context
+        count = self._counts.get
+        kept, inlined = count((None, callee), _NEVER)
+        caller_kept, caller_inlined = count((context, None), _NEVER)
+        pair_kept, pair_inlined = count((context, callee), _NEVER)
+        inner_kept, inner_inlined = count((callee, None), _NEVER)
+        decisions = sum(count((None, None), _NEVER))
         # Clang counts the symbol of an externally visible function as one more use.
         uses = users - (call.linkage != INTERNAL)
-        return np.array(
-            (
-                *(call.linkage, call.unnamed, call.comdat, call.caller_linkage, call.instructions, call.calls),
-                *(len(site.functions) - 1, site.visit, site.index),
-                *(kept, counts[None, callee, True], users - kept, uses <= 1),
-                *(counts[context, None, True], counts[context, None, False]),
-                *(counts[context, callee, True], counts[context, callee, False]),
-                *(counts[callee, None, True], counts[callee, None, False]),
-                *(decisions, decisions / max(1.0, functions)),
-                *(UNKNOWN if facts is None else facts.of(callee)),
-            ),
-            "<f4",
+        return _FEATURES.pack(
+            *(call.linkage, call.unnamed, call.comdat, call.caller_linkage, call.instructions, call.calls),
+            *(len(site.functions) - 1, site.visit, site.index),
+            *(kept, inlined, users - kept, uses <= 1),
+            *(caller_inlined, caller_kept, pair_inlined, pair_kept, inner_inlined, inner_kept),
+            *(decisions, decisions / max(1, functions)),
+            *(UNKNOWN if facts is None else facts.of(callee)),
         )
 
     def copy(self) -> DecisionHistory:
         """Return an independent copy."""
         copied = DecisionHistory()
-        copied._counts = self._counts.copy()
+        copied._counts = {pair: counts.copy() for pair, counts in self._counts.items()}
         return copied

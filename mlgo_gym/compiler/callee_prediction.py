@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import copy
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from operator import itemgetter
 
-import numpy as np
 from typing_extensions import Self
 
 from mlgo_gym.compiler.callee_features import (
@@ -28,7 +28,7 @@ from mlgo_gym.compiler.callee_features import (
     Call,
     DecisionHistory,
 )
-from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, feature_offsets, printed_features
+from mlgo_gym.compiler.inline_contexts import InlineContexts, callee_name, printed_features
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.training_log import LogHeader
 
@@ -38,17 +38,20 @@ def callee_prediction_code() -> str:
     return (files("mlgo_gym.compiler") / "callee_prediction.c").read_text(encoding="utf-8")
 
 
+_SOURCES = ("callee_basic_block_count", *SOURCE_FEATURES)
+
+
 class CallTracker:
     """Follows the calls of one session, from the code and the remarks that clang prints."""
 
     def __init__(self) -> None:
         self._calls = CallQueue()
-        self._offsets: list[int] = []
-        self._pending: tuple[str, list[int], int] | None = None
+        self._readers: tuple[struct.Struct, itemgetter[int]] | None = None
+        self._pending: tuple[str, tuple[int, ...], int] | None = None
         self._inlined = False
 
-    def _follow(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> Any:
-        """Learn the last decision and the code printed since; return the record of the pending decision."""
+    def _follow(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> tuple[int, ...]:
+        """Learn the last decision and the code printed since; return the `_SOURCES` of the pending decision."""
         if self._pending is not None:
             context, features, blocks = self._pending
             # clang names the callee of a decision after its answer.
@@ -56,11 +59,13 @@ class CallTracker:
             self._note(context, name, self._calls.learn(name, blocks, inlined=self._inlined))
         for left, dump in contexts.dumps:
             self._read(dump, left=left)
-        record = np.frombuffer(payload, header.dtype, 1)[0]
-        self._offsets = self._offsets or feature_offsets(header)
-        blocks = int(record["callee_basic_block_count"][0])
-        self._pending = contexts.site.context, printed_features(payload, self._offsets), blocks
-        return record
+        if self._readers is None:
+            names = [spec.name for spec in header.features]
+            self._readers = printed_features(header), itemgetter(*map(names.index, _SOURCES))
+        features = self._readers[0].unpack_from(payload)
+        sources: tuple[int, ...] = self._readers[1](features)
+        self._pending = contexts.site.context, features, sources[0]
+        return sources
 
     def _note(self, context: str, callee: str, call: QueuedCall | None) -> None:
         """Note a decision in a component, and its call if that is known."""
@@ -94,10 +99,9 @@ class CalleePrediction(CallTracker):
 
         Payload and header are as clang wrote them. The features are float32, in the order of `CALLEE_FEATURES`.
         """
-        record = self._follow(payload, header, contexts)
-        call = self._calls.predict(contexts.site.functions[0], int(record["callee_basic_block_count"][0]))
-        users, functions = (float(record[name][0]) for name in SOURCE_FEATURES)
-        return call.callee, self._history.features(contexts.site, call, users, functions, self._facts).tobytes()
+        blocks, users, functions = self._follow(payload, header, contexts)
+        call = self._calls.predict(contexts.site.functions[0], blocks)
+        return call.callee, self._history.features(contexts.site, call, users, functions, self._facts)
 
     def _note(self, context: str, callee: str, call: QueuedCall | None) -> None:
         del call
@@ -121,8 +125,8 @@ NAME = r'@("[^"]*"|[-\w.$]+)'
 _DEFINE = re.compile(r"define ([^@\n]*)" + NAME + r"\(")
 CALL = re.compile(r"(?:call|invoke) [^@]*?" + NAME + r"\(")
 _ATTRIBUTES = "; Function Attrs: "
-_DEBUGGING = ("#dbg_", "@llvm.dbg.")
-"""Parts of lines that describe variables: debug records, or calls before LLVM 19."""
+_DEBUG_RECORD, _DEBUG_CALL = "#dbg_", "@llvm.dbg."
+"""Parts of lines that describe variables; calls before LLVM 19."""
 
 
 @dataclass(slots=True)
@@ -267,7 +271,7 @@ def parse_functions(dump: str) -> list[tuple[str, _Function]]:
             attributes = line
         elif line == "}":
             within = False
-        elif within and line.startswith("  ") and not any(word in line for word in _DEBUGGING):
+        elif within and line.startswith("  ") and _DEBUG_RECORD not in line and _DEBUG_CALL not in line:
             function = functions[-1][1]
             function.instructions += 1
             if " call " in line or " invoke " in line:

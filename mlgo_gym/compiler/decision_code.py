@@ -290,8 +290,7 @@ class DecisionCode(CallTracker):
 
     def advance(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> None:
         """Turn to the next decision; payload and header are as clang wrote them."""
-        record = self._follow(payload, header, contexts)
-        blocks, users = (int(record[name][0]) for name in ("callee_basic_block_count", "callee_users"))
+        blocks, users, _ = self._follow(payload, header, contexts)
         expected = self._calls.expected(blocks)
         if len(contexts.site.functions) > 1:
             # clang skips the calls in functions that it has removed, which only their uses show.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Sequence
 
 from mlgo_clang.advisors import PRINTING, REMARKS
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
@@ -108,15 +108,10 @@ class InlineContexts:
         return copied
 
 
-def feature_offsets(header: LogHeader) -> list[int]:
-    """Return the offset of each feature of clang in the bytes of an observation."""
-    fields: Mapping[str, Any] = header.dtype.fields or {}
-    return [fields[spec.name][1] for spec in header.features if spec.name not in CALLEE_FEATURES]
-
-
-def printed_features(payload: bytes, offsets: Sequence[int]) -> list[int]:
-    """Return the features at `feature_offsets()` as clang prints them; of an embedding its first 8 bytes as int64."""
-    return [int.from_bytes(payload[offset : offset + 8], "little", signed=True) for offset in offsets]
+def printed_features(header: LogHeader) -> struct.Struct:
+    """Return the reader of clang's features as clang prints them: of an embedding its first 8 bytes as int64."""
+    specs = (spec for spec in header.features if spec.name not in CALLEE_FEATURES)
+    return struct.Struct("<" + "".join(f"q{spec.nbytes - 8}x" for spec in specs))
 
 
 def callee_name(remarks: bytes, features: Sequence[int]) -> str | None:

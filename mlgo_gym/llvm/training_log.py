@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -102,11 +102,13 @@ class LogHeader:
         features: tensors of one observation, in order.
         advice: tensor of an answer in a channel; None in a log on disk.
         score: tensor of an outcome; None without outcomes.
+        dtype: structured dtype of one observation.
     """
 
     features: tuple[TensorSpec, ...]
     advice: TensorSpec | None = None
     score: TensorSpec | None = None
+    dtype: np.dtype[np.void] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         names = [spec.name for spec in self.features]
@@ -120,17 +122,13 @@ class LogHeader:
                 f"{self.observation_bytes}"
             )
         # A shape that NumPy cannot represent, such as one of 100 dimensions, fails here, not at the first observation.
-        _ = self.dtype
+        dtype = np.dtype([(spec.name, spec.dtype, spec.shape) for spec in self.features])
+        object.__setattr__(self, "dtype", dtype)
 
     @property
     def observation_bytes(self) -> int:
         """The number of bytes of one observation."""
         return sum(spec.nbytes for spec in self.features)
-
-    @property
-    def dtype(self) -> np.dtype[np.void]:
-        """The structured dtype of one observation."""
-        return np.dtype([(spec.name, spec.dtype, spec.shape) for spec in self.features])
 
     @classmethod
     def from_json(cls, value: object) -> LogHeader:

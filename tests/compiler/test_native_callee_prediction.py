@@ -12,7 +12,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.compiler.callee_prediction import callee_prediction_code
-from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS, feature_offsets
+from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.llvm.advisors import INLINING
@@ -92,7 +92,8 @@ def start(native: ctypes.CDLL, session: Session) -> ctypes.c_void_p:
     header = session.header()
     assert header is not None
     assert header.dtype.fields is not None
-    fields, offsets = header.dtype.fields, feature_offsets(header)
+    fields = header.dtype.fields
+    offsets = [fields[spec.name][1] for spec in header.features]
     sources = [fields[name][1] for name in ("callee_basic_block_count", "callee_users", "node_count")]
     return ctypes.c_void_p(
         native.mlgo_prediction_start((ctypes.c_int32 * len(offsets))(*offsets), len(offsets), *sources)

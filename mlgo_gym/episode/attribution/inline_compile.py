@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
-import numpy as np
-
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.compiler.inline_contexts import callee_name, feature_offsets, printed_features
+from mlgo_gym.compiler.inline_contexts import callee_name, printed_features
 from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
@@ -106,10 +104,11 @@ class InlineCompile:
     ) -> InlineCompile:
         """Return a finished compile, from each inlining decision with its answer, and clang's remarks after each."""
         header = task.headers[0]
-        starts = feature_offsets(header)
+        features = printed_features(header)
+        estimate = [spec.name for spec in header.features].index("cost_estimate")
         decisions = []
         for (decision, answer), remark in zip(answered, remarks, strict=True):
-            printed = printed_features(decision.payload, starts)
+            printed = features.unpack_from(decision.payload)
             decisions.append(
                 InlineDecision(
                     site=decision.site,
@@ -117,7 +116,7 @@ class InlineCompile:
                     answer=answer,
                     default=int(task.default_action(decision)),
                     payload=decision.payload,
-                    estimate=float(np.frombuffer(decision.payload, header.dtype, 1)[0]["cost_estimate"][0]),
+                    estimate=float(printed[estimate]),
                     predicted_callee=decision.callee,
                 )
             )
