@@ -88,7 +88,8 @@ class PriorityTask(AllocationTask):
 
     def default_action(self, decision: Decision) -> Any:
         """Return the priority of `size_order()`, float32 of shape (1,); the features do not determine LLVM's own."""
-        size, stage = (_INT64.unpack_from(decision.payload, offset)[0] for offset in self._offsets)
+        read, (size_offset, stage_offset) = _INT64.unpack_from, self._offsets
+        (size,), (stage,) = read(decision.payload, size_offset), read(decision.payload, stage_offset)
         return np.array([size_order(size, stage)], np.float32)
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - the bounds are the same for all

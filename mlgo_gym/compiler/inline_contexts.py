@@ -122,7 +122,7 @@ def callee_name(remarks: bytes, features: Sequence[int]) -> str | None:
     # Calls that must be inlined have remarks too, without features.
     for remark in remarks.splitlines():
         for printed in (features[:-1], features):
-            numbers = "".join(map(str, printed)).encode()
+            numbers = b"%d" * len(printed) % tuple(printed)
             if remark.endswith(numbers) and len(remark) > len(numbers):
                 return remark[: -len(numbers)].decode(errors="surrogateescape")
     return None

@@ -70,6 +70,8 @@ class FeatureLayout:
         self._runs = tuple(runs)
         # Integers are counts and costs far below the bound; only floats can be infinite or NaN.
         self._finite = all(run[0].kind in "iu" for run in runs)
+        self._flags = len(names) - sum(size for _, size, *_ in self._capped)
+        self._square = min((BOUND, *caps.values())) ** 2
         self._wide = any(run[0] == np.float64 for run in runs)
 
     def flat_space(self) -> gym.spaces.Box:
@@ -107,8 +109,15 @@ class FeatureLayout:
             values = np.frombuffer(payload, dtype, count, offset)
             # A double may be too large for a float32.
             row[start : start + count] = np.clip(values, -BOUND, BOUND) if self._wide else values
-        if not self._finite:
-            finite(row)
+        if self._finite:
+            return
+        if self._capped:
+            row[self._flags :] = 0
+        values = row.astype(np.float64)  # the squares of floats overflow in float32
+        if values.dot(values) <= self._square:
+            # Nothing is NaN or beyond its bound. Most observations are such, and looking is faster than limiting.
+            return
+        finite(row)
         for dtype, size, offset, start, flags, cap in self._capped:
             row[flags : flags + size] = np.frombuffer(payload, dtype, size, offset) == np.inf
             _limit(row[start : start + size], cap)
