@@ -3,7 +3,9 @@
     python -m benchmarks.speed [--modules 20] [--busy] [--output docs/results/speed.json]
 
 - Episodes: each environment with clang's own choices on modules with at least 200 decisions. A plain compile of the
-  same input is a process; the smallest host loop answers the same advice by blocking reads of the same pipes.
+  same input is a process. The smallest host loop answers the same advice by blocking reads of the same pipes. With the
+  answers in a file clang waits for nobody, so the rest is its own work on features. CPU times are those of clang and of
+  this process, relative to clang's in a plain compile; other programs change them less than durations.
 - Vectors: steps per second of four environments, which take the same episodes in the same order.
 - Policies: microseconds of `act()` on recorded decisions.
 - Start: seconds of new processes with warm caches.
@@ -19,6 +21,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import statistics
 import subprocess
@@ -27,6 +30,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +38,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.measuring import RESULTS, Table, command_line, own_decisions, play_default, write_json
+from benchmarks.measuring import RESULTS, Table, command_line, cpu_seconds, own_decisions, play_default, write_json
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
@@ -63,6 +67,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 """Policies that are timed, with the arguments of their environment."""
 
+PROCESSES = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 MIN_DECISIONS, NUM_ENVS, SEED = 200, 4, 7
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
@@ -78,6 +83,13 @@ def wait(pid: int) -> None:
 def plain(compilation: Compilation) -> None:
     """Compile without interaction."""
     wait(os.posix_spawn(compilation.command[0], [*compilation.command, "-o", os.devnull], os.environ))
+
+
+def answers_in_file(compilation: Compilation, advisor: Advisor, answers: Sequence[bytes]) -> None:
+    """Compile with a regular file of answers in the place of a pipe."""
+    with tempfile.TemporaryDirectory(dir=scratch_parent()) as folder:
+        Path(f"{folder}/c.in").write_bytes(b"".join(answers))
+        plain(replace(compilation, flags=(*compilation.flags, *advisor.flags(f"{folder}/c"))))
 
 
 def smallest_loop(compilation: Compilation, advisor: Advisor, answers: Sequence[bytes]) -> None:
@@ -114,6 +126,14 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def usage(work: Callable[[], object]) -> tuple[float, float, float]:
+    """Return the duration of a call, and the CPU time of this process and of its children, in seconds."""
+    before = [cpu_seconds((who,)) for who in PROCESSES]
+    duration = seconds(work)
+    host, children = (cpu_seconds((who,)) - start for who, start in zip(PROCESSES, before, strict=True))
+    return duration, host, children
+
+
 def own_choices(env: CompilerEnv, module: str) -> list[bytes]:
     """Return clang's own choices in a module, as the channel takes them."""
     answers = []
@@ -131,37 +151,45 @@ def hosts_of(env: CompilerEnv, module: str, advisor: Advisor | None) -> dict[str
         "plain": partial(plain, compilation),
     }
     if advisor is not None:
-        hosts["loop"] = partial(smallest_loop, compilation, advisor, own_choices(env, module))
+        answers = own_choices(env, module)
+        hosts["loop"] = partial(smallest_loop, compilation, advisor, answers)
+        hosts["file"] = partial(answers_in_file, compilation, advisor, answers)
     hosts["ours"]()  # measures the baseline
     return hosts
 
 
 def episodes(corpus: str, modules: int, repetitions: int) -> dict[str, Any]:
     """Return the ratios of each form: to a plain compile of the same input, and to the smallest host loop."""
-    table = Table({"episode": "<24", "modules": ">7", "to plain": ">8.2f", "range": ">14", "to the loop": ">11"})
+    columns = {"episode": "<24", "modules": ">7", "to plain": ">8.2f", "range": ">14", "to the loop": ">11"}
+    table = Table({**columns, "to a file": ">9", "CPU of clang": ">12.2f", "of the host": ">11.2f"})
     rows: dict[str, Any] = {}
     for form, (name, arguments) in FORMS.items():
         env = make_environment(name, {"corpus": corpus, **arguments})
         candidates = [module.name for module in env.with_decisions(MIN_DECISIONS)]
         chosen = random.Random(0).sample(candidates, min(modules, len(candidates)))
         ratios: dict[str, list[float]] = defaultdict(list)
+        cpu: dict[str, list[float]] = defaultdict(list)
         for module in chosen:
-            times: dict[str, list[float]] = defaultdict(list)
+            times: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
             hosts = hosts_of(env, module, LOOPS.get(form))
             for _ in range(repetitions):
                 for host, work in hosts.items():
-                    times[host].append(seconds(work))
+                    times[host].append(usage(work))
+            medians = {host: np.median(runs, axis=0) for host, runs in times.items()}
             for host in hosts.keys() - {"ours"}:
-                ratios[host].append(statistics.median(times["ours"]) / statistics.median(times[host]))
+                ratios[host].append(medians["ours"][0] / medians[host][0])
+            for column, process in enumerate(("host", "clang"), start=1):
+                cpu[process].append(medians["ours"][column] / medians["plain"][2])
         env.close()
         row = {
             host: {"median": statistics.median(values), "smallest": min(values), "largest": max(values)}
             for host, values in ratios.items()
         }
-        rows[form] = {"modules": len(chosen), **row}
+        shares = {name: statistics.median(values) for name, values in cpu.items()}
+        rows[form] = {"modules": len(chosen), **row, "cpu": shares}
         span = f"{row['plain']['smallest']:.2f} to {row['plain']['largest']:.2f}"
-        loop = f"{row['loop']['median']:.2f}" if "loop" in row else ""
-        table.row(form, len(chosen), row["plain"]["median"], span, loop)
+        others = (f"{row[host]['median']:.2f}" if host in row else "" for host in ("loop", "file"))
+        table.row(form, len(chosen), row["plain"]["median"], span, *others, shares["clang"], shares["host"])
     print()
     return rows
 

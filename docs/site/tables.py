@@ -241,10 +241,15 @@ def rust_programs() -> Rows:
 
 def episode_speed() -> Rows:
     """Yield the duration of episodes against a plain compile, and against the smallest host loop."""
-    yield ["episode", "modules", "to a plain compile", "smallest", "largest", "to the host loop"]
-    for form, row in read("speed")["episodes"].items():
-        ratios = [f"{row['plain'][key]:.2f}" for key in ("median", "smallest", "largest")]
-        yield [form, str(row["modules"]), *ratios, f"{row['loop']['median']:.2f}" if "loop" in row else NONE]
+    episodes = read("speed")["episodes"]
+    is_older = any("cpu" not in row for row in episodes.values())  # a file without CPU times
+    others = [] if is_older else ["to answers in a file", "CPU time: clang", "host"]
+    yield ["episode", "modules", "to a plain compile", "smallest", "largest", "to the host loop", *others]
+    for form, row in episodes.items():
+        ratios = [row["plain"][key] for key in ("median", "smallest", "largest")]
+        ratios += [row[host]["median"] if host in row else None for host in ("loop", "file")[: 1 + len(others)]]
+        ratios += [] if is_older else [row["cpu"]["clang"], row["cpu"]["host"]]
+        yield [form, str(row["modules"]), *(NONE if ratio is None else f"{ratio:.2f}" for ratio in ratios)]
 
 
 def throughput() -> Rows:

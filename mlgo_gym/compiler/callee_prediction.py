@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from operator import itemgetter
@@ -46,7 +46,7 @@ class CallTracker:
 
     def __init__(self) -> None:
         self._calls = CallQueue()
-        self._readers: tuple[struct.Struct, itemgetter[int]] | None = None
+        self._readers: tuple[struct.Struct, Callable[[tuple[int, ...]], tuple[int, ...]]] | None = None
         self._pending: tuple[str, tuple[int, ...], int] | None = None
         self._inlined = False
 
@@ -62,8 +62,9 @@ class CallTracker:
         if self._readers is None:
             names = [spec.name for spec in header.features]
             self._readers = printed_features(header), itemgetter(*map(names.index, _SOURCES))
-        features = self._readers[0].unpack_from(payload)
-        sources: tuple[int, ...] = self._readers[1](features)
+        reader, sources_of = self._readers
+        features = reader.unpack_from(payload)
+        sources = sources_of(features)
         self._pending = contexts.site.context, features, sources[0]
         return sources
 
