@@ -138,7 +138,7 @@ class Task:
         names = " ".join(f"--module {shlex.quote(name)}" for name in self.searched())
         parts = ",".join(f"{name}:{SPLIT}" for name in corpus.split(","))
         return (
-            f"mlgo-gym search {ENVIRONMENT} --corpus {parts} --algorithm {self.row.algorithm} --start {self.policy} "
+            f"mlgo-gym search {ENVIRONMENT} --corpus {parts} --start {self.policy} "
             f"--compiles {max(SEARCH_BUDGETS)} {common} {names}"
         )
 

@@ -40,10 +40,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search: its name, the name of the algorithm, the policy that it starts from, and the number of seeds."""
+    """A search: its name, and the policy that it starts from."""
 
     name: str
-    algorithm: str
     start: str = "default"
     seeds: int = 1
     levels: tuple[str, ...] = ALL
@@ -79,9 +78,6 @@ OF_SEVERAL = {
 """Rows of several policies, with the smallest object of each module; the second is `MLGO_POLICY=smallest`."""
 
 SEARCHES = (
-    Search("search: greedy", "greedy"),
-    Search("search: bundles", "bundles"),
-    Search("search: bundles, from the bundled policy", "bundles", "{bundled}"),
-    Search("search: hill climbing", "hill_climb", seeds=3),
-    Search("search: random", "random", seeds=3),
+    Search("search: bundles"),
+    Search("search: bundles, from the bundled policy", "{bundled}"),
 )

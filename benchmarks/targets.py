@@ -93,7 +93,7 @@ class Builds(PolicyBuilds):
             names += [name for name in modules if self.decisions(name) >= LEAST_DECISIONS][:PER_PROGRAM]
         for name in sorted(names, key=key)[:count]:
             if name not in found:
-                result = search_module(self.env, self.env.corpus.module(name), "bundles", compiles=COMPILES)
+                result = search_module(self.env, self.env.corpus.module(name), compiles=COMPILES)
                 found[name] = [result.cost_after(COMPILES), result.baseline]
                 yield
 

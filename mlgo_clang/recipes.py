@@ -15,8 +15,7 @@ r"""Recipes: text files with the decisions of one module by their sites, of the 
 docs/reference/file_formats.md explains the lines. In the names of modules and contexts `\n`, `\r` and `\\` stand for a
 line break, a carriage return and a backslash. The actions of all lines in a row answer all decisions of the compile;
 the same bitcode, compiler and flags request the same decisions. A recipe without such lines means that the search
-found nothing smaller than clang's own decisions. Equal code before allocation gives equal first requests, so a search
-of a changed module starts from the columns of its unchanged functions.
+found nothing smaller than clang's own decisions.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
     from mlgo_clang.channel import Bind, Decide, Header
 
-    Visit = tuple[int, list[int], str, str]
-    """Number of the visit, decisions, digest of the function (of evictions alone), and context."""
+    Visit = tuple[int, list[int], str]
+    """Number of the visit, decisions, and context."""
 
 SUFFIX = ".recipe"
 """Suffix of every recipe's name; the rest of the name is the module's digest."""
@@ -51,9 +50,8 @@ def format_recipe(fields: Mapping[str, str], visits: Iterable[Visit]) -> str:
     lines = [_FIRST_LINE]
     lines += [f"{name} {_escape(value) if name == 'module' else value}" for name, value in fields.items()]
     lines.append("")
-    for visit, decisions, digest, context in visits:
-        text = ("," if evicts else "").join(map(str, decisions))
-        lines.append(f"{visit} {text} {f'{digest} ' if evicts else ''}{_escape(context)}")
+    for visit, decisions, context in visits:
+        lines.append(f"{visit} {(',' if evicts else '').join(map(str, decisions))} {_escape(context)}")
     return "\n".join((*lines, ""))
 
 
@@ -78,12 +76,12 @@ def parse_recipe(text: str) -> tuple[dict[str, str], list[Visit]]:
 
 def _parse_visit(line: str, *, evicts: bool) -> Visit:
     try:
-        visit, text, *digests, context = line.split(" ", 3 if evicts else 2)
+        visit, text, context = line.split(" ", 2)
         decisions = [read_count(decision) for decision in (text.split(",") if evicts else text)]
         if not evicts and (not text or max(decisions) > 1):
             raise ValueError("expected actions of 0 and 1")
-        return read_count(visit), decisions, digests[0] if evicts else "", _unescape(context)
-    except (ValueError, IndexError) as error:
+        return read_count(visit), decisions, _unescape(context)
+    except ValueError as error:
         raise PolicyError(f"expected a visit and its decisions in a recipe, got {line[:80]!r}: {error}") from None
 
 
@@ -128,7 +126,7 @@ def stored_decisions(folder: str, digest: str) -> tuple[Sequence[str], list[int]
     if owner != digest:
         raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {owner[:12]}; remove {path}")
     _mark_used(path)
-    return ADVISORS[fields["advisor"]], [decision for _, decisions, _, _ in visits for decision in decisions]
+    return ADVISORS[fields["advisor"]], [decision for _, decisions, _ in visits for decision in decisions]
 
 
 def _mark_used(path: str) -> None:

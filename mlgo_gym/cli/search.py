@@ -18,7 +18,7 @@ def search(
     corpus: str = "builtin",
     metric: str | None = None,
     module: Annotated[list[str] | None, option("Module to search; repeatable. Default: all.")] = None,
-    values: Annotated[Values, options_of(CorpusSearch, "algorithm compiles seconds start recipes seed", compiles=50)],
+    values: Annotated[Values, options_of(CorpusSearch, "compiles seconds start recipes seed", compiles=50)],
     execution: ExecutionOptions,
     compiler: CompilerOptions,
     output: Annotated[Path | None, option("File for the results; the same command resumes from it.")] = None,

@@ -22,7 +22,6 @@ from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.exports import exit_status_of
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
@@ -30,8 +29,8 @@ from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import search_module
-from mlgo_gym.search.recipes import known_evictions, make_recipe
-from mlgo_gym.search.search_space import bundle_arguments
+from mlgo_gym.search.recipes import make_recipe
+from mlgo_gym.search.search_space import search_arguments
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED
 
@@ -115,24 +114,22 @@ def module_environment(
         bitcode.write_bytes(data)
         options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
         arguments: dict[str, Any] = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
+        env_id, arguments["metric"] = "mlgo/Inline-v0", metric
         if evicts:
-            env = make_environment("mlgo/RegAllocEvict-v0", {**arguments, "metric": ESTIMATED_INSTRUCTIONS})
-        else:
-            arguments["metric"] = metric
-            if facts:
-                arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
-            env = make_environment("mlgo/Inline-v0", bundle_arguments(arguments, policy))
+            env_id, arguments["metric"] = "mlgo/RegAllocEvict-v0", ESTIMATED_INSTRUCTIONS
+        elif facts:
+            arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
+        env = make_environment(env_id, search_arguments(env_id, arguments, policy))
         try:
             yield env
         finally:
             env.close()
 
 
-def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, folder: Path) -> Recipe:
+def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int) -> Recipe:
     """Return the best decisions that a search from a policy finds for the only module of an environment.
 
-    The recipe has `source` as the name of the module. The search takes at most `compiles` compiles. That of evictions
-    first tries what the recipes of the folder have for the functions that did not change.
+    The recipe has `source` as the name of the module. The search takes at most `compiles` compiles.
 
     Raises:
         MlgoError: the module cannot be searched.
@@ -140,9 +137,7 @@ def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, fol
     module = next(iter(env.corpus))
     used, actions = 0, None
     if env.decisions(module):
-        # Bundles gain most with few compiles (docs/how_to/search.md).
-        algorithm, known = ("functions", known_evictions(folder)) if can_split(env.setup) else ("bundles", {})
-        result = search_module(env, module, algorithm, compiles=max(compiles, 1), start=policy, known=known)
+        result = search_module(env, module, compiles=max(compiles, 1), start=policy)
         used = result.compiles
         if result.verified and result.cost < result.baseline:
             actions = result.actions
@@ -157,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
         data = sys.stdin.buffer.read()
         evicts = kind == EVICTION.name
         with module_environment(data, command, clang, policy, evicts=evicts, metric=metric, facts=facts) as env:
-            recipe = search_recipe(env, source, policy, int(compiles), Path(folder))
+            recipe = search_recipe(env, source, policy, int(compiles))
         keep_recipe(recipe, folder, data)
 
     return exit_status_of(search)

@@ -5,7 +5,6 @@ Registers are allocated function by function, so that no function's code depends
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections import defaultdict
@@ -49,14 +48,6 @@ class AllocationCompile(NamedTuple):
     def actions(self) -> tuple[int, ...]:
         """The answer to each decision of the compile."""
         return tuple(eviction.answer for evictions in self.functions.values() for eviction in evictions)
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Digest of the first request in each function, 16 hexadecimal digits of the observation's SHA-256."""
-        return {
-            name: hashlib.sha256(decisions[0].decision.payload).hexdigest()[:16]
-            for name, decisions in self.functions.items()
-        }
 
     def change(self, function: str, other: AllocationCompile) -> float:
         """Return by how much the module gets dearer if a function comes from another compile.

@@ -23,7 +23,7 @@ from mlgo_gym.episode.attribution.affected_functions import (
 )
 from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineCompile, InlineDecision, run_inline_compile
 from mlgo_gym.episode.function_costs import FunctionCosts
-from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.errors import CompilerError
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import needs_callee_features
 from mlgo_gym.policies.rules import Rule
@@ -46,13 +46,11 @@ class BundleSearch:
     """The state of a search by bundles; `best` is the best compile so far.
 
     Raises:
-        MlgoError: The metric has no value for each function, the scope is a function, or the task is not inlining.
+        MlgoError: The metric has no value for each function, or the task is not inlining.
         CompilerError: The compile with clang's own choices failed. Other failures are counted.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
-        if space.function is not None:
-            raise MlgoError("expected scope='module' for bundles, got 'function'; choose another algorithm")
         self._space = space
         self._compilation = space.setup.compilation(space.module)
         self._timeout = space.setup.timeout
@@ -79,7 +77,7 @@ class BundleSearch:
         self.best = first
         if not first.compiled.decisions:
             # Raises the error for a module without decisions.
-            space.root().close()
+            space.begin().close()
         self._expected = self._expect(first)
         self._unverified = 0
         self._has_changed = True
@@ -194,7 +192,7 @@ class BundleSearch:
             self._clear_tried()
             fresh = moves
         # Pairs never run out: a search without a budget ends before them.
-        if not fresh and not self._space.budget.is_spent_after(0):
+        if not fresh and not self._space.budget.is_unlimited:
             fresh = self._pairs() or self._restart()
         decisions, sizes, costs = self._expected.decisions, self._expected.sizes, self._expected.costs
         scores = self._ranking.scores(fresh, code_copies(decisions, sizes), costs, self._generator)

@@ -1,9 +1,9 @@
-"""The search algorithms by name, the search of one module, and the resumable search of a corpus."""
+"""The search of one module, and the resumable search of a corpus."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,32 +13,18 @@ from typing import Any
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
-from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
-from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
-from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace, bundle_arguments
-from mlgo_gym.search.tree_search import greedy, hill_climb, random_search
+from mlgo_gym.search.recipes import make_recipe, recipe_flags
+from mlgo_gym.search.search_space import Budget, SearchSpace, search_arguments
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-
-ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
-    "greedy": greedy,
-    "random": random_search,
-    "hill_climb": hill_climb,
-    "bundles": lambda space, seed: BundleSearch(space, seed).run(),
-    "functions": lambda space, seed: FunctionSearch(space, seed).run(),
-}
-"""The algorithms by name; each takes the space and a seed, and returns the best leaf within the budget."""
-
-WITH_POLICIES = ("bundles", "functions")
-"""Algorithms that start from the decisions of a policy, and combine those of a portfolio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +33,6 @@ class SearchResult:
 
     Attributes:
         module: Name of the module.
-        algorithm: Name of the algorithm.
         actions: Action of each decision.
         cost: Cost of the actions by the environment's metric.
         baseline: Cost of clang's own heuristic.
@@ -60,7 +45,6 @@ class SearchResult:
     """
 
     module: str
-    algorithm: str
     actions: tuple[int, ...]
     cost: float
     baseline: float
@@ -91,62 +75,47 @@ class SearchResult:
         return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})
 
 
-def check_algorithm(algorithm: str, start: str) -> None:
-    """Raise an error if an algorithm is unknown, or cannot start from a policy."""
-    if algorithm not in ALGORITHMS:
-        raise MlgoError(f"expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}; choose another algorithm")
-    if start != "default" and algorithm not in WITH_POLICIES:
-        raise MlgoError(
-            f"expected an algorithm that starts from a policy, got {algorithm!r}; use {', '.join(WITH_POLICIES)}"
-        )
-
-
 def search_module(
     env: CompilerEnv,
     module: Module,
-    algorithm: str,
     *,
     compiles: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
-    function: str | None = None,
     start: str = "default",
-    known: Mapping[str, Sequence[int]] | None = None,
 ) -> SearchResult:
-    """Search the actions of a module, or of one function, with the least cost, and verify them by a replay.
+    """Search the actions of a module with the least cost, and verify them by a replay.
 
-    The replay is a new compile; with `fork_resets` it may be a fork of a compile at its first decision.
+    Inlining is searched by bundles of flips, evictions in all functions at once. The replay is a new compile; with
+    `fork_resets` it may be a fork of a compile at its first decision.
 
     Args:
         env: The environment; it gives compiler, flags and metric, and is not stepped.
         module: The module.
-        algorithm: A name in `ALGORITHMS`.
         compiles, seconds: Limits of the budget; None is unlimited.
-        seed: Seed of the random generator.
-        function: The function, with `scope="function"`.
-        start: The policy to start from; only for the algorithms in `WITH_POLICIES`.
-        known: Columns of earlier recipes of evictions (`mlgo_gym.search.recipes.known_evictions`).
+        seed: Seed of the random generator, and of random policies.
+        start: The policy to start from.
 
     Raises:
-        MlgoError: The algorithm is unknown or cannot start from the policy, or the action space is not discrete.
+        MlgoError: The environment is neither of inlining nor of evictions, its metric has no value for each function,
+            or the policy does not fit it.
         CorpusError: The module has no decision.
         CompilerError: A compile failed.
     """
-    check_algorithm(algorithm, start)
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    space = SearchSpace(env, module, budget, function, policy, known, seed)
-    best = ALGORITHMS[algorithm](space, seed)
+    space = SearchSpace(env, module, budget, policy, seed)
+    search = FunctionSearch if env.task.advisors == (EVICTION,) else BundleSearch
+    best = search(space, seed).run()
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
     return SearchResult(
         module=module.name,
-        algorithm=algorithm,
         actions=best.actions,
         cost=best.cost,
         baseline=best.baseline,
         compiles=spent,
         seconds=elapsed,
-        verified=space.replay(best.actions).cost == best.cost,
+        verified=space.replay(best.actions) == best.cost,
         improvements=improvements,
         failed=space.failed,
     )
@@ -162,30 +131,22 @@ class CorpusSearch:
     Attributes:
         environment: Id of the environment.
         arguments: Arguments of the environment, JSON-able.
-        algorithm: Algorithm: greedy, random, hill_climb, bundles or functions.
         compiles: Maximum number of compiles per module (≥ 1). Default: no limit.
         seconds: Maximum time per module, in seconds. Default: no limit.
         seed: Seed of the random generator, and of random policies.
         names: Modules to search. Default: all.
-        start: Policy to start from; `bundles` and `functions` only.
+        start: Policy to start from.
         recipes: Folder for a recipe of each module that gets smaller. Default: none is written.
-
-    Raises:
-        MlgoError: The algorithm is unknown, or cannot start from the policy.
     """
 
     environment: str
     arguments: Mapping[str, Any]
-    algorithm: str = "greedy"
     compiles: int | None = None
     seconds: float | None = None
     seed: int = 0
     names: tuple[str, ...] = ()
     start: str = "default"
     recipes: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_algorithm(self.algorithm, self.start)
 
     def modules(self) -> list[str]:
         """Return the modules with decisions, the largest first.
@@ -227,9 +188,7 @@ class CorpusSearch:
     @property
     def _arguments(self) -> dict[str, Any]:
         """The arguments, with callee features if a policy of the search uses them."""
-        if self.algorithm == "bundles":
-            return bundle_arguments(self.arguments, self.start)
-        return with_callee_features(self.arguments, [self.start])
+        return search_arguments(self.environment, self.arguments, self.start)
 
     def _search(self, names: list[str], execution: Execution) -> Iterator[SearchResult]:
         if not names:
@@ -251,18 +210,16 @@ class CorpusSearch:
 
     def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], _Found]:
         local = self if store is None else replace(self, start=unpack_policy(self.start, store))
-        # On another machine the folder is empty.
-        known = known_evictions(self.recipes) if self.recipes is not None and can_split(env.setup) else {}
-        return partial(local._one, env, known)
+        return partial(local._one, env)
 
     def _failure(self, name: str, error: str) -> SearchResult:
-        return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
+        return SearchResult(name, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
 
-    def _one(self, env: CompilerEnv, known: Mapping[str, Sequence[int]], name: str) -> _Found:
+    def _one(self, env: CompilerEnv, name: str) -> _Found:
         limits: dict[str, Any] = {"compiles": self.compiles, "seconds": self.seconds}
         try:
             module = env.corpus.module(name)
-            result = search_module(env, module, self.algorithm, seed=self.seed, start=self.start, known=known, **limits)
+            result = search_module(env, module, seed=self.seed, start=self.start, **limits)
             smaller = self.recipes is not None and result.cost < result.baseline
             return result, make_recipe(env, module, result.actions, result.compiles) if smaller else None
         except MlgoError as error:

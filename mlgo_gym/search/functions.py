@@ -42,34 +42,33 @@ class FunctionSearch:
     """The state of a search of all functions at once.
 
     Raises:
-        MlgoError: The task is not eviction, or the metric is no sum over functions.
+        MlgoError: The metric is no sum over functions.
         CompilerError: The first compile failed. Later failures are counted.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
-        if not can_split(space.setup) or space.function is not None:
+        if not can_split(space.setup):
             raise MlgoError(
-                "expected evictions of whole modules with a metric of functions for the algorithm functions, got "
-                f"{space.task.name} with {space.setup.metric!r}; use mlgo/RegAllocEvict-v0 with "
-                "metric='estimated-instructions' and scope='module'"
+                f"expected a metric of functions to search evictions, got {space.setup.metric!r}; use "
+                "metric='estimated-instructions'"
             )
         setup = space.setup
         self._space, self._generator = space, np.random.default_rng(seed)
+        self._nothing = int(space.task.action_space.n) - 1  # type: ignore[attr-defined]  # Discrete, as its task says
         self._compilation = setup.compilation(space.module)
         plain = measure_baseline(self._compilation, setup.timeout, optimization_record=space.task.optimization_record)
         self._baseline = space.task.outcome(plain, setup.metric)
         first = self._first = self._compile(lambda decision, _: self._default(decision))
         if not first.functions:
-            space.root().close()  # raises the error of a module without decisions
-        self._known = {name: space.known[digest] for name, digest in first.digests.items() if digest in space.known}
+            space.begin().close()  # raises the error of a module without decisions
         self._best = {name: _Best(first, decisions) for name, decisions in first.functions.items()}
         self._record()
 
     def run(self) -> Leaf:
         """Search until the budget is spent; return the leaf, of a compile that verifies it."""
         space = self._space
-        if space.start is not None or self._known:
-            self._try(self._start)
+        if space.start is not None:
+            self._try(self._legal(space.start))
         if space.budget.remaining >= _MIN_RULES:
             for policy in space.portfolio.values():
                 self._try(self._legal(policy))
@@ -83,14 +82,6 @@ class FunctionSearch:
 
     def _default(self, decision: Decision) -> int:
         return int(self._space.task.default_action(decision))
-
-    def _start(self, decision: Decision, index: int) -> int:
-        """Return the column of an earlier recipe if it has the function, else that of the start policy."""
-        name, _, place = decision.site
-        if name not in self._known:
-            return self._space.action_of(self._space.start, decision, index)
-        columns = self._known[name]
-        return legal_answer(self._space.task, decision, columns[place] if place < len(columns) else -1)
 
     def _legal(self, policy: Policy) -> Callable[[Decision, int], int]:
         task, action_of = self._space.task, self._space.action_of
@@ -123,9 +114,8 @@ class FunctionSearch:
             _, answer, legal = best.decisions[index]
             others = [column for column in legal if column != answer]
             if others:
-                last = self._space.size - 1
-                takes_nothing = others[-1] == last and self._generator.random() < NOTHING
-                flips[name, index] = last if takes_nothing else int(self._generator.choice(others))
+                takes_nothing = others[-1] == self._nothing and self._generator.random() < NOTHING
+                flips[name, index] = self._nothing if takes_nothing else int(self._generator.choice(others))
 
         def choose(decision: Decision, _: int) -> int:
             name, _, index = decision.site

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
-from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.flags import edit_flags
@@ -14,7 +11,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.episode.attribution.recipe import Recipe, read_recipe
+from mlgo_gym.episode.attribution.recipe import Recipe
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
@@ -54,7 +51,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
             assert allocated.measurement.sizes is not None, "a compile makes an object"
             text = allocated.measurement.sizes.text
             cost = allocated.cost, float(task.outcome(baseline, env.metric))
-            others = {"cost": cost, "functions": allocated.digests}
+            others = {"cost": cost}
         else:
             compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
@@ -76,24 +73,6 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         advisor=EVICTION.name if evicts else INLINING.name,
         **others,
     )
-
-
-def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the columns of each function in the recipes of a folder, by the digest of its first request.
-
-    Of equal functions the newest recipe counts. Damaged recipes and a missing folder are skipped.
-    """
-    known: dict[str, tuple[int, ...]] = {}
-    for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime):
-        try:
-            recipe = read_recipe(path)
-        except MlgoError:
-            continue
-        columns: dict[str, list[int]] = defaultdict(list)
-        for site, column in recipe.actions.items():
-            columns[site.context].append(column)
-        known |= {digest: tuple(columns[name]) for name, digest in recipe.functions.items()}
-    return known
 
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:

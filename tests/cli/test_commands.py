@@ -75,7 +75,7 @@ SEARCH = ("search", "mlgo/Inline-v0", "--corpus")
 
 
 def test_a_search_prints_a_row_for_each_module_and_resumes_from_its_output(calls: Path, tmp_path: Path) -> None:
-    arguments = (*SEARCH, calls, "--algorithm", "bundles", "--compiles", 4, "--output", tmp_path / "found.jsonl")
+    arguments = (*SEARCH, calls, "--compiles", 4, "--output", tmp_path / "found.jsonl")
     result = run(*arguments)
     assert result.exit_code == 0
     header, row, summary = result.stdout.strip().splitlines()

@@ -108,7 +108,7 @@ def evictions(clang: dict[str, list[str]], project: Path, own_cache: Path, monke
     module.write_bytes(front_end_bitcode(clang["gcc"], arguments))
     options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
     settings = {"corpus": str(module), "metric": "estimated-instructions", "compile_options": options}
-    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, "functions", compiles=8, recipes=recipes).run()
+    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, compiles=8, recipes=recipes).run()
     assert result.cost < result.baseline
     return recipes
 

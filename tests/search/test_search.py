@@ -21,19 +21,17 @@ from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
+from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
 from mlgo_gym.search.moves import Move, make_move
 from mlgo_gym.search.search_space import PORTFOLIO
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
 
 INLINE = "mlgo/Inline-v0"
-OF_INLINING = [name for name in ALGORITHMS if name != "functions"]
-"""The algorithms that search inlining decisions."""
 
 
-def search(env: CompilerEnv, algorithm: str, module: str | None = None, **settings: Any) -> SearchResult:
-    return search_module(env, env.corpus[0] if module is None else env.corpus.module(module), algorithm, **settings)
+def search(env: CompilerEnv, module: str | None = None, **settings: Any) -> SearchResult:
+    return search_module(env, env.corpus[0] if module is None else env.corpus.module(module), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +45,8 @@ def families(make_bitcode: MakeBitcode) -> Callable[..., InlineEnv]:
     return lambda **arguments: InlineEnv(corpus=bitcode, **arguments)
 
 
-@pytest.mark.parametrize("algorithm", OF_INLINING)
-def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: CompilerEnv, algorithm: str) -> None:
-    result, again = (search(inline, algorithm, compiles=6, seed=3) for _ in range(2))
+def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: CompilerEnv) -> None:
+    result, again = (search(inline, compiles=6, seed=3) for _ in range(2))
     assert result.verified
     assert result.compiles <= 6
     assert result.cost <= result.baseline
@@ -58,71 +55,56 @@ def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: Com
 
 def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
     with InlineEnv(corpus=str(make_bitcode("calls.c"))) as env:
-        for algorithm in ("hill_climb", "bundles"):
-            search(env, algorithm, compiles=3)
+        search(env, compiles=3)
 
 
-def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path, calls: Path, varied: str) -> None:
-    sizes = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "metric": "text"})
-    cases: list[tuple[CompilerEnv, str, dict[str, str], str]] = [
-        (RegAllocPriorityEnv(corpus=str(calls)), "greedy", {}, "Discrete"),
-        (inline, "magic", {}, "greedy, random"),
-        (InlineEnv(corpus=str(leaf)), "greedy", {}, "expected a decision on inlining"),
-        (inline, "greedy", {"start": "never"}, "starts from a policy, got 'greedy'"),
-        (sizes, "bundles", {}, "use mlgo/Inline-v0"),
-        (sizes, "functions", {}, "expected evictions of whole modules"),
+def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) -> None:
+    cases: list[tuple[CompilerEnv, str]] = [
+        (RegAllocPriorityEnv(corpus=str(calls)), "use mlgo/Inline-v0"),
+        (InlineEnv(corpus=str(leaf)), "expected a decision on inlining"),
+        (InlineEnv(corpus=str(calls), scope="function"), "expected scope='module' for a search"),
+        (RegAllocEvictEnv(corpus=varied, metric="text"), "expected a metric of functions to search evictions"),
     ]
-    for env, algorithm, settings, message in cases:
+    for env, message in cases:
         with pytest.raises((MlgoError, CorpusError), match=message):
-            search(env, algorithm, compiles=2, **settings)
+            search(env, compiles=2)
     for compiles, seconds in ((0, None), (None, 0.0), (None, -1.0)):
         with pytest.raises(MlgoError, match="use None for no limit"):
             Budget(compiles, seconds)
 
 
-def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitcode: MakeBitcode) -> None:
-    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), scope="function", max_decisions=3)
-    full = search(env, "greedy", compiles=24)
-    assert full.verified
-    assert full.cost < full.baseline
-    assert len(full.improvements) > 1
-    assert full.cost_after(5) == search(env, "greedy", compiles=5, function="many").cost
-    assert (full.cost_after(0), full.cost_after(40)) == (full.baseline, full.cost)
-    assert SearchResult.from_json(json.loads(json.dumps(full.to_json()))) == full
-
-
 def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[..., InlineEnv]) -> None:
     env = families(callee_features=True)
     actions, _ = play(env, load_policy("inline-oz", env), env.corpus[0].name)
-    first = search(env, "bundles", compiles=1, start="inline-oz")
+    first = search(env, compiles=1, start="inline-oz")
     assert (first.actions, first.verified) == (tuple(actions), True)
-    more = search(env, "bundles", compiles=4, start="inline-oz")
+    more = search(env, compiles=4, start="inline-oz")
     assert more.verified
     assert more.cost <= first.cost
-    alone = [search(env, "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
-    result = search(env, "bundles", compiles=len(PORTFOLIO) + 6)
+    alone = [search(env, compiles=1, start=name).cost for name in PORTFOLIO]
+    result = search(env, compiles=len(PORTFOLIO) + 6)
     assert result.verified
     assert result.cost <= min(alone)
     assert result.cost < result.baseline
     assert result.compiles <= len(PORTFOLIO) + 6
-    frames = search(families(metric="stack"), "bundles", compiles=len(PORTFOLIO) + 2)
+    frames = search(families(metric="stack"), compiles=len(PORTFOLIO) + 2)
     assert frames.verified
     assert frames.cost <= frames.baseline
 
 
 def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
     env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied})
-    result, again = (search(env, "functions", "mixed", compiles=8, seed=3) for _ in range(2))
+    result, again = (search(env, "mixed", compiles=8, seed=3) for _ in range(2))
     assert (result.verified, result.compiles, result.actions) == (True, 8, again.actions)
     assert result.cost < result.baseline
     costs = [cost for _, cost in result.improvements]
     assert costs == sorted(costs, reverse=True)
     assert result.cost == pytest.approx(costs[-1]), "the prediction"
     # Each function keeps the better of clang and a policy.
-    guarded = search(env, "functions", "mixed", compiles=3, start="never_evict")
-    assert guarded.cost <= search(env, "functions", "mixed", compiles=2).cost + 1e-9
+    guarded = search(env, "mixed", compiles=3, start="never_evict")
+    assert guarded.cost <= search(env, "mixed", compiles=2).cost + 1e-9
     with pytest.raises(CorpusError, match="expected a decision on eviction"):
-        search(env, "functions", "leaf", compiles=2)
+        search(env, "leaf", compiles=2)
 
 
 def test_failed_compiles_count_and_a_failed_first_is_an_error(
@@ -138,7 +120,7 @@ def test_failed_compiles_count_and_a_failed_first_is_an_error(
         program.write_text(f'#!/bin/sh\ncase "$*" in *interactive-channel*) {count};; esac\nexec "{zig}" {mode} "$@"\n')
         program.chmod(0o755)
         env = InlineEnv(corpus=str(make_bitcode("families.c")), clang=str(program))
-        return search(env, "bundles", compiles=compiles)
+        return search(env, compiles=compiles)
 
     result = found("3|6", 10)
     assert (result.failed, result.compiles, result.verified) == (2, 10, True)
@@ -147,19 +129,18 @@ def test_failed_compiles_count_and_a_failed_first_is_an_error(
         found("2", 3)
 
 
-@pytest.mark.parametrize("algorithm", OF_INLINING)
 @pytest.mark.parametrize("program", ["error_attribute.c", "assembly_label.c"])
 def test_decisions_that_break_a_module_are_infeasible(
-    program: str, algorithm: str, make_bitcode: MakeBitcode, nothing_is_left: None
+    program: str, make_bitcode: MakeBitcode, nothing_is_left: None
 ) -> None:
     env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
-    result = search(env, algorithm, compiles=8)
+    result = search(env, compiles=8)
     assert (result.verified, result.error, result.cost) == (True, None, result.baseline)
 
 
 def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
     arguments, output = {"corpus": str(corpus)}, tmp_path / "found.jsonl"
-    search = CorpusSearch(INLINE, arguments, "greedy", compiles=3)
+    search = CorpusSearch(INLINE, arguments, compiles=3)
     full = list(search.run(output))
     assert sorted(result.module for result in full) == ["calls", "more/calls"]
     assert all(result.verified for result in full)
@@ -170,20 +151,20 @@ def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
     kept = [SearchResult.from_json(json.loads(line)) for line in output.read_bytes().splitlines()[1:]]
     assert sorted((result.module, result.cost) for result in kept) == sorted((each.module, each.cost) for each in full)
     with pytest.raises(MlgoError, match="choose another output"):
-        list(CorpusSearch(INLINE, arguments, "random", compiles=3).run(output))
+        list(CorpusSearch(INLINE, arguments, compiles=4).run(output))
     with pytest.raises(CorpusError, match="has no module 'no_such'"):
-        CorpusSearch(INLINE, arguments, "greedy", names=("no_such",)).modules()
+        CorpusSearch(INLINE, arguments, names=("no_such",)).modules()
 
 
 def test_a_start_policy_with_callee_features_switches_them_on(varied: str) -> None:
-    search = CorpusSearch(INLINE, {"corpus": varied}, "bundles", 2, names=("many_calls",), start="inline-oz")
+    search = CorpusSearch(INLINE, {"corpus": varied}, compiles=2, names=("many_calls",), start="inline-oz")
     (found,) = search.run()
     assert (found.error, found.verified) == (None, True)
 
 
 def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     corpus, recipes = str(make_bitcode("families.c")), tmp_path / "recipes"
-    (result,) = CorpusSearch(INLINE, {"corpus": corpus}, "bundles", compiles=12, recipes=recipes).run()
+    (result,) = CorpusSearch(INLINE, {"corpus": corpus}, compiles=12, recipes=recipes).run()
     (path,) = recipes.glob("*.recipe")
     recipe = read_recipe(path)
     assert (path.stem, recipe.module, recipe.compiles) == (recipe.digest, result.module, result.compiles)

@@ -118,7 +118,7 @@ def test_credit_and_search_take_the_metric(metric: str, build: str) -> None:
     plain = info[f"baseline_{metric}"]
     assert sum(info["credit"]) == pytest.approx(plain - info[metric])
     with InlineEnv(corpus=build, metric=metric) as env:
-        found = search_module(env, env.corpus.module("a.o"), "bundles", compiles=6)
+        found = search_module(env, env.corpus.module("a.o"), compiles=6)
         assert found.baseline == pytest.approx(plain, abs=1)
         assert found.cost <= found.baseline
     with RegAllocEvictEnv(corpus=build, metric=metric) as evict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -33,7 +33,6 @@ class Recipe:
         compiles: Number of compiles of the search.
         advisor: Name of the advisor, `inlining` or `eviction`.
         cost: Cost with these decisions, and that of a plain compile, by another metric than bytes; None for bytes.
-        functions: Digest of the first request in each function (`AllocationCompile.digests`); only of evictions.
     """
 
     module: str
@@ -46,7 +45,6 @@ class Recipe:
     compiles: int = 0
     advisor: str = INLINING.name
     cost: tuple[float, float] | None = None
-    functions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -87,7 +85,7 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
     if recipe.cost is not None:
         fields["cost"] = "{!r} {!r}".format(*recipe.cost)
     visits = (
-        (visit, [action for _, action in decisions], recipe.functions.get(context, ""), context)
+        (visit, [action for _, action in decisions], context)
         for (context, visit), decisions in groupby(recipe.actions.items(), key=lambda item: item[0][:2])
     )
     write_atomically(Path(path), format_recipe(fields, visits).encode(errors="surrogateescape"))
@@ -129,10 +127,10 @@ def read_recipe(path: str | Path) -> Recipe:
             cost = with_recipe, plain
         actions = {
             DecisionSite(context, visit, index): decision
-            for visit, decisions, _, context in visits
+            for visit, decisions, context in visits
             for index, decision in enumerate(decisions)
         }
-        if len(actions) != sum(len(decisions) for _, decisions, _, _ in visits):
+        if len(actions) != sum(len(decisions) for _, decisions, _ in visits):
             raise ValueError("expected each visit once, got one twice")
         return Recipe(
             module=fields["module"],
@@ -145,7 +143,6 @@ def read_recipe(path: str | Path) -> Recipe:
             compiles=read_count(fields["compiles"]),
             advisor=fields["advisor"],
             cost=cost,
-            functions={context: digest for _, _, digest, context in visits if digest},
         )
     except OSError as error:
         raise MlgoError(f"cannot read the recipe {path}: {error}") from error
