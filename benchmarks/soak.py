@@ -150,7 +150,7 @@ def soak(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[str,
         Environments(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally)
         for env_id in compiler_environments()
     ]
-    items = [(name, envs) for envs in environments for name in SCENARIOS if name != "functions" or envs.has_functions]
+    items = [(name, envs) for envs in environments for name in SCENARIOS if name != "functions" or envs.allocates]
     samples: list[Sample] = []
     interval, sampled, now = max(1.0, minutes * 60 / 1200), 0.0, start
     while now - start < minutes * 60:

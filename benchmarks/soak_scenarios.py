@@ -42,7 +42,6 @@ class Environments:
         self.chance = chance
         self.tally = tally
         self.arguments: dict[str, Any] = {"corpus": corpus, "max_decisions": MAX_DECISIONS, "strict": False}
-        self.has_functions = "Joint" not in env_id
         self.allocates = "RegAlloc" in env_id
         self._singles: dict[str, CompilerEnv] = {}
         self._vectors: dict[str, CompilerVectorEnv] = {}

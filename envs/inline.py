@@ -21,7 +21,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import BOUNDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
-from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import GRAPH, Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -63,7 +62,6 @@ class InlineTask(Task):
     name: ClassVar[str] = "inlining"
     advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
     tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE,)
-    has_contexts: ClassVar[bool] = True
     observations: ClassVar[tuple[str, ...]] = (*Task.observations, GRAPH)
 
     _misplaced = False
@@ -145,15 +143,6 @@ class InlineTask(Task):
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
         return _ADVICE[action] if action in (0, 1) else None
 
-    def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return the shared entries, and with `scope="function"` the bytes that its decisions saved."""
-        report = super().report(measurement, baseline, function)
-        if function is None:
-            return report
-        assert measurement.sizes is not None, "an inlining compile goes to its end"
-        assert baseline.sizes is not None
-        return {**report, "saved": float(baseline.sizes.text - measurement.sizes.text)}
-
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the main features of a call site."""
         record = np.frombuffer(self.features(decision), self.layout.dtype)[0]
@@ -177,7 +166,7 @@ class InlineEnv(CompilerEnv):
 
     LLVM's inliner visits the call graph bottom-up. It requests a decision for each direct call that may legally be
     inlined and that no attribute decides (`always_inline`, `noinline`, recursion). One episode is one compile of one
-    module, or with `scope="function"` the decisions of one component of the call graph.
+    module.
 
     ## Observation space
 

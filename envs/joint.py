@@ -199,7 +199,7 @@ class JointEnv(CompilerEnv):
     decision, or a masked column, is illegal and raises `ActionError`. With `strict=False` clang's own choice replaces
     it and `info["illegal_action"]` is True.
 
-    Rewards, start, end and arguments are those of `mlgo/Inline-v0`; `scope` is `"module"`. An episode of default
+    Rewards, start, end and arguments are those of `mlgo/Inline-v0`, without `credit`. An episode of default
     actions differs from the plain compile, since the features do not determine clang's own priorities.
     """
 

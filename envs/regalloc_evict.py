@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
 from mlgo_gym.llvm.eviction_rule import default_eviction
@@ -140,7 +139,7 @@ class RegAllocEvictEnv(CompilerEnv):
     in clang's optimisation record, summed over functions; the reward is its relative change against a plain compile.
     `spill_count` counts spills, reloads and folded reloads; `text` and the other sizes measure the object.
     `estimated-instructions` counts all executed instructions by an estimate, spill code included. LLVM scores
-    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them.
+    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp).
     `metric="instructions"` counts.
 
     ## Start and end
@@ -161,7 +160,6 @@ class RegAllocEvictEnv(CompilerEnv):
     """
 
     task_type = EvictTask
-    options_type = AllocationOptions
 
 
 class RegAllocEvictVectorEnv(CompilerVectorEnv):

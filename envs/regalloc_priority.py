@@ -11,7 +11,6 @@ import numpy as np
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -136,7 +135,6 @@ class RegAllocPriorityEnv(CompilerEnv):
     """
 
     task_type = PriorityTask
-    options_type = AllocationOptions
 
 
 class RegAllocPriorityVectorEnv(CompilerVectorEnv):

@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-from mlgo_gym.llvm.allocation_record import CostWeights
-
 
 class _Loader(yaml.SafeLoader):
     """Knows the tag of a remark, `!Missed`."""
@@ -30,14 +28,14 @@ def arguments(record: bytes) -> dict[str, dict[str, str]]:
     return found
 
 
-def costs(record: bytes, weights: CostWeights) -> dict[str, float]:
+def costs(record: bytes) -> dict[str, float]:
     """Return the weighted cost of each function that has any."""
     prices = {
-        "TotalSpillsCost": weights.spill,
-        "TotalFoldedSpillsCost": weights.spill,
-        "TotalReloadsCost": weights.reload,
-        "TotalFoldedReloadsCost": weights.folded_reload,
-        "TotalCopiesCost": weights.copy,
+        "TotalSpillsCost": 1.0,
+        "TotalFoldedSpillsCost": 1.0,
+        "TotalReloadsCost": 4.0,
+        "TotalFoldedReloadsCost": 4.0,
+        "TotalCopiesCost": 0.2,
     }
     return {
         function: sum(price * float(values.get(name, 0)) for name, price in prices.items())

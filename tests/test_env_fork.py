@@ -137,7 +137,6 @@ def test_random_generators_go_on_alike_and_apart(env: InlineEnv) -> None:
     ("kind", "options", "function"),
     [
         (InlineEnv, {"max_decisions": 3}, None),
-        (InlineEnv, {"scope": "function", "credit": True}, "calls"),
         (RegAllocEvictEnv, {"scope": "function", "max_decisions": MOST}, "crowd"),
     ],
 )

@@ -216,11 +216,9 @@ class Ways:
     def by_function(self, functions: int = 3) -> list[tuple[str, str]]:
         """Answer at random in one function only: in an episode of the function and in one of the module.
 
-        Returns:
-            Both objects for each function; for inlining, for each component of the call graph.
+        Returns both objects for each function; register allocation only.
         """
-        with_contexts: dict[str, Any] = {"credit": True} if self.environment == INLINE else {}
-        whole = self.make(**with_contexts)
+        whole = self.make()
         # With a size as the reward, an episode of one function compiles the whole object.
         part = self.make(scope="function", metric="text")
         names = sorted(part.decisions(part.corpus.module(self.module)))

@@ -134,7 +134,7 @@ def check_command(command: Sequence[str]) -> None:
         if word.lstrip("-").startswith(_FILTERS):
             raise MlgoError(
                 f"expected flags that let clang print every function before inlining, got {word!r}; remove it, or use "
-                "no callee features, no credit and scope='module'"
+                "no callee features and no credit"
             )
 
 

@@ -125,8 +125,7 @@ class StandardError:
         if not site.context:
             raise ToolchainError(
                 f"expected a clang that prints functions before inlining ({' '.join(CONTEXT_FLAGS)}), got one that "
-                "does not, by its build or its flags; use another clang, or no callee features, no credit and "
-                "scope='module'"
+                "does not, by its build or its flags; use another clang, or no callee features and no credit"
             )
         header = connection.channels[decision.advisor].decoder.header
         callee, features = None, b""

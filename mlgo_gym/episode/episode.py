@@ -261,9 +261,9 @@ class Episode:
         for watch in watchers:
             watch(compiled, False)
         if self.credit and session.contexts is not None:
-            answers = zip(self.answered, self.answers, strict=True)
-            inlining = [(decision, int.from_bytes(advice, "little")) for decision, advice in answers if not decision[0]]
-            self.inline_compile = InlineCompile.from_session(inlining, session.contexts.remarks, compiled, self._task)
+            answers = [int.from_bytes(advice, "little") for advice in self.answers]
+            answered = zip(self.answered, answers, strict=True)
+            self.inline_compile = InlineCompile.from_session(answered, session.contexts.remarks, compiled, self._task)
         return self.with_project_costs(Measurement.of(compiled), compiled.object_bytes)
 
     def with_project_costs(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:

@@ -20,7 +20,7 @@ from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import check_type
-from mlgo_gym.episode.baseline import component_of, count, count_components, known_decisions
+from mlgo_gym.episode.baseline import count, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError, SnapshotError
@@ -202,13 +202,8 @@ class EpisodeMaker:
             return None
         setup = self.setup
         compilation = yield from setup.plan(module)
-        baseline = None
         if setup.options.scope == "function":
-            if setup.of_components:
-                counts, baseline = yield from count_components(compilation, setup.task)
-                function = None if function is None else component_of(counts, function)
-            else:
-                counts = yield from count(compilation, setup.task)
+            counts = yield from count(compilation, setup.task)
             functions = sorted(counts)
             if function is None and functions:
                 function = functions[int(np_random.integers(len(functions)))]
@@ -230,7 +225,7 @@ class EpisodeMaker:
                 if function is not None and fork.function != function:
                     fork.switch_to(function)
                 return fork
-        return Episode(setup, compilation, function=function, given_baseline=baseline)
+        return Episode(setup, compilation, function=function)
 
     def _order_of(self, module: str, function: str | None) -> int:
         """Return the position of a function in clang's order of the functions with decisions."""

@@ -21,12 +21,11 @@ from mlgo_gym.corpus.specification import parse_corpora
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
-from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import GRAPH, Task
 
-RENDER_MODES = ("ansi", "rgb_array", "human")
+RENDER_MODES = ("ansi", "human")
 
 LOWEST = "lowest"
 """The value of `error_reward` that rewards a failure like the largest cost that is rewarded."""
@@ -94,7 +93,6 @@ class CompileOptions:
         modules, or 32 functions, wait in 1 GiB together. Default: on for tasks whose decisions follow the optimiser
         if `preoptimize` is off, and for `scope="function"` if the compile ends with its function.""",
     )
-    echo_reply: bool = option(False, 'Let clang print the advice it received; the last `info["stderr"]` has it.')
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -153,10 +151,9 @@ class EnvironmentOptions:
     )
     scope: str = option(
         "module",
-        """Decisions of an episode: `"module"`, all of one compile; `"function"`, those of one function, rewarded by
-        their effect on the whole module for inlining and by the cost of that function alone for register allocation.
-        Clang decides all other functions. For inlining, a function is a component of the call graph. With an
-        allocation metric the compile ends with its function; with another it runs to the end.""",
+        """Decisions of an episode: `"module"`, all of one compile; `"function"`, for register allocation only, those of
+        one function, rewarded by its cost alone. Clang decides all other functions. With an allocation metric the
+        compile ends with its function; with another it runs to the end.""",
     )
     max_decisions: int | None = option(
         None, "Number of decisions after which clang decides to the end of the compile (≥ 1). None: no limit."
@@ -190,8 +187,7 @@ class EnvironmentOptions:
     )
     render_mode: str | None = option(
         None,
-        """Result of `render()`: `"ansi"`, text; `"rgb_array"`, a picture (extra `render`); `"human"` prints the text at
-        each step; or None.""",
+        """Result of `render()`: `"ansi"`, text; `"human"` prints the text at each step; or None.""",
     )
 
     def __post_init__(self) -> None:
@@ -220,11 +216,14 @@ class EnvironmentOptions:
                 f'{task.name}; use metric="instructions"'
             )
         self._check_metric(task)
-        shared = {None, "text"} if len(task.advisors) > 1 else {None, "text", *PROJECT_METRICS}
-        if self.credit and not metrics <= shared:
+        if self.credit and len(task.advisors) > 1:
             raise MlgoError(
-                f"expected the metric of credit=True in {task.name} as {_listed(sorted(filter(None, shared)))}, got "
-                f"{self.metric!r}; use metric='text'"
+                f"expected decisions on inlining alone for credit=True, got {task.name}; use mlgo/Inline-v0"
+            )
+        shared = ("text", *PROJECT_METRICS)
+        if self.credit and not metrics <= {None, *shared}:
+            raise MlgoError(
+                f"expected the metric of credit=True among {_listed(shared)}, got {self.metric!r}; use metric='text'"
             )
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
         of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
@@ -321,7 +320,7 @@ class EnvironmentOptions:
     @property
     def follows_sites(self) -> bool:
         """Whether sessions follow the site of each inlining decision."""
-        return self.callee_features or self.credit or self.reads_code or self.scope == "function"
+        return self.callee_features or self.credit or self.reads_code
 
     def preoptimizes(self, task: Task) -> bool:
         """Return whether modules are optimised once and episodes only generate code."""
@@ -377,28 +376,6 @@ class InliningOptions(EnvironmentOptions):
     def reads_code(self) -> bool:
         """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
         return self.ir or self.observation == GRAPH
-
-
-@dataclass(frozen=True, slots=True)
-class AllocationOptions(EnvironmentOptions):
-    """The arguments of environments with register-allocation decisions."""
-
-    cost_weights: Mapping[str, float] | None = option(
-        None,
-        """Weights in the metric `spill_cost` by the keys `spill`, `reload`, `folded_reload` and `copy`. Defaults: 1, 4,
-        4 and 0.2, as in LLVM (llvm/lib/CodeGen/RegAllocScore.cpp).""",
-    )
-
-    @property
-    def task_arguments(self) -> dict[str, Any]:
-        """The weights in the metric `spill_cost`."""
-        weights = dict(self.cost_weights or {})
-        names = [each.name for each in fields(CostWeights)]
-        if not set(weights) <= set(names):
-            raise MlgoError(f"expected cost_weights with keys among {_listed(names)}, got {weights!r}; correct them")
-        if any(weight < 0 for weight in weights.values()):
-            raise MlgoError(f"expected cost_weights ≥ 0, got {weights!r}; a policy must not gain by spilling")
-        return {"weights": CostWeights(**weights)}
 
 
 def declared_arguments(options_type: type[EnvironmentOptions]) -> Iterator[Argument]:

@@ -6,11 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.episode.attribution.credit import credit, joint_credit, sizes_of_inlining
+from mlgo_gym.episode.attribution.credit import credit
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.function_costs import FunctionCosts
@@ -65,8 +62,6 @@ def conclude(episode: Episode) -> EpisodeOutcome:
     info = _counts(episode) | _costs_by_key(setup, *_measurements(episode), episode.function)
     if episode.inline_compile is not None:
         info |= _credit(episode, episode.inline_compile, cost, baseline)
-    if setup.options.compile_options.echo_reply:
-        info["stderr"] = episode.session.stderr
     return EpisodeOutcome(reward(setup, cost, baseline), False, info)
 
 
@@ -100,7 +95,7 @@ def _credit(episode: Episode, compiled: InlineCompile, cost: float, baseline: fl
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
         every = credit(reference, compiled, indices, changes).saved
     else:
-        every = _credit_of_bytes(episode, reference, compiled)
+        every = credit(reference, compiled, indices).saved
         if setup.metric == WEIGHTED:
             plain = _measurements(episode)[1].sizes_by_metric()["text"]
             every *= setup.weights["text"] / max(plain, 1)
@@ -116,15 +111,6 @@ def _credit(episode: Episode, compiled: InlineCompile, cost: float, baseline: fl
     }
 
 
-def _credit_of_bytes(episode: Episode, reference: InlineCompile, compiled: InlineCompile) -> npt.NDArray[np.float64]:
-    setup, indices = episode.setup, episode.agent_indices
-    if len(setup.task.advisors) == 1:
-        return credit(reference, compiled, indices).saved
-    answered = list(zip(episode.answered, episode.answers, strict=True))
-    inlined = sizes_of_inlining(episode.compilation, answered, setup.timeout)
-    return joint_credit(reference, compiled, inlined, answered, indices, setup.task)
-
-
 def fail(episode: Episode, error: CompilerError) -> EpisodeOutcome:
     """Return the outcome of an episode whose compile failed; the info has the keys of a finished one.
 
@@ -133,8 +119,6 @@ def fail(episode: Episode, error: CompilerError) -> EpisodeOutcome:
     setup, decisions = episode.setup, episode.decisions
     lowest = failure_reward(setup, episode)
     info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": describe_failure(error)}
-    if setup.options.compile_options.echo_reply:
-        info["stderr"] = error.stderr
     if episode.credit:
         info |= {"credit": (0.0,) * decisions, "rewards": (lowest / max(decisions, 1),) * decisions}
     return EpisodeOutcome(lowest, True, info)

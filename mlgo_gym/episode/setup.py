@@ -18,7 +18,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
-from mlgo_gym.episode.baseline import count, count_components
+from mlgo_gym.episode.baseline import count
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
@@ -29,7 +29,7 @@ from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
-from mlgo_gym.tasks.infos import CREDIT, ECHO, FUNCTION, SIZES, NumericInfos, with_metric
+from mlgo_gym.tasks.infos import CREDIT, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
     ESTIMATED_INSTRUCTIONS,
     ESTIMATED_LINKED,
@@ -41,9 +41,6 @@ from mlgo_gym.tasks.measurement import (
 )
 from mlgo_gym.tasks.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
 from mlgo_gym.tasks.task import Task
-
-_ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
-"""Make clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
 
 Value = TypeVar("Value")
 
@@ -112,8 +109,7 @@ class Setup:
             ]
         task.bind(headers, options.observation)
         task.max_functions = options.max_functions
-        echo = _ECHO if self._compile_options.echo_reply else ()
-        self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags, *echo)
+        self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags)
         self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
         self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
         self._references: dict[str, InlineCompile] = {}
@@ -189,7 +185,6 @@ class Setup:
             SIZES: not self.measures_functions_alone,
             FUNCTION: self.options.scope == "function",
             CREDIT: self.options.credit,
-            ECHO: self._compile_options.echo_reply,
             **{with_metric(metric): True for metric in (*self.weights, self.metric)},
         }
         return {condition for condition in holds if holds[condition]}
@@ -198,11 +193,6 @@ class Setup:
     def shares_costs(self) -> bool:
         """Whether credit shares costs of functions other than the bytes of the object."""
         return not self.weights.keys().isdisjoint(PROJECT_METRICS)
-
-    @property
-    def of_components(self) -> bool:
-        """Whether an episode is one component of the call graph."""
-        return self.options.scope == "function" and INLINING in self.task.advisors
 
     def compilation(self, module: Module) -> Compilation:
         """Return the compile of a module; preoptimise the module first if the arguments say so."""
@@ -250,14 +240,8 @@ class Setup:
         return self._references[key]
 
     def decisions(self, module: Module) -> dict[str, int]:
-        """Return the number of decisions of a module by context; counted once and kept on disk.
-
-        For inlining, contexts are components with `scope="function"`; otherwise there is one empty context.
-        """
-        compilation = self.compilation(module)
-        if self.of_components:
-            return run_blocking(count_components(compilation, self.task), self.timeout)[0]
-        return run_blocking(count(compilation, self.task), self.timeout)
+        """Return the number of decisions of a module by function, of inlining all together; counted once."""
+        return run_blocking(count(self.compilation(module), self.task), self.timeout)
 
 
 def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:

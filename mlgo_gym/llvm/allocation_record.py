@@ -24,21 +24,6 @@ _ARGUMENT = re.compile(r"^  - (\w+): +'([^']*)'$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class CostWeights:
-    """The weight of one unit of each cost.
-
-    The defaults are those with which LLVM scores an allocation when it trains its own policy
-    (llvm/lib/CodeGen/RegAllocScore.cpp: `regalloc-store-weight` 1, `regalloc-load-weight` 4, `regalloc-copy-weight`
-    0.2): a spill stores, a reload loads, and a folded one does so inside another instruction.
-    """
-
-    spill: float = 1.0
-    reload: float = 4.0
-    folded_reload: float = 4.0
-    copy: float = 0.2
-
-
-@dataclass(frozen=True, slots=True)
 class AllocationCosts:
     """The counts and the frequency-weighted costs of one function's allocation.
 
@@ -59,14 +44,14 @@ class AllocationCosts:
         """The number of spills, reloads and folded reloads."""
         return self.spills + self.reloads + self.folded_reloads
 
-    def cost(self, weights: CostWeights) -> float:
-        """Return the weighted sum of the costs."""
-        return (
-            weights.spill * self.spills_cost
-            + weights.reload * self.reloads_cost
-            + weights.folded_reload * self.folded_reloads_cost
-            + weights.copy * self.copies_cost
-        )
+    @property
+    def cost(self) -> float:
+        """The sum with which LLVM scores an allocation when it trains its own policy: a spill counts 1, a reload 4.
+
+        The weights are `regalloc-store-weight`, `regalloc-load-weight` and `regalloc-copy-weight` of
+        llvm/lib/CodeGen/RegAllocScore.cpp.
+        """
+        return self.spills_cost + 4 * (self.reloads_cost + self.folded_reloads_cost) + 0.2 * self.copies_cost
 
     @classmethod
     def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:

@@ -36,7 +36,7 @@ from mlgo_gym.tasks.task import Task
 FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
 
 SIZES = "unless the compile ended with its function"
-FUNCTION, CREDIT, ECHO = 'with `scope="function"`', "with `credit=True`", "with `echo_reply` in `compile_options`"
+FUNCTION, CREDIT = 'with `scope="function"`', "with `credit=True`"
 CALLEE_FEATURES = "with `callee_features=True`"
 
 
@@ -101,7 +101,7 @@ KEYS: tuple[InfoKey, ...] = (
         DECISION,
         "str",
         "function of the decision; for inlining the functions that the inliner visits, and empty without "
-        '`callee_features`, `credit` and `scope="function"`',
+        "`callee_features` and `credit`",
     ),
     InfoKey("context", END, "str", "function of the episode", FUNCTION),
     InfoKey(
@@ -174,7 +174,6 @@ KEYS: tuple[InfoKey, ...] = (
     *_cost(ESTIMATED_LINKED, "float", "bytes of `text` that survive a link", with_metric(ESTIMATED_LINKED)),
     *_cost(WEIGHTED, "float", "1 minus the weighted sum of the relative reductions", with_metric(WEIGHTED)),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
-    InfoKey("saved", END, "float", "bytes of the module that the function's decisions saved", FUNCTION, _INLINING),
     InfoKey(
         "credit",
         END,
@@ -193,7 +192,6 @@ KEYS: tuple[InfoKey, ...] = (
     ),
     InfoKey("function_sizes", END, "FunctionSizes", "bytes of each function", CREDIT, _INLINING),
     InfoKey("baseline_function_sizes", END, "FunctionSizes", "the same with clang's own choices", CREDIT, _INLINING),
-    InfoKey("stderr", END, "str", "output of clang, with its echoes of the advice", ECHO),
     InfoKey(
         "error",
         END,

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import create_empty_array
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights
+from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_table import FeatureTable
@@ -208,16 +208,13 @@ def _write(observation: Any, batch: Any, row: int) -> None:
 
 
 class AllocationTask(Task):
-    """A task whose outcome is what register allocation cost; `weights` of each cost in the metric `spill_cost`."""
+    """A task whose outcome is the cost of register allocation."""
 
     optimization_record: ClassVar[bool] = True
     after_optimization: ClassVar[bool] = True
     has_contexts: ClassVar[bool] = True
     default_metric: ClassVar[str] = "spill_cost"
     function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost", "spill_count")
-
-    def __init__(self, weights: CostWeights = CostWeights()) -> None:  # noqa: B008 - frozen
-        self.weights = weights
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -234,7 +231,7 @@ class AllocationTask(Task):
             costs = AllocationCosts.total(measurement.allocation.values())
         else:
             costs = measurement.allocation.get(function, NOTHING)
-        return costs.cost(self.weights) if metric == "spill_cost" else float(costs.count)
+        return costs.cost if metric == "spill_cost" else float(costs.count)
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return the metrics except sizes for the policy and the baseline, and a row per function that has any cost."""

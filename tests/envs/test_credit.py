@@ -22,7 +22,7 @@ from tests.fakes.drive import finish, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-INLINE, JOINT = "mlgo/Inline-v0", "mlgo/Joint-v0"
+INLINE = "mlgo/Inline-v0"
 
 HEADER = "inline int shared(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n * 77 + (s >> 3); return s; }\n"
 OTHER = '#include "shared.h"\nint other(int n) { return shared(n) * shared(n + 2) + n; }\n'
@@ -75,11 +75,7 @@ WEIGHTS: list[Any] = [{"instructions": 0.5}, {"text": 1, "instructions": 1}, dic
 CASES = [
     *((INLINE, {"reward": reward}) for reward in REWARDS),
     (INLINE, {"metric": {"text": 3}}),
-    *((INLINE, {"scope": "function", "reward": reward}) for reward in REWARDS),
-    (INLINE, {"scope": "function", "metric": {"text": 2}}),
     (INLINE, {"reward": "log", "max_decisions": 3}),
-    *((JOINT, {"reward": reward}) for reward in REWARDS),
-    (JOINT, {"metric": {"text": 2}}),
 ]
 SLOW_CASES = [
     *((INLINE, {"metric": metric, "reward": reward}) for metric in OF_PROGRAMS for reward in REWARDS),
@@ -127,17 +123,13 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "metric", "expected"),
     [
-        (INLINE, "llvm_size", "'estimated-linked', 'instructions', 'linked', 'text', got 'llvm_size'"),
-        (INLINE, "object", "'estimated-linked', 'instructions', 'linked', 'text', got 'object'"),
-        (INLINE, {"text": 1, "object": 1}, r"'linked', 'text', got \{'text': 1, 'object': 1\}"),
-        (JOINT, "instructions", "'text', got 'instructions'"),
-        (JOINT, {"text": 1, "linked": 1}, r"'text', got \{'text': 1, 'linked': 1\}"),
+        (INLINE, "llvm_size", "'text', .*'linked', .*got 'llvm_size'"),
+        (INLINE, "object", "'text', .*'linked', .*got 'object'"),
+        (INLINE, {"text": 1, "object": 1}, r"'text', .*'linked', .*got \{'text': 1, 'object': 1\}"),
     ],
 )
 def test_a_metric_that_functions_do_not_share_has_no_credit(name: str, metric: Any, expected: str) -> None:
-    with pytest.raises(
-        MlgoError, match=rf"expected the metric of credit=True in .* as .*{expected}; use metric='text'"
-    ):
+    with pytest.raises(MlgoError, match=rf"expected the metric of credit=True among {expected}; use metric='text'"):
         gym.make(name, metric=metric, credit=True)
 
 

@@ -17,11 +17,11 @@ from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.corpus.driver import cc1_line, code_generation_flags
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import ActionError, CorpusError
+from mlgo_gym.errors import ActionError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import finished_compiles, running_compile
 from tests.conftest import MakeBitcode, clang_argument
-from tests.fakes.drive import play, run
+from tests.fakes.drive import play
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -187,39 +187,6 @@ def recursive(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactor
     source = tmp_path_factory.mktemp("source") / "recursive.c"
     source.write_text(RECURSIVE)
     return make_bitcode(source)
-
-
-def test_an_episode_has_the_decisions_of_its_function_alone(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), credit=True) as whole:
-        sites = [info["site"] for info in run(whole)[0]]
-    assert len(set(sites)) == len(sites)
-    with InlineEnv(corpus=str(bitcode), scope="function", reward="bytes", credit=True) as env:
-        for function, count in env.decisions(env.corpus[0]).items():
-            infos, last = run(env, module="families", function=function)
-            assert [info["site"] for info in infos] == [site for site in sites if site.context == function]
-            assert len(infos) == count == last.info["decisions"] == len(last.info["credit"])
-            assert last.info["context"] == function
-            assert last.reward == last.info["saved"] == 0
-
-
-def test_the_reward_is_what_its_decisions_moved(bitcode: Path) -> None:
-    rewards = set()
-    with InlineEnv(corpus=str(bitcode), scope="function", reward="bytes", credit=True) as env:
-        for function in env.decisions(env.corpus[0]):
-            _, last = run(env, lambda info: 1 - info["default_action"], module="families", function=function)
-            assert last.reward == last.info["saved"] == last.info["baseline_text"] - last.info["text"]
-            assert sum(last.info["credit"]) == pytest.approx(last.reward)
-            rewards.add(last.reward)
-    assert len(rewards) > 3
-
-
-def test_a_component_is_found_by_one_of_its_functions_if_it_has_a_decision(recursive: Path) -> None:
-    with InlineEnv(corpus=str(recursive), scope="function") as env:
-        assert set(env.decisions(env.corpus[0])) == {"ping, pong", "top"}
-        for name in ("pong", "ping, pong"):
-            assert env.reset(options={"module": "recursive", "function": name})[1]["context"] == "ping, pong"
-        with pytest.raises(CorpusError, match="function 'one' of module 'recursive'"):
-            env.reset(options={"module": "recursive", "function": "one"})
 
 
 @pytest.mark.parametrize(

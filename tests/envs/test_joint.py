@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES, JointVectorEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
-from tests.fakes.drive import play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -124,40 +122,14 @@ def test_priorities_are_those_of_the_table(env: JointEnv) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"metric": "spill_cost"}, {"scope": "function"}, {"compile_options": {"preoptimize": True}}], ids=str
+    "arguments",
+    [{"metric": "spill_cost"}, {"scope": "function"}, {"credit": True}, {"compile_options": {"preoptimize": True}}],
+    ids=str,
 )
 def test_what_belongs_to_allocation_alone_is_refused(arguments: dict[str, Any]) -> None:
     (name,) = arguments.get("compile_options", arguments)
     with pytest.raises(MlgoError, match=name):
         JointEnv(**arguments)
-
-
-# Credit
-
-
-def test_credit_is_shared_between_inlining_and_registers(make_bitcode: MakeBitcode) -> None:
-    corpus = str(make_bitcode("many_calls.c"))
-    env = JointEnv(corpus=corpus, credit=True, reward="bytes")
-    generator = np.random.default_rng(5)
-
-    def choose(info: dict[str, Any]) -> int:
-        legal = np.flatnonzero(info["action_mask"])
-        return int(generator.choice(legal) if generator.random() < 0.4 else info["default_action"])
-
-    infos, (_, reward, _, _, info) = run(env, choose, seed=0)
-    kinds = [int(np.flatnonzero(pending["action_mask"])[0] >= 2) for pending in infos]
-    credit = np.array(info["credit"])
-    assert len(credit) == len(kinds)
-    assert credit.sum() == pytest.approx(info["baseline_text"] - info["text"])
-    assert sum(info["rewards"]) == pytest.approx(reward)
-    assert all(pending["context"] for pending in infos)
-    # The credit of inlining is that of the same inlining with clang's own register allocation.
-    setup = env.setup
-    actions = [int(action) for action, kind in zip(env.actions, kinds, strict=True) if not kind]
-    other = play(InlineEnv(corpus=corpus, credit=True), actions, seed=0)[-1].info
-    inlined = run_blocking(setup.reference(setup.compilation(setup.corpus[0])), 60.0).text - other["text"]
-    assert credit[np.array(kinds) == 0].sum() == pytest.approx(inlined)
-    env.close()
 
 
 def test_a_batched_info_has_a_callee_where_the_single_one_has(many_calls: str) -> None:

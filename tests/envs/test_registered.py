@@ -6,7 +6,6 @@ import copy
 import importlib.util
 import json
 import pickle
-from itertools import pairwise
 from typing import Any
 
 import gymnasium as gym
@@ -54,7 +53,7 @@ def test_it_keeps_the_rules_of_gymnasium_and_repeats_an_episode(name: str, obser
 
 @every
 def test_an_episode_has_the_documented_info_keys_and_no_others(name: str, varied: str) -> None:
-    env = make(name, varied, compile_options={"echo_reply": True})
+    env = make(name, varied)
     keys = info_keys(env.task)
     possible = {when: {key.name for key in keys if when in key.when.split(", ")} for when in (FIRST, DECISION, END)}
     certain = {
@@ -71,7 +70,7 @@ def test_an_episode_has_the_documented_info_keys_and_no_others(name: str, varied
         assert (reward, terminated) == (info.get("reduction", 0.0), number == SHORT)
     assert info["decisions"] == number == len(env.actions)
     assert certain[END] <= {*info} <= possible[END]
-    assert {"stderr", "text"} <= {*info}
+    assert "text" in info
     env.close()
 
 
@@ -88,7 +87,7 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
     further = [{"callee_features": True, "credit": True}] if name.startswith("mlgo/Inline-") else []
     arguments = [{"metric": metric} for metric in metrics] + further
     for options in arguments:
-        env = make(name, varied, scope=scope, compile_options={"echo_reply": True}, **options)
+        env = make(name, varied, scope=scope, **options)
         env.reset(seed=1, options={"module": "mixed"})
         infos = [finish(env, 1)[-1].info, failed_end(env, "mixed").info]
         finished, failed = ({key: type(value) for key, value in info.items()} for info in infos)
@@ -144,9 +143,8 @@ def test_copies_continue_or_begin_anew(name: str, varied: str) -> None:
 
 
 @every
-def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("PIL", reason="the extra render is not installed")
-    environments = {mode: make(name, varied, render_mode=mode) for mode in ("ansi", "human", "rgb_array")}
+def test_each_step_is_a_text(name: str, varied: str, capsys: pytest.CaptureFixture[str]) -> None:
+    environments = {mode: make(name, varied, render_mode=mode) for mode in ("ansi", "human")}
     for env in environments.values():
         env.reset(seed=1, options={"module": "mixed"})
     text = environments["ansi"].render()
@@ -154,12 +152,6 @@ def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytes
     assert "clang would " in text
     assert capsys.readouterr().out == f"{text}\n\n"
     assert environments["human"].render() is None
-    pictures = [environments["rgb_array"].render()]
-    while len(pictures) <= SHORT:
-        environments["rgb_array"].step(legal_action(environments["rgb_array"], np.random.default_rng(1)))
-        pictures.append(environments["rgb_array"].render())
-    assert {(picture.shape, picture.dtype.name) for picture in pictures} == {((288, 480, 3), "uint8")}
-    assert all(not np.array_equal(one, other) for one, other in pairwise(pictures))
     for env in environments.values():
         env.close()
 

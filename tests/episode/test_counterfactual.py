@@ -59,15 +59,6 @@ def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
     env.close()
 
 
-def test_in_an_episode_of_one_function_clang_decides_the_others(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes")
-    _, info = run(env, {}, module="families", function="clipped")
-    (found,) = env.counterfactual(DecisionSite("clipped", 0, 0))
-    _, other = run(env, {DecisionSite("clipped", 0, 0): found.alternative}, module="families", function="clipped")
-    assert found.saved == other["text"] - info["text"] == -other["saved"]
-    env.close()
-
-
 def test_an_unknown_decision_is_an_error(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode))
     with pytest.raises(ActionError, match="reset"):

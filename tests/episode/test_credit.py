@@ -183,7 +183,7 @@ def wrapped(folder: Path, toolchain: Toolchain, body: str) -> str:
     return str(script)
 
 
-@pytest.mark.parametrize("options", [{"callee_features": True}, {"credit": True}, {"scope": "function"}], ids=str)
+@pytest.mark.parametrize("options", [{"callee_features": True}, {"credit": True}], ids=str)
 def test_a_clang_that_prints_no_contexts(
     options: dict[str, Any], make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path
 ) -> None:

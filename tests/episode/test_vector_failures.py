@@ -138,7 +138,7 @@ def test_an_error_that_is_raised_leaves_the_other_environments_intact(varied: st
 
 @pytest.mark.parametrize("other", ["writes", "has exited"])
 def test_a_clang_whose_decision_is_pending_makes_no_wait_spin(other: str, varied: str) -> None:
-    options = {"timeout": 0.5, "echo_reply": True}
+    options = {"timeout": 0.5, "extra_flags": ["-mllvm", "-interactive-model-runner-echo-reply"]}
     envs = make(INLINE, varied, 2, batch_size=1, compile_options=options)
     envs.reset(options={"module": "calls"})
     if other == "writes":

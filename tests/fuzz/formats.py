@@ -28,7 +28,7 @@ from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record, read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
@@ -168,7 +168,7 @@ def _record(data: bytes) -> None:
     for name, costs in read_allocation_record(data).items():
         assert isinstance(name, str)
         assert costs.count is not None
-        costs.cost(CostWeights())
+        _ = costs.cost
 
 
 def _acts(policy: Policy) -> None:

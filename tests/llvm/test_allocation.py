@@ -16,7 +16,6 @@ from mlgo_gym.llvm.allocation_record import (
     NOTHING,
     REMARK_FLAGS,
     AllocationCosts,
-    CostWeights,
     read_allocation_record,
     read_allocation_remarks,
 )
@@ -57,9 +56,7 @@ def test_the_costs_are_those_of_a_yaml_parser_and_of_the_remarks(
     record = compiled.optimization_record
     read = read_allocation_record(record)
     assert read
-    assert {name: function.cost(CostWeights()) for name, function in read.items()} == pytest.approx(
-        costs(record, CostWeights())
-    )
+    assert {name: function.cost for name, function in read.items()} == pytest.approx(costs(record))
     assert {name: function.count for name, function in read.items()} == counts(record)
     assert sum(function.copies for function in read.values()) == sum(
         int(values.get("NumVRCopies", 0)) for values in arguments(record).values()

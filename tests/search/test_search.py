@@ -62,7 +62,7 @@ def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) ->
     cases: list[tuple[CompilerEnv, str]] = [
         (RegAllocPriorityEnv(corpus=str(calls)), "use mlgo/Inline-v0"),
         (InlineEnv(corpus=str(leaf)), "expected a decision on inlining"),
-        (InlineEnv(corpus=str(calls), scope="function"), "expected scope='module' for a search"),
+        (RegAllocEvictEnv(corpus=varied, scope="function"), "expected scope='module' for a search"),
         (RegAllocEvictEnv(corpus=varied, metric="text"), "expected a metric of functions to search evictions"),
     ]
     for env, message in cases:

@@ -3,28 +3,19 @@
 The text of a module is the sum of its functions. A decision changes the function of its call, the functions that this
 one is inlined into, and functions that lose their last call or keep one. The change of each function against the
 reference is shared among the differing decisions that reach it.
-
-Where one compile decides both inlining and register allocation, one more compile repeats the inlining with the
-allocator's own choices. It divides the effect: its difference to clang's own inlining is credited to inlining
-decisions, and the episode's difference to it is credited to allocation decisions, function by function.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.affected_functions import causes_of_changes
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, with_counterpart
-from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes, size_changes
-from mlgo_gym.tasks.task import Task
+from mlgo_gym.llvm.function_sizes import size_changes
 
 Number = TypeVar("Number", int, float)
 
@@ -132,59 +123,6 @@ def credit(
         saved[sharing] += left / len(sharing)
         exact[sharing] = False
     return Credit(saved, exact, left)
-
-
-def joint_credit(
-    reference: InlineCompile,
-    episode: InlineCompile,
-    inlined: FunctionSizes,
-    answered: Sequence[tuple[Decision, bytes]],
-    eligible: Sequence[int],
-    task: Task,
-) -> npt.NDArray[np.float64]:
-    """Return the credit of each inlining and allocation decision of an episode, float64 of shape (decisions,).
-
-    Inlining decisions share the effect of inlining as in `credit()`. The allocation decisions of a function that differ
-    from clang's own choices share its change equally; if none differs, all of them do. The remaining change is shared
-    equally among the allocation decisions, or among the inlining decisions if there are no others.
-
-    Args:
-        reference: The compile of clang's own choices.
-        episode: The compile of the episode.
-        inlined: Bytes of each function with the episode's inlining and the allocator's own choices.
-        answered: All decisions of the episode, each with its advice.
-        eligible: Indices of the decisions that can have credit; the others get 0.
-        task: The bound task.
-    """
-    inlining = [index for index, (decision, _) in enumerate(answered) if decision.advisor == 0]
-    position = {index: at for at, index in enumerate(inlining)}
-    saved = np.zeros(len(answered))
-    own = [position[index] for index in eligible if index in position]
-    saved[inlining] = credit(reference, InlineCompile(episode.decisions, inlined), own).saved
-    allocating: dict[str, list[int]] = defaultdict(list)
-    for index in eligible:
-        if index not in position:
-            allocating[answered[index][0].context].append(index)
-    left = inlined.text - episode.text
-    for function, change in size_changes(inlined, episode.functions).items():
-        indices = allocating.get(function, [])
-        sharing = [at for at in indices if task.default_advice(answered[at][0]) != answered[at][1]] or indices
-        if sharing:
-            saved[sharing] -= change / len(sharing)
-            left += change
-    if left and eligible:
-        rest = [index for index in eligible if index not in position] or list(eligible)
-        saved[rest] += left / len(rest)
-    return saved
-
-
-def sizes_of_inlining(
-    compilation: Compilation, answered: Sequence[tuple[Decision, bytes]], timeout: float
-) -> FunctionSizes:
-    """Compile with an episode's inlining and the register allocator's own choices; return the bytes by function."""
-    with compilation.session((INLINING,)) as session:
-        session.advise_ahead([advice for decision, advice in answered if decision.advisor == 0])
-        return function_sizes(session.finish(timeout).object_bytes)
 
 
 def _growth_by(decision: InlineDecision) -> float:
