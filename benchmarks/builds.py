@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, read_json, write_json
+from mlgo_gym.episode.metrics import Program, find_counter
+from mlgo_gym.episode.metrics.counters import count_program
+from mlgo_gym.episode.metrics.programs import modules_of
 from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects, RunnerSettings
-from mlgo_gym.tasks.metrics import Program, find_counter
-from mlgo_gym.tasks.metrics.counters import count_program
-from mlgo_gym.tasks.metrics.programs import modules_of
 
 FIRST = "Oz"
 """The variant that the others are compared with; it gives the expected output."""

@@ -33,14 +33,14 @@ from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.targets import DEFAULT_TARGET
+from mlgo_gym.episode.metrics import Program, link_program, read_programs
+from mlgo_gym.episode.metrics.counters import find_emulator, run_program
+from mlgo_gym.episode.metrics.programs import check_output, program_target
 from mlgo_gym.episode.reproducer import keep_crash, keep_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyObjects, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.tasks.metrics import Program, link_program, read_programs
-from mlgo_gym.tasks.metrics.counters import find_emulator, run_program
-from mlgo_gym.tasks.metrics.programs import check_output, program_target
 from mlgo_gym.tasks.task import Task, read_action
 
 SHARES = (0.02, 0.1, 0.5, 1.0)

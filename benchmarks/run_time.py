@@ -20,10 +20,10 @@ from typing import Any
 
 from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, command_line, read_json, write_json
+from mlgo_gym.episode.metrics import Program, find_counter, link_program, measure_program, read_programs
+from mlgo_gym.episode.metrics.counters import run_program
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN
-from mlgo_gym.tasks.metrics import Program, find_counter, link_program, measure_program, read_programs
-from mlgo_gym.tasks.metrics.counters import run_program
 
 CORPORA = ("programs", "builtin")
 

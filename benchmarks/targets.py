@@ -23,12 +23,12 @@ from typing import Any
 from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_json
 from mlgo_gym.corpus.targets import TARGETS
+from mlgo_gym.episode.metrics import Program, link_program, read_programs
+from mlgo_gym.episode.metrics.programs import linked_size, modules_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.search import search_module
-from mlgo_gym.tasks.metrics import Program, link_program, read_programs
-from mlgo_gym.tasks.metrics.programs import linked_size, modules_of
 
 POLICIES = {
     level: ("default", "last-call", "threshold:0", "threshold:5", f"inline-{level.lower()}") for level in ("Oz", "Os")

@@ -10,9 +10,9 @@ from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.llvm.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.tasks.feature_table import EMBEDDINGS_TABLE, INLINING_TABLE, FeatureTable
+from mlgo_gym.tasks.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22

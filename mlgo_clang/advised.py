@@ -130,7 +130,7 @@ def _compile_by_recipe(job: Job) -> str | None:
         words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
         words += [*_start_of_search(job), settings.metric, settings.link_facts, *job.command]
         # One compile more for the baseline, and one for the start.
-        run_program("recipes", words, bitcode, (settings.search + 2) * settings.timeout)
+        run_program("search.build_recipes", words, bitcode, (settings.search + 2) * settings.timeout)
         recipe = stored_decisions(settings.recipes, digest)
     if recipe is None:
         count("without a recipe")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class MlgoError(Exception):
     """The root of all errors of mlgo-gym.
@@ -31,3 +37,16 @@ class ProtocolError(MlgoError):
 
 class UsageError(MlgoError):
     """A command line of `mlgo-clang` that cannot be followed, or one without a compiler."""
+
+
+def exit_status_of(work: Callable[[], object]) -> int:
+    """Do the work of a program and return its exit status: 1 after an error, whose text is one line on standard error.
+
+    `mlgo-clang` shows the line.
+    """
+    try:
+        work()
+    except (MlgoError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201 - for mlgo-clang
+        return 1
+    return 0

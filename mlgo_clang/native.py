@@ -132,7 +132,7 @@ def _library(path: str, compiler: Sequence[str]) -> str:
 
 
 def _build(path: str, compiler: Sequence[str], note: str, facts: bytes) -> str:
-    library = run_program("native_library", [path, os.path.dirname(note), *compiler])
+    library = run_program("deploy.native_library", [path, os.path.dirname(note), *compiler])
     write_program(note, os.fsencode(os.path.basename(library)) + b"\n" + facts)
     return library
 

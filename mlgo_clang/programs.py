@@ -1,4 +1,4 @@
-"""Programs that a compile starts beside clang: those of `mlgo_gym.deploy`, the front end, and clang for its frames.
+"""Programs that a compile starts beside clang: those of `mlgo_gym`, the front end, and clang for its frames.
 
 `mlgo_gym` takes longer to import than a small file to compile, so its programs run as processes, only if needed.
 """
@@ -71,13 +71,13 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: flo
 
 
 def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds: float = DEFAULT_TIMEOUT) -> str:
-    """Run a program of `mlgo_gym.deploy` with the data as its standard input, and return its standard output.
+    """Run a program of `mlgo_gym` with the data as its standard input, and return its standard output.
 
     If it fails, the last line of its standard error is the text of a PolicyError.
     """
     # With `-m` Python would import modules of the current folder, such as a project's json.py.
     start = "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
-    start += f"runpy.run_module('mlgo_gym.deploy.{name}', run_name='__main__')"
+    start += f"runpy.run_module('mlgo_gym.{name}', run_name='__main__')"
     result = run_to_end([sys.executable, "-c", start, *arguments], seconds, data)
     if result.returncode != 0:
         lines = result.stderr.decode(errors="replace").strip().splitlines()

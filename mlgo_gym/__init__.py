@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from mlgo_gym.evaluation import EvaluationResult as EvaluationResult
     from mlgo_gym.evaluation import evaluate as evaluate
     from mlgo_gym.evaluation import load_result as load_result
-    from mlgo_gym.explanation import explain_module as explain_module
+    from mlgo_gym.evaluation.explanation import explain_module as explain_module
+    from mlgo_gym.evaluation.scoring import Score as Score
+    from mlgo_gym.evaluation.scoring import score as score
     from mlgo_gym.integrations import NormalizeFeatures as NormalizeFeatures
     from mlgo_gym.policies import Policy as Policy
     from mlgo_gym.policies import load_policy as load_policy
     from mlgo_gym.policies.network import Network as Network
     from mlgo_gym.scheduling import Execution as Execution
-    from mlgo_gym.search import Score as Score
-    from mlgo_gym.search import score as score
     from mlgo_gym.search import search_module as search_module
     from mlgo_gym.training import BestCheckpoint as BestCheckpoint
     from mlgo_gym.training import Labelling as Labelling
@@ -61,12 +61,13 @@ _NAMES = {
     "env": ["CompilerEnv"],
     "errors": ["ActionError", "CompilerError", "CorpusError", "MlgoError"],
     "evaluation": ["EvaluationResult", "evaluate", "load_result"],
-    "explanation": ["explain_module"],
+    "evaluation.explanation": ["explain_module"],
+    "evaluation.scoring": ["Score", "score"],
     "integrations": ["NormalizeFeatures"],
     "policies": ["Policy", "load_policy"],
     "policies.network": ["Network"],
     "scheduling": ["Execution"],
-    "search": ["Score", "score", "search_module"],
+    "search": ["search_module"],
     "training": ["BestCheckpoint", "Labelling", "imitate", "read_labels", "with_margin"],
     "vector_env": ["CompilerVectorEnv", "as_vector"],
 }

@@ -27,15 +27,15 @@ from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.deploy.c_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
-from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.integrations.trace import trace
+from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
+from mlgo_gym.search.build_recipes import cc1_flags
 from mlgo_gym.testing import finished_compiles, running_compile
 from mlgo_gym.vector_env import as_vector
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
 _PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)"></picture>')
 _HOME, _ELSEWHERE = "index.md", "repository/"
-_PACKAGES = ("", "corpus", "policies", "evaluation", "search", "explanation", "training", "integrations")
+_PACKAGES = ("", "corpus", "policies", "evaluation", "evaluation.explanation", "search", "training", "integrations")
 """Packages below `mlgo_gym` whose public names are the Python API; a name of two packages is shown at the first."""
 
 _MODULES = ("errors", "evaluation.statistics", "evaluation.comparison", "llvm.toolchain", "llvm.object_file")

@@ -13,8 +13,8 @@ from mlgo_gym.cli.output import show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.explanation import explain_module
-from mlgo_gym.explanation.report import as_page, as_text
+from mlgo_gym.evaluation.explanation import explain_module
+from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.storage.cache import write_atomically

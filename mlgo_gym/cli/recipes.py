@@ -13,10 +13,10 @@ from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE
-from mlgo_gym.deploy.recipes import verify_recipe
 from mlgo_gym.episode.attribution.recipe import prune_recipes, stored_recipes
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.search.build_recipes import verify_recipe
 
 Folder = Annotated[Path, argument("Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
 

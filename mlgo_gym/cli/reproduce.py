@@ -10,19 +10,19 @@ from mlgo_gym.cli.options import CompilerOptions, argument, option
 from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus import open_corpus
-from mlgo_gym.deploy.recipes import replay_recipe, verify_recipe
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import reproduce as repeat
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS
+from mlgo_gym.evaluation.replay import validate as reproduce_episodes
 from mlgo_gym.evaluation.result_folder import load_result
+from mlgo_gym.evaluation.trace import Trajectory
+from mlgo_gym.evaluation.trace import trace as write_trace
 from mlgo_gym.integrations.minari import MinariDataset
-from mlgo_gym.integrations.replay import validate as reproduce_episodes
-from mlgo_gym.integrations.trace import Trajectory
-from mlgo_gym.integrations.trace import trace as write_trace
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.search.build_recipes import replay_recipe, verify_recipe
 
 RecordedCorpus = Annotated[
     str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")

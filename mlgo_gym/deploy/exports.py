@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -135,19 +134,6 @@ def write_export(output: Path, data: bytes) -> None:
     """Write an exported file, all of it or nothing, or raise an MlgoError."""
     with writing(output):
         write_atomically(output, data)
-
-
-def exit_status_of(work: Callable[[], object]) -> int:
-    """Do the work of a program and return its exit status: 1 after an error, whose text is one line on standard error.
-
-    `mlgo-clang` shows the line.
-    """
-    try:
-        work()
-    except (MlgoError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201 - for mlgo-clang
-        return 1
-    return 0
 
 
 def output_of(command: Sequence[str]) -> str:

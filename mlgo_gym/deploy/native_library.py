@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlgo_clang.errors import exit_status_of
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.callee_prediction import callee_prediction_code
 from mlgo_gym.deploy.c_code import (
@@ -31,7 +32,7 @@ from mlgo_gym.deploy.c_code import (
     network_decision_code,
     rule_decision_code,
 )
-from mlgo_gym.deploy.exports import EVICTION_COLUMNS, exit_status_of, output_of
+from mlgo_gym.deploy.exports import EVICTION_COLUMNS, output_of
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText

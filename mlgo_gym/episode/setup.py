@@ -19,6 +19,7 @@ from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.baseline import count
+from mlgo_gym.episode.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
@@ -39,7 +40,6 @@ from mlgo_gym.tasks.measurement import (
     STACK,
     WEIGHTED,
 )
-from mlgo_gym.tasks.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
 from mlgo_gym.tasks.task import Task
 
 Value = TypeVar("Value")

@@ -15,6 +15,7 @@ import mlgo_gym
 from mlgo_gym.corpus.corpus import Corpus, Part
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode.argument_types import check_type
+from mlgo_gym.episode.metrics import ModulePrograms
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts, bitcode_facts, effective_arguments
@@ -30,7 +31,6 @@ from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
-from mlgo_gym.tasks.metrics import ModulePrograms
 
 Policies = str | Sequence[str] | Mapping[str, str | Policy]
 """A specification, or several; or by name, specifications and policies."""

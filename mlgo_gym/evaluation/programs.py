@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from mlgo_gym.episode.metrics import Counter, link_program, measure_program, program_counter, read_programs
+from mlgo_gym.episode.metrics.programs import modules_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.evaluation.table import Table, change, percent
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.metrics import Counter, link_program, measure_program, program_counter, read_programs
-from mlgo_gym.tasks.metrics.programs import modules_of
 
 
 @dataclass(frozen=True, slots=True)

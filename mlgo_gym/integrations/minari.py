@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.extras import library
-from mlgo_gym.integrations.trace import Trajectory
 from mlgo_gym.make_env import make_environment
+
+if TYPE_CHECKING:
+    from mlgo_gym.evaluation.trace import Trajectory
 
 
 class MinariDataset:

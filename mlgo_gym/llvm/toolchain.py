@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mlgo_clang.json_cache import JsonCache, key_of, sha256_of
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.storage.cache import JsonCache, key_of, sha256_of
 
 OLDEST_SUPPORTED = 17
 """The first clang with LLVM's InteractiveModelRunner."""

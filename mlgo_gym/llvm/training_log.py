@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_clang.json_cache import parse_json
 from mlgo_gym.errors import TrainingLogError
-from mlgo_gym.storage.json_text import parse_json
 
 LONGEST_LINE = 1 << 20
 """Maximum size of a header or of an event's line, in bytes."""

@@ -1,33 +1,22 @@
-"""A cache of JSON records on disk, and atomic writes."""
+"""The cache folder, and atomic writes; `mlgo_clang.json_cache` has the cache of JSON records."""
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from mlgo_clang import files
-from mlgo_gym.storage.json_text import parse_json
-
-UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of writing into a folder without permission, below a file, or on a full disk."""
+from mlgo_clang.json_cache import UNWRITABLE as UNWRITABLE
+from mlgo_clang.json_cache import JsonCache as JsonCache
+from mlgo_clang.json_cache import key_of as key_of
+from mlgo_clang.json_cache import sha256_of as sha256_of
 
 
 def cache_directory() -> Path:
     """Return the cache folder: `$MLGO_CACHE`, else the platform's for `mlgo-gym`. It may be deleted at any time."""
     return Path(files.cache_folder())
-
-
-def key_of(*parts: object) -> str:
-    """Return a key of JSON-serializable parts: their SHA-256 in hexadecimal."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -40,15 +29,6 @@ def write_atomically(path: Path, data: bytes) -> None:
         files.write_atomically(os.fspath(path), data)
 
 
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file of any size, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 @contextmanager
 def errors_name_file(path: Path) -> Iterator[None]:
     """Set the filename of an OSError to `path`: a full disk sets none, and temporary files have other names."""
@@ -58,47 +38,3 @@ def errors_name_file(path: Path) -> Iterator[None]:
         if error.errno is not None:
             error.filename = str(path)
         raise
-
-
-class JsonCache:
-    """A folder of JSON records below `cache_directory()`, one file per key; any number of processes may share it."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def _path(self, key: str) -> Path:
-        return cache_directory() / self._kind / key[:2] / f"{key}.json"
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a key; None if it is missing or damaged."""
-        try:
-            record = parse_json(self._path(key).read_bytes())
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) else None
-
-    def remembered(self, key: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the record of a key; compute and store it first if it is missing."""
-        record = self.get(key)
-        if record is None:
-            record = dict(compute())
-            self.put(key, record)
-        return record
-
-    def put(self, key: str, record: dict[str, Any]) -> None:
-        """Store a record; the last of several concurrent writers wins. A cache that cannot be written only warns."""
-        try:
-            write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())
-        except OSError as error:
-            if error.errno not in UNWRITABLE:
-                raise
-            _warn_unwritable(str(cache_directory()), str(error.strerror))
-
-
-@lru_cache(maxsize=8)
-def _warn_unwritable(folder: str, reason: str) -> None:
-    warnings.warn(
-        f"the cache {folder!r} cannot be written ({reason}), so measurements are repeated in the next run; make it "
-        "writable, or set $MLGO_CACHE to a writable folder",
-        stacklevel=4,
-    )

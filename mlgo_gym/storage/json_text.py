@@ -1,8 +1,7 @@
-"""Untrusted JSON: parsing, and checking values against the annotations of a dataclass."""
+"""Untrusted JSON: parsing (`mlgo_clang.json_cache`), and checking values against the annotations of a dataclass."""
 
 from __future__ import annotations
 
-import json
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -10,13 +9,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-
-def parse_json(data: str | bytes) -> Any:
-    """Return the value of a JSON text; raise `ValueError` for other text, and for JSON that is nested too deeply."""
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+from mlgo_clang.json_cache import parse_json as parse_json
 
 
 def check_fields(record: type, value: object) -> dict[str, Any]:

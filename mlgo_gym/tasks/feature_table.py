@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mlgo_gym.llvm.ir2vec import ARGUMENTS, OPCODES, TYPES
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED
+from mlgo_gym.tasks.ir2vec import ARGUMENTS, OPCODES, TYPES
 
 COLUMNS = "columns"
 """Stands for the number of columns of the eviction advisor: 33 in clang 17 to 22."""

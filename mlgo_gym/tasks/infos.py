@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.tasks.measurement import (
@@ -32,6 +31,9 @@ from mlgo_gym.tasks.measurement import (
     WEIGHTED,
 )
 from mlgo_gym.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mlgo_gym.corpus.corpus import Corpus
 
 FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
 

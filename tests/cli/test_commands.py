@@ -14,7 +14,7 @@ from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.recipe import write_recipe
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.integrations.trace import trace
+from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.policies.network import Network
 from mlgo_gym.search.recipes import make_recipe

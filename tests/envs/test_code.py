@@ -17,7 +17,7 @@ from mlgo_gym.compiler.decision_code import BEFORE, EDGE_COLUMNS, LEFT, PARSE_FL
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.integrations.trace import trace
+from mlgo_gym.evaluation.trace import trace
 
 MODULE = {"module": "c/scheduler"}
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.integrations.minari import MinariDataset
-from mlgo_gym.integrations.trace import trace
 from tests.conftest import MakeBitcode
 
 

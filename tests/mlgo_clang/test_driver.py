@@ -17,8 +17,8 @@ from mlgo_clang.driver_commands import ask_driver, cc1_commands, shown_commands
 from mlgo_clang.invocation import finds_flags_elsewhere, read_invocation
 from mlgo_clang.other_machines import library_headers, library_target, target_of
 from mlgo_gym.corpus.driver import cc1_line
-from mlgo_gym.deploy.recipes import cc1_flags
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.search.build_recipes import cc1_flags
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted
 
 
@@ -44,7 +44,7 @@ def test_a_program_for_webassembly_is_linked_without_an_sdk_and_runs(run: Run, p
     (project / "hello.c").write_text(HELLO)
     assert run(WASM, "-Oz", "-Wall", "-Werror", "-c", "hello.c", "-o", "hello.o").returncode == 0
     assert run(WASM, "-Oz", "-s", "hello.o", "-o", "program").returncode == 0
-    runner = [sys.executable, "-m", "mlgo_gym.tasks.metrics.webassembly", "report", "program"]
+    runner = [sys.executable, "-m", "mlgo_gym.episode.metrics.webassembly", "report", "program"]
     assert subprocess.run(runner, cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
 
 

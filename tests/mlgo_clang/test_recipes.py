@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_gym.deploy.recipes import cc1_flags, verify_recipe
 from mlgo_gym.episode.attribution.recipe import Recipe, prune_recipes, stored_recipes
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import CorpusSearch
+from mlgo_gym.search.build_recipes import cc1_flags, verify_recipe
 from tests.conftest import PROGRAMS
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted, text
 

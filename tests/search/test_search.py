@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mlgo_gym.compiler.decision import DecisionSite
-from mlgo_gym.deploy.recipes import replay_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision
@@ -22,6 +21,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
+from mlgo_gym.search.build_recipes import replay_recipe
 from mlgo_gym.search.moves import Move, make_move
 from mlgo_gym.search.search_space import PORTFOLIO
 from tests.conftest import MakeBitcode

@@ -29,12 +29,12 @@ from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.result_folder import load_result
-from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
 from mlgo_gym.storage.json_lines import FolderKind, JsonLines, ModuleFolder, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
+from mlgo_gym.tasks.ir2vec import vocabulary_file
 
 KEY = key_of("a key")
 KIND = FolderKind("plums", ".plum", "mlgo-gym pick")

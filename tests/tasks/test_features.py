@@ -16,7 +16,6 @@ from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG, InlineIR2VecTask
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
-from mlgo_gym.llvm.ir2vec import ENTITIES
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, Toolchain, find_toolchain
 from mlgo_gym.llvm.training_log import SCALAR_TYPES, LogHeader, TensorSpec
 from mlgo_gym.tasks.feature_table import (
@@ -28,6 +27,7 @@ from mlgo_gym.tasks.feature_table import (
     stage_names,
 )
 from mlgo_gym.tasks.features import BOUND, FeatureLayout
+from mlgo_gym.tasks.ir2vec import ENTITIES
 from mlgo_gym.tasks.measurement import Measurement
 
 MIXED = LogHeader(

@@ -13,8 +13,8 @@ from typing import Any
 
 from mlgo_gym.compiler.decision import context_of, functions_of
 from mlgo_gym.episode.attribution.inline_compile import answers_by_call_site
-from mlgo_gym.explanation.explanation import Explanation
-from mlgo_gym.explanation.names import readable_context, short_context, signed, templates
+from mlgo_gym.evaluation.explanation.explanation import Explanation
+from mlgo_gym.evaluation.explanation.names import readable_context, short_context, signed, templates
 from mlgo_gym.extras import library
 
 MAX_NODES = 30

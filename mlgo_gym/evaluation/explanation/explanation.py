@@ -18,8 +18,8 @@ from mlgo_gym.episode.attribution.inline_compile import (
 )
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.explanation.feature_effects import FeatureEffect, feature_effects
-from mlgo_gym.explanation.names import readable
+from mlgo_gym.evaluation.explanation.feature_effects import FeatureEffect, feature_effects
+from mlgo_gym.evaluation.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.protocol import SessionPolicy

@@ -23,14 +23,7 @@ from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
 from mlgo_gym.corpus.folder import is_outside, read_command
 from mlgo_gym.corpus.recording.links import read_links, relink
 from mlgo_gym.corpus.targets import Target, target_of_triple, triple_of
-from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError
-from mlgo_gym.extras import library
-from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.storage.cache import cache_directory
-from mlgo_gym.storage.json_text import check_values
-from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.metrics.counters import (
+from mlgo_gym.episode.metrics.counters import (
     EMULATION_FACTOR,
     PROGRAM_TARGET,
     TIMEOUT,
@@ -40,6 +33,13 @@ from mlgo_gym.tasks.metrics.counters import (
     find_emulator,
     run_program,
 )
+from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError
+from mlgo_gym.extras import library
+from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+from mlgo_gym.storage.cache import cache_directory
+from mlgo_gym.storage.json_text import check_values
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LANGUAGES = ("c", "c++")

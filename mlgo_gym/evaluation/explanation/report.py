@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from mlgo_gym.explanation.call_graph import call_graph, picture
-from mlgo_gym.explanation.explanation import Difference, Explanation
-from mlgo_gym.explanation.feature_effects import FeatureEffect
-from mlgo_gym.explanation.names import readable, short_context, shortened, signed, templates
+from mlgo_gym.evaluation.explanation.call_graph import call_graph, picture
+from mlgo_gym.evaluation.explanation.explanation import Difference, Explanation
+from mlgo_gym.evaluation.explanation.feature_effects import FeatureEffect
+from mlgo_gym.evaluation.explanation.names import readable, short_context, shortened, signed, templates
 from mlgo_gym.extras import library
 
 WIDTH = 80

@@ -1,7 +1,7 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.deploy.recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC FACTS COMMAND…` reads the bitcode of
-a module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or
+`python -m mlgo_gym.search.build_recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC FACTS COMMAND…` reads the
+bitcode of a module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or
 `eviction`; METRIC is the size that a search of inlining makes smaller; FACTS is a file of link facts or empty.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang.driver_commands import cc1_commands, shown_text
+from mlgo_clang.errors import exit_status_of
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.deploy.exports import exit_status_of
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError

@@ -15,11 +15,8 @@ from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, find_dataset
 from mlgo_gym.corpus.targets import TARGETS
-from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError, ToolchainError
-from mlgo_gym.evaluation.evaluated_policies import PLAIN
-from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.tasks.metrics import link_program, read_programs
-from mlgo_gym.tasks.metrics.counters import (
+from mlgo_gym.episode.metrics import link_program, read_programs
+from mlgo_gym.episode.metrics.counters import (
     PROGRAM_TARGET,
     Count,
     count_program,
@@ -27,6 +24,9 @@ from mlgo_gym.tasks.metrics.counters import (
     has_hardware_counter,
     run_program,
 )
+from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError, ToolchainError
+from mlgo_gym.evaluation.evaluated_policies import PLAIN
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.cli.command import run
 from tests.tasks.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 

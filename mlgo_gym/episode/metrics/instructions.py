@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
-from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import JsonCache, key_of
-from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.metrics.counters import Counter
-from mlgo_gym.tasks.metrics.programs import (
+from mlgo_gym.episode.metrics.counters import Counter
+from mlgo_gym.episode.metrics.programs import (
     Program,
     link_program,
     measure_program,
@@ -25,6 +20,11 @@ from mlgo_gym.tasks.metrics.programs import (
     program_counter,
     read_programs,
 )
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import JsonCache, key_of
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 
 class ModulePrograms:

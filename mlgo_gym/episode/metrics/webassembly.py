@@ -1,6 +1,6 @@
 """Runs a WebAssembly program in wasmtime and writes the number of its executed operators, its fuel, to a file.
 
-`python -m mlgo_gym.tasks.metrics.webassembly FILE PROGRAM ARGUMENTS…`; the program may use the working directory.
+`python -m mlgo_gym.episode.metrics.webassembly FILE PROGRAM ARGUMENTS…`; the program may use the working directory.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ command of a fake clang, for a `Session`. `check_environment()` and `check_vecto
 environment keeps the rules of Gymnasium, Stable-Baselines3 and this package.
 """
 
-from mlgo_gym.testing.checks import check_environment, check_vector_environment
-from mlgo_gym.testing.compiles import FinishedCompile, RunningCompile, finished_compiles, running_compile
-from mlgo_gym.testing.fake_clang import fake_clang
-from mlgo_gym.testing.faulty_clang import FaultyClang
+from mlgo_gym.integrations.testing.checks import check_environment, check_vector_environment
+from mlgo_gym.integrations.testing.compiles import FinishedCompile, RunningCompile, finished_compiles, running_compile
+from mlgo_gym.integrations.testing.fake_clang import fake_clang
+from mlgo_gym.integrations.testing.faulty_clang import FaultyClang
 
 __all__ = [
     "FaultyClang",

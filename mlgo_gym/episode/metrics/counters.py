@@ -62,7 +62,7 @@ class Emulator:
     def command(self, words: Sequence[str], report: Path) -> list[str]:
         """Return the command that runs a program and writes its instructions to a file."""
         if self.counter == "wasmtime":
-            return [self.program, "-m", "mlgo_gym.tasks.metrics.webassembly", str(report), *words]
+            return [self.program, "-m", "mlgo_gym.episode.metrics.webassembly", str(report), *words]
         return [self.program, "-plugin", f"{_plugin(self.program)},out={report}", *words]
 
 

@@ -15,7 +15,7 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.record import DONE, FAILED, Assignment, EpisodeRecord, Metrics, unpack_actions
 from mlgo_gym.evaluation.result_folder import load_result
-from mlgo_gym.integrations.trace import Trajectory, logs_of, record_trajectory
+from mlgo_gym.evaluation.trace import Trajectory, logs_of, record_trajectory
 from mlgo_gym.make_env import recorded_arguments
 from mlgo_gym.policies.loading import plain_clang_flags
 

@@ -1,0 +1,87 @@
+"""A cache of JSON records on disk, also for `mlgo_gym`."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import warnings
+from functools import lru_cache
+
+from mlgo_clang.files import cache_folder, write_atomically
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of writing into a folder without permission, below a file, or on a full disk."""
+
+
+def parse_json(data: str | bytes) -> Any:
+    """Return the value of a JSON text; raise `ValueError` for other text, and for JSON that is nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def key_of(*parts: object) -> str:
+    """Return a key of JSON-serializable parts: their SHA-256 in hexadecimal."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file of any size, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class JsonCache:
+    """A folder of JSON records below `cache_folder()`, one file per key; any number of processes may share it."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def _path(self, key: str) -> str:
+        return os.path.join(cache_folder(), self._kind, key[:2], f"{key}.json")
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the record of a key; None if it is missing or damaged."""
+        try:
+            with open(self._path(key), "rb") as file:
+                record = parse_json(file.read())
+        except (OSError, ValueError):
+            return None
+        return record if isinstance(record, dict) else None
+
+    def remembered(self, key: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the record of a key; compute and store it first if it is missing."""
+        record = self.get(key)
+        if record is None:
+            record = dict(compute())
+            self.put(key, record)
+        return record
+
+    def put(self, key: str, record: dict[str, Any]) -> None:
+        """Store a record; the last of several concurrent writers wins. A cache that cannot be written only warns."""
+        try:
+            write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            _warn_unwritable(cache_folder(), str(error.strerror))
+
+
+@lru_cache(maxsize=8)
+def _warn_unwritable(folder: str, reason: str) -> None:
+    warnings.warn(
+        f"the cache {folder!r} cannot be written ({reason}), so measurements are repeated in the next run; make it "
+        "writable, or set $MLGO_CACHE to a writable folder",
+        stacklevel=4,
+    )

@@ -1,0 +1,1 @@
+"""Tools for tests of environments; `mlgo_gym.testing` has their names."""
