@@ -54,14 +54,14 @@ fuzz: $(VENV)/.installed-fuzz
 
 # Builds the release, inspects it, installs it in a new environment and runs the README's commands.
 release-check: $(VENV)/.installed-test
-	$(BIN)/python benchmarks/release_check.py $(if $(NETWORK),--network) $(if $(ADDRESS),--address $(ADDRESS))
+	$(BIN)/python .ci/release_check.py $(if $(NETWORK),--network) $(if $(ADDRESS),--address $(ADDRESS))
 
 # The tests on each installed Python with the oldest and the newest requirements, and with each clang. TESTS selects
 # tests; `core` selects those of the engine.
 compatibility: $(VENV)/.installed-nox
 	@mkdir -p build
 	$(BIN)/nox --report build/nox.json $(if $(TESTS),-- $(TESTS)); status=$$?; \
-	    $(BIN)/python benchmarks/compatibility.py build/nox.json && exit $$status
+	    $(BIN)/python .ci/compatibility.py build/nox.json && exit $$status
 
 format:
 	$(BIN)/ruff check --fix

@@ -78,15 +78,7 @@ def compile_randomly(
 
 
 class Runs:
-    """The runs of one program in one environment.
-
-    Args:
-        program: the program.
-        env_id: id of the environment.
-        corpus: name of its corpus.
-        scratch: folder of objects and links.
-        reproducers: folder of the reproducers.
-    """
+    """The runs of one program in one environment, with folders for objects and for reproducers."""
 
     def __init__(self, program: Program, env_id: str, corpus: str, scratch: Path, reproducers: Path) -> None:
         self._program, self._scratch, self._reproducers = program, scratch, reproducers

@@ -3,7 +3,7 @@
     python -m benchmarks.reference run --work runs/reference --jobs 2 [--only PATTERN] [--levels Oz Os]
     python -m benchmarks.reference write --work runs/reference
 
-`run` does the rows of `reference_rows.py` on the whole test split. The same command resumes an interrupted run. Results
+`run` does the rows of `protocol.py` on the whole test split. The same command resumes an interrupted run. Results
 belong to the digest of a policy's file, so a changed bundled policy repeats only its rows. `write` adds the results
 to docs/results/benchmark.json, in place of earlier ones; `make numbers` then writes them into the pages.
 
@@ -37,15 +37,23 @@ from benchmarks.measuring import (
     write_result,
 )
 from benchmarks.protocol import (
+    BUNDLED,
     ENVIRONMENT,
+    EXAMPLE,
+    LEVELS,
+    OF_SEVERAL,
+    POLICIES,
     SEARCH_BUDGETS,
+    SEARCHES,
     SEEDS,
     SPLIT,
+    TRAIN,
     VERSION,
+    Row,
+    Search,
     protocol_corpus,
     search_modules,
 )
-from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, OF_SEVERAL, POLICIES, SEARCHES, TRAIN, Row, Search
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result_folder import load_result
@@ -204,7 +212,7 @@ def run(options: argparse.Namespace) -> None:
 
 def write(options: argparse.Namespace) -> None:
     """Write the results as JSON; rows without results in the work folder stay as they are in the file."""
-    finished = [task for task in tasks(options, ALL, "") if task.done]
+    finished = [task for task in tasks(options, LEVELS, "") if task.done]
     data = gather(finished, {task.level: task.searched() for task in finished if isinstance(task.row, Search)})
     # Commands start in the root of the repository; results name no path of a machine.
     data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
@@ -219,8 +227,8 @@ class Gathered:
     def __init__(self, searched: Mapping[str, Sequence[str]]) -> None:
         self.searched = searched
         self.rows: list[dict[str, Any]] = []
-        self.baselines: dict[str, dict[str, float]] = {level: {} for level in ALL}
-        self.by_policy: dict[str, dict[str, Sizes]] = {level: {} for level in ALL}
+        self.baselines: dict[str, dict[str, float]] = {level: {} for level in LEVELS}
+        self.by_policy: dict[str, dict[str, Sizes]] = {level: {} for level in LEVELS}
         self.projects: dict[str, str] = {}
         self.clang = ""
 
@@ -281,7 +289,7 @@ def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> d
     names = {level: sorted(before) for level, before in found.baselines.items()}
     for row in found.rows:
         row["sizes"] = [row["sizes"].get(name) for name in names[row["level"]]]
-    sizes_of_clang = {level: [found.baselines[level][name] for name in names[level]] for level in ALL}
+    sizes_of_clang = {level: [found.baselines[level][name] for name in names[level]] for level in LEVELS}
     versions = {"protocol": VERSION, "mlgo_gym": __version__, "clang": found.clang}
     return {**versions, "modules": names, "clang_sizes": sizes_of_clang, "searched": searched, "rows": found.rows}
 
@@ -293,7 +301,7 @@ def add_rows(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         SystemExit: the modules or their sizes by plain clang differ.
     """
     joined = {**found, "modules": {}, "clang_sizes": {}}
-    for level in ALL:
+    for level in LEVELS:
         new, old = ([data[key].get(level) for key in ("modules", "clang_sizes")] for data in (found, known))
         if new[0] and old[0] and new != old:
             raise SystemExit(f"expected the modules of the earlier rows at -{level}, got others; delete these rows")
@@ -322,7 +330,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--only", default="", help="rows whose names match this regular expression")
-    parser.add_argument("--levels", nargs="+", choices=ALL, default=list(ALL))
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS))
     parser.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
     parser.add_argument(
         "--policy", type=named_policy, action="append", default=[], metavar="NAME=POLICY", help="a row of your own"

@@ -2,14 +2,13 @@
 
     python -m benchmarks.soak --minutes 60 --output runs/soak.json
 
-Runs every registered environment in the scenarios of `soak_scenarios.py`: long-lived and fresh, in vectors (in lock
-step, and with `send` and `recv`), with forks, fork resets and episodes of one function. The faults between them: a
-clang killed during a request, damaged bitcode, actions that are illegal or out of range, episodes closed early.
+Runs every environment in `SCENARIOS`: long-lived and fresh, in vectors (in lock step, and with `send` and `recv`), with
+forks, fork resets and episodes of one function. The faults between them: a clang killed during a request, damaged
+bitcode, actions that are illegal or out of range, episodes closed early. An unexpected outcome raises.
 
-Samples memory, processes, descriptors, threads, scratch space and the cache. The slope of each over the episodes (Theil
-and Sen's, with an interval of 99 %, without the first 15 % of the samples) is compared with `LIMITS`. At the end
-everything is closed. The exit status is 0 if everything is flat and nothing remains, 1 if something grows or remains,
-and 2 if an interval contains its limit: run longer.
+The slope of memory, processes, descriptors, threads, scratch space and the cache over the episodes (Theil and Sen's,
+with an interval of 99 %, without the first samples) is compared with `LIMITS`. The exit status is 0 if everything is
+flat and nothing remains, 1 if something grows or remains, and 2 if an interval contains its limit: run longer.
 """
 
 from __future__ import annotations
@@ -17,12 +16,14 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,20 @@ import numpy as np
 from scipy.stats import theilslopes
 
 from benchmarks.measuring import ROOT, Table, command_line, write_json
-from benchmarks.soak_scenarios import CUT_OFF, DAMAGED, SCENARIOS, Environments, children_of
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.builtin import builtin_corpus
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import ActionError, CompilerError, CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import compiler_environments
+from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 
 SMALL = ("calls", "families", "functions", "many_calls", "mixed", "pressure", "spills")
-BUILTIN = "cpp/ecs"
 FLAGS = ("-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "--target=x86_64-unknown-linux-musl")
+CUT_OFF, DAMAGED = "cut-off", "damaged"
+"""Names of the modules whose bitcode ends in the middle, and has an overwritten function."""
 
+MAX_DECISIONS, NUM_ENVS, EPISODES = 25, 4, 8
 WARM_UP = 0.15
 """Share of the samples that is excluded: caches and pools fill in that time."""
 
@@ -55,8 +60,229 @@ LIMITS = {
 }
 """Allowed growth in 10,000 episodes; memory and space in MiB. One descriptor left by each thousandth episode is 10."""
 
-Sample = dict[str, float]
-"""Seconds, number of ended episodes, and the value of each resource of `LIMITS`."""
+Info = dict[str, Any]
+
+
+class Soak:
+    """The environments of one id that live as long as the soak; `tally` counts events."""
+
+    def __init__(self, env_id: str, corpus: str, chance: np.random.Generator, tally: Counter[str]) -> None:
+        self.env_id, self.chance, self.tally = env_id, chance, tally
+        self._arguments: dict[str, Any] = {"corpus": corpus, "max_decisions": MAX_DECISIONS, "strict": False}
+        self.allocates = "RegAlloc" in env_id
+        self._open: dict[str, Any] = {}
+
+    def make(self, **arguments: Any) -> CompilerEnv:
+        """Return a new environment without wrappers."""
+        env = gym.make(self.env_id, **{**self._arguments, **arguments}).unwrapped
+        assert isinstance(env, CompilerEnv)
+        return env
+
+    def make_vector(self, **arguments: Any) -> CompilerVectorEnv:
+        """Return a new vector environment with started episodes."""
+        envs = as_vector(gym.make_vec(self.env_id, NUM_ENVS, **{**self._arguments, **arguments}))
+        envs.async_reset(seed=int(self.chance.integers(1 << 31)))
+        return envs
+
+    def kept(self, make: Callable[..., Any], **arguments: Any) -> Any:
+        """Return the long-lived environment that `make` and the arguments give."""
+        key = f"{make.__name__} {arguments}"
+        if key not in self._open:
+            self._open[key] = make(**arguments)
+        return self._open[key]
+
+    def action(self, env: CompilerEnv, info: Info) -> Any:
+        """Return clang's own choice, a random legal action, or sometimes an illegal one."""
+        kind = self.chance.random()
+        if kind < 0.5:
+            return info["default_action"]
+        if kind < 0.98 and "action_mask" in info:
+            return int(self.chance.choice(np.flatnonzero(info["action_mask"])))
+        return env.action_space.sample()
+
+    def finish(self, env: CompilerEnv, info: Info, *, default: bool = False) -> Info:
+        """Run an episode to its end, perhaps by clang's own choices alone; return the last info."""
+        terminated = truncated = False
+        while not (terminated or truncated):
+            action = info["default_action"] if default else self.action(env, info)
+            *_, terminated, truncated, info = env.step(action)
+            self.tally["illegal actions"] += bool(info.get("illegal_action"))
+        if truncated:
+            self.check_killed(info["error"]["exit_status"])
+        return info
+
+    def check_killed(self, status: int) -> None:
+        """Check that an episode failed because this program killed a clang, which may have been any."""
+        self.tally["truncated"] += 1
+        if status != -signal.SIGKILL or self.tally["truncated"] > self.tally["clangs killed"]:
+            raise AssertionError(f"{self.env_id}: exit status {status}")
+
+    def kill(self, pid: int) -> None:
+        """Kill a clang."""
+        os.kill(pid, signal.SIGKILL)
+        self.tally["clangs killed"] += 1
+
+    def steps(self, vector: CompilerVectorEnv, count: int) -> int:
+        """Take steps of a vector environment; return the number of episodes that ended."""
+        episodes = 0
+        for _ in range(count):
+            _, _, terminated, truncated, infos = vector.recv()
+            episodes += int((terminated | truncated).sum())
+            for row in np.flatnonzero(truncated):
+                self.check_killed(int(infos.get("final_info", infos)["error"]["exit_status"][row]))
+            actions = [vector.single_action_space.sample() for _ in terminated]
+            defaults = infos.get("default_action")
+            vector.send(np.asarray(actions if defaults is None or self.chance.random() < 0.2 else defaults))
+        return episodes
+
+    def close(self) -> None:
+        """Close all long-lived environments."""
+        for env in self._open.values():
+            env.close()
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of all threads of a process; none if it has ended."""
+    with suppress(OSError):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(word) for task in tasks for word in task.joinpath("children").read_text().split()]
+    return []
+
+
+def compilers() -> set[int]:
+    """Return the children of this process that are compilers with a channel."""
+    found = set()
+    for child in children_of(os.getpid()):
+        with suppress(OSError):
+            if b"interactive-channel-base" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.add(child)
+    return found
+
+
+def _episodes(soak: Soak, **arguments: Any) -> int:
+    env = soak.kept(soak.make, **arguments)
+    for _ in range(EPISODES):
+        soak.finish(env, env.reset()[1])
+    return EPISODES
+
+
+def _fork_resets(soak: Soak) -> int:
+    options = {"fork_resets": True, **({"preoptimize": False} if soak.allocates else {})}
+    return _episodes(soak, compile_options=options)
+
+
+def _fresh(soak: Soak) -> int:
+    with closing(soak.make()) as env:
+        soak.finish(env, env.reset(seed=int(soak.chance.integers(1 << 31)))[1])
+    return 1
+
+
+def _forked(soak: Soak) -> int:
+    original = soak.kept(soak.make)
+    running: list[tuple[CompilerEnv, Info]] = [(original, original.reset()[1])]
+    episodes = 0
+    while running:
+        env, info = running.pop(int(soak.chance.integers(len(running))))
+        if len(running) < 3 and episodes < 3 and soak.chance.random() < 0.2:
+            running.append((env.fork(), dict(info)))
+            soak.tally["forks"] += 1
+        *_, terminated, truncated, info = env.step(soak.action(env, info))
+        if truncated:
+            soak.check_killed(info["error"]["exit_status"])
+        episodes += terminated or truncated
+        if not (terminated or truncated) and (env is original or soak.chance.random() > 0.02):
+            running.append((env, info))
+        elif env is not original:
+            env.close()
+    return episodes
+
+
+def _fresh_vector(soak: Soak) -> int:
+    with closing(soak.make_vector()) as vector:
+        return soak.steps(vector, int(soak.chance.integers(1, 30)))
+
+
+def _vector_killed(soak: Soak) -> int:
+    vector = soak.kept(soak.make_vector)
+    episodes = soak.steps(vector, 5)
+    if running := compilers():
+        soak.kill(int(soak.chance.choice(sorted(running))))
+    return episodes + soak.steps(vector, 40)
+
+
+def _killed(soak: Soak) -> int:
+    env = soak.kept(soak.make, compile_options={"fork_resets": False})
+    before = compilers()
+    _, info = env.reset()
+    (own,) = compilers() - before
+    for _ in range(int(soak.chance.integers(3))):
+        *_, terminated, _, info = env.step(info["default_action"])
+        if terminated:
+            return 1
+    soak.kill(own)
+    info = soak.finish(env, info, default=True)
+    if not info.get("error") or info["error"]["kind"] != "signal":
+        raise AssertionError(f"{soak.env_id}: expected an error after SIGKILL, got {info}")
+    soak.finish(env, env.reset()[1])
+    return 2
+
+
+def _bad_modules(soak: Soak) -> int:
+    env = soak.kept(soak.make)
+    for module in (CUT_OFF, DAMAGED):
+        try:
+            env.reset(options={"module": module})
+        except (CompilerError, CorpusError):
+            soak.tally["modules refused"] += 1
+        else:
+            raise AssertionError(f"{soak.env_id}: expected an error for {module} bitcode, got an episode")
+    soak.finish(env, env.reset()[1])
+    return 1
+
+
+def _wrong_actions(soak: Soak) -> int:
+    env = soak.kept(soak.make, strict=True)
+    _, info = env.reset()
+    for action in (10**9, -1, "no", None, float("nan"), np.full(7, 3.0), 2**80):
+        try:
+            *_, terminated, truncated, info = env.step(action)
+        except ActionError:
+            soak.tally["actions refused"] += 1
+        else:
+            if terminated or truncated:
+                return 1
+    soak.finish(env, info, default=True)
+    return 1
+
+
+def _ended_early(soak: Soak) -> int:
+    env = soak.kept(soak.make)
+    env.reset()
+    with closing(soak.make()) as closed:
+        _, info = closed.reset()
+        closed.step(info["default_action"])
+    soak.make().reset()  # and abandoned
+    soak.finish(env, env.reset()[1])
+    return 1
+
+
+SCENARIOS: dict[str, Callable[[Soak], int]] = {
+    "long-lived": _episodes,
+    "fresh": _fresh,
+    "functions": lambda soak: _episodes(soak, scope="function") if soak.allocates else 0,
+    "fork resets": _fork_resets,
+    "forked": _forked,
+    "lock step": lambda soak: soak.steps(soak.kept(soak.make_vector), 80),
+    "send and receive": lambda soak: soak.steps(soak.kept(soak.make_vector, batch_size=2, prefetch=2), 80),
+    "same step": lambda soak: soak.steps(soak.kept(soak.make_vector, autoreset_mode="SameStep"), 80),
+    "fresh vector": _fresh_vector,
+    "vector, a clang killed": _vector_killed,
+    "killed": _killed,
+    "bad modules": _bad_modules,
+    "wrong actions": _wrong_actions,
+    "ended early": _ended_early,
+}
+"""Ways to run episodes; each returns how many ended."""
 
 
 def make_corpus(folder: Path) -> None:
@@ -67,20 +293,19 @@ def make_corpus(folder: Path) -> None:
         result = toolchain.run([*FLAGS, str(source), "-o", str(folder / f"{name}.bc")])
         if result.returncode != 0:
             sys.exit(result.stderr)
-    shutil.copy(builtin_corpus(toolchain).module(BUILTIN).bitcode, folder / f"{BUILTIN.replace('/', '-')}.bc")
+    shutil.copy(builtin_corpus(toolchain).module("cpp/ecs").bitcode, folder / "ecs.bc")
     bitcode = (folder / "mixed.bc").read_bytes()
     middle = len(bitcode) // 8 * 4
     (folder / f"{CUT_OFF}.bc").write_bytes(bitcode[:middle])
     (folder / f"{DAMAGED}.bc").write_bytes(bitcode[:middle] + b"\xff" * 32 + bitcode[middle + 32 :])
 
 
-def take_sample(start: float, episodes: int, cache: Path) -> Sample:
-    """Collect garbage, and return a sample; the memory of children is proportional (`Pss`)."""
+def take_sample(episodes: int, cache: Path) -> dict[str, float]:
+    """Collect garbage, and return the value of each resource; the memory of children is proportional (`Pss`)."""
     gc.collect()
     children = descendants(os.getpid())
     scratch = Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*")
     return {
-        "seconds": round(time.monotonic() - start, 3),
         "episodes": episodes,
         "host_memory": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20,
         "children_memory": sum(map(proportional_kib, children)) / 1024,
@@ -99,11 +324,10 @@ def descendants(pid: int) -> list[int]:
 
 def proportional_kib(pid: int) -> int:
     """Return the memory of a process, in which a shared page counts once; 0 if it has ended."""
-    try:
+    with suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+        return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return 0
 
 
 def bytes_below(folder: Path) -> int:
@@ -111,18 +335,14 @@ def bytes_below(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(OSError):
                 total += Path(parent, name).lstat().st_size
-            except OSError:
-                continue
     return total
 
 
-def slopes(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def slopes(samples: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
     """Return and print the growth of each resource in 10,000 episodes after the warm-up, with a verdict."""
     steady = samples[int(len(samples) * WARM_UP) :]
-    # The number of pairs is quadratic; a thousand samples are enough.
-    steady = steady[:: max(1, len(steady) // 1000)]
     episodes = np.array([sample["episodes"] for sample in steady]) / 10_000
     columns = {"slope": ">+9.3f", "low": ">+9.3f", "high": ">+9.3f", "limit": ">6.1f", "verdict": "<10"}
     table = Table({"per 10,000 episodes": "<20", "first": ">8.1f", "last": ">8.1f", **columns})
@@ -137,51 +357,35 @@ def slopes(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     return rows
 
 
-def soak(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[str, Any], int]:
+def soak_for(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[str, Any], int]:
     """Run scenarios until the time is over; return the results and the exit status."""
-    chance = np.random.default_rng(seed)
-    # Load and measure once what every later episode reuses.
-    for env_id in compiler_environments():
-        gym.make(env_id, corpus=corpus).close()
-    start = printed = time.monotonic()
-    before = take_sample(start, 0, cache)
-    tally, by_scenario = Counter[str](), Counter[str]()
-    environments = [
-        Environments(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally)
-        for env_id in compiler_environments()
-    ]
-    items = [(name, envs) for envs in environments for name in SCENARIOS if name != "functions" or envs.allocates]
-    samples: list[Sample] = []
-    interval, sampled, now = max(1.0, minutes * 60 / 1200), 0.0, start
-    while now - start < minutes * 60:
-        for index in chance.permutation(len(items)):
-            name, envs = items[index]
-            episodes = SCENARIOS[name](envs)
-            by_scenario[f"{envs.env_id}: {name}"] += episodes
-            tally["episodes"] += episodes
-            now = time.monotonic()
-            if now - sampled > interval:
-                samples.append(take_sample(start, tally["episodes"], cache))
-                sampled = now
-            if now - printed > 60:
-                printed = now
-                print(f"{(now - start) / 60:5.1f} min", samples[-1], flush=True)
-            if now - start >= minutes * 60:
-                break
-    for envs in environments:
-        envs.close()
-    del envs, environments, items
-    found = slopes(samples)
-    after = take_sample(start, tally["episodes"], cache)
+    chance, tally = np.random.default_rng(seed), Counter[str]()
+    ids = compiler_environments()
+    for env_id in ids:
+        gym.make(env_id, corpus=corpus).close()  # loads and measures once what every later episode reuses
+    before = take_sample(0, cache)
+    soaks = [Soak(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally) for env_id in ids]
+    items = [(scenario, soak) for soak in soaks for scenario in SCENARIOS.values()]
+    samples: list[dict[str, float]] = []
+    start = sampled = time.monotonic()
+    while time.monotonic() - start < minutes * 60:
+        scenario, soak = items[int(chance.integers(len(items)))]
+        tally["episodes"] += scenario(soak)
+        if time.monotonic() - sampled > max(1.0, minutes * 60 / 1000):
+            sampled = time.monotonic()
+            samples.append(take_sample(tally["episodes"], cache))
+            print(f"{(sampled - start) / 60:5.1f} min", samples[-1], flush=True)
+    for soak in soaks:
+        soak.close()
+    del soak, soaks, items
+    found, after = slopes(samples), take_sample(tally["episodes"], cache)
     remaining = {name: int(after[name] - before[name]) for name in ("processes", "descriptors", "threads")}
     remaining["scratch folders"] = sum(1 for _ in Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*"))
     for title, numbers in (("events", dict(sorted(tally.items()))), ("remaining", remaining)):
         print(f"{title}:", ", ".join(f"{count} {name}" for name, count in numbers.items()))
     verdicts = {row["verdict"] for row in found}
     status = 1 if any(remaining.values()) or "grows" in verdicts else 2 if "undecided" in verdicts else 0
-    settings: dict[str, Any] = {"minutes": minutes, "seed": seed}
-    counts = {"tally": dict(tally), "episodes_by_scenario": dict(by_scenario), "remaining": remaining}
-    return {**settings, **counts, "slopes": found, "samples": samples}, status
+    return {"tally": dict(tally), "remaining": remaining, "slopes": found, "samples": samples}, status
 
 
 def main() -> None:
@@ -192,13 +396,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/soak.json"), help="JSON file of the results")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlgo-soak-") as name:
-        work = Path(name)
-        os.environ["MLGO_CACHE"] = str(work / "cache")
-        corpus = work / "corpus"
+        corpus, cache = Path(name, "corpus"), Path(name, "cache")
+        os.environ["MLGO_CACHE"] = str(cache)
         corpus.mkdir()
         make_corpus(corpus)
-        found, status = soak(options.minutes, options.seed, str(corpus), work / "cache")
-    write_json(options.output, {"clang": find_toolchain().version_text, **found})
+        found, status = soak_for(options.minutes, options.seed, str(corpus), cache)
+    write_json(options.output, {"minutes": options.minutes, "seed": options.seed, **found})
     sys.exit(status)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -28,19 +27,3 @@ def test_programs_compiled_under_random_policies_give_their_output(tmp_path: Pat
     assert len(rows) == 8
     assert {row["outcome"] for row in rows} == {"correct"}
     assert sum(row["changed"] for row in rows) > 0, "random policies make other objects"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1000)
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_killed_and_resumed_evaluation_gives_the_table_of_an_uninterrupted_one(varied: str, jobs: str) -> None:
-    printed = run("kill_and_resume", "--corpus", varied, "--jobs", jobs, "--kills", "5")
-    assert "5 kills; all processes ended" in printed
-
-
-@pytest.mark.libraries
-@pytest.mark.timeout(1000)
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
-def test_a_killed_evaluation_on_a_ray_cluster_resumes(varied: str) -> None:
-    printed = run("kill_and_resume", "--corpus", varied, "--ray", "--jobs", "2", "--kills", "2")
-    assert "2 kills; all processes ended" in printed

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from benchmarks.measuring import MEASURED, ROOT, command_line, read_json
-from benchmarks.pages import pages_of_docs
 from docs.site import tables
 from docs.site.measurements import NETWORKS
 
@@ -22,7 +21,7 @@ _BLOCK = re.compile(r"(?P<start>^<!-- table: (?P<name>[^ ]+) -->\n)(?:\|.*\n)*",
 
 def pages() -> list[Path]:
     """Return the pages that can have tables."""
-    return [ROOT / "README.md", *sorted(NETWORKS.glob("*.md")), *pages_of_docs()]
+    return [ROOT / "README.md", *sorted(NETWORKS.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def updated(page: str) -> str:

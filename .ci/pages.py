@@ -1,8 +1,8 @@
 """Runs the Python blocks and the commands of README.md and of docs; prints each with its time.
 
-    python -m benchmarks.pages                # all pages, without a network
-    python -m benchmarks.pages README.md      # one page
-    python -m benchmarks.pages --network      # with the commands that download sources
+    python .ci/pages.py                # all pages, without a network
+    python .ci/pages.py README.md      # one page
+    python .ci/pages.py --network      # with the commands that download sources
 
 Commands are indented blocks and blocks of `sh`, `bash` or `console`. Each page runs in its own temporary folder, with
 inputs for its commands. The Python blocks of a page are one program. The steps use the Python that runs this program
@@ -171,12 +171,7 @@ BLOCK = re.compile(
 
 def pages() -> list[str]:
     """Return the paths of the pages whose commands run, relative to the repository."""
-    return ["README.md", *(path.relative_to(ROOT).as_posix() for path in pages_of_docs())]
-
-
-def pages_of_docs() -> list[Path]:
-    """Return the pages in docs."""
-    return sorted((ROOT / "docs").rglob("*.md"))
+    return ["README.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))]
 
 
 def commands(block: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Builds, installs and uses the wheel and the source distribution; prints a line per step: `make release-check`.
 
-    python benchmarks/release_check.py [--address https://HOST/OWNER/NAME]
+    python .ci/release_check.py [--address https://HOST/OWNER/NAME]
 
 Checks the files of the wheel, installs each distribution in a new environment with an empty cache, and there runs
 `mlgo-gym doctor`, the demonstration without a network, and the steps of the README. All steps run outside the checkout.
@@ -126,7 +126,7 @@ def check(kind: str, distribution: Path, work: Path, *, network: bool) -> None:
     run(f"{kind}: mlgo-gym doctor", (programs / "mlgo-gym", "doctor"), folder, **variables)
     demo = ("mlgo-gym", "demo", "--output", "demo")
     run(f"{kind}: demonstration without a network", demo, folder, **variables, **NO_NETWORK)
-    words: list[str | Path] = [programs / "python", ROOT / "benchmarks" / "pages.py", "README.md"]
+    words: list[str | Path] = [programs / "python", ROOT / ".ci" / "pages.py", "README.md"]
     words += ["--network"] if network else []
     print(run(f"{kind}: the README", words, folder, **variables), end="", flush=True)
 

@@ -1,6 +1,6 @@
 """Writes and prints the table of docs/reference/compatibility.md from the reports of nox: `make compatibility`.
 
-    nox --report build/nox.json; python benchmarks/compatibility.py build/nox.json
+    nox --report build/nox.json; python .ci/compatibility.py build/nox.json
 
 The table has the sessions that ran, with their versions and the numbers of tests from pytest's report. Of several
 reports with one session, the last counts.
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 RESULTS = ROOT / "build" / "compatibility"
-BEGIN, END = "<!-- written by benchmarks/compatibility.py -->\n", "<!-- end -->"
+BEGIN, END = "<!-- written by .ci/compatibility.py -->\n", "<!-- end -->"
 TITLES = ("session", "Python", "gymnasium", "numpy", "clang", "tests", "passed", "skipped", "failed", "result")
 
 
