@@ -30,7 +30,6 @@ COMMANDS = {
     "explain": "explain.explain",
     "label": "train.label",
     "link-facts": "recipes.link_facts",
-    "replay": "reproduce.replay",
     "report": "report.report",
     "reproduce": "reproduce.reproduce",
     "search": "search.search",

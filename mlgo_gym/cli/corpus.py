@@ -19,11 +19,9 @@ from mlgo_gym.corpus.datasets.catalogue import (
     write_pins,
 )
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.inspection import DecisionCounter, Information, describe, verify
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.inspection import Information, describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.targets import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
@@ -45,22 +43,16 @@ def info(
     corpus: str,
     *,
     clang: str | None = None,
-    decisions: Annotated[bool, option("Count the decisions; an unknown count costs a compile.")] = False,
-    modules: Annotated[bool, option("Also list the modules.")] = False,
     jobs: int | None = None,
     trust_flags: bool = False,
     as_json: bool = False,
 ) -> None:
     """Show the modules, lines, languages, licences, and the optimisation level of the functions in a corpus."""
     toolchain, opened = _open(corpus, clang, trust_flags)
-    tasks, count = _decision_counter(toolchain) if decisions else ((), None)
     with progress_over(len(opened), f"Reading {opened.name}") as advance:
-        information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
-    data = {"corpus": opened.name, **vars(information)} | ({"names": list(opened.names)} if modules else {})
-    text = [f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}"]
-    if modules:
-        text.append(aligned([("module", "bytes of bitcode"), *((name, opened.size(name)) for name in opened.names)]))
-    show(as_json, data, "\n\n".join(text))
+        information = describe(opened, toolchain, jobs=jobs, progress=advance)
+    data = {"corpus": opened.name, **vars(information), "names": list(opened.names)}
+    show(as_json, data, f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}")
     for problem in information.problems:
         echo(problem, err=True)
     exit_with(information.problems)
@@ -89,8 +81,6 @@ def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> di
         facts[title] = ", ".join(f"{word} ({number:,})" for word, number in counter.most_common()) or "none"
     unreadable = (f"cannot read bitcode of {producer}: {why}" for producer, why in information.unreadable.items())
     facts[f"clang {toolchain.version_text}"] = "; ".join(unreadable) or "reads all bitcode"
-    for task, counts in information.decisions.items():
-        facts[f"{task} decisions"] = f"{sum(counts):,} in {sum(map(bool, counts)):,} modules"
     return facts | ({"problems": f"{len(information.problems):,}"} if information.problems else {})
 
 
@@ -118,26 +108,6 @@ def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain,
     toolchain = find_toolchain(clang)
     opened = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
     return toolchain, opened
-
-
-def _decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], DecisionCounter]:
-    """Return the names of the tasks, and a function that counts the decisions of a module for one of them.
-
-    The first count of a module needs a compile.
-
-    Raises:
-        ToolchainError: The compiler does not support one of the tasks.
-    """
-    clang = "bundled" if toolchain.bundled else toolchain.command[0]
-    environments = {
-        environment.task.name: environment
-        for environment in (kind(clang=clang) for kind in (InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv))
-    }
-
-    def count(module: Module, task: str) -> int:
-        return sum(environments[task].decisions(module).values())
-
-    return tuple(environments), count
 
 
 def fetch(

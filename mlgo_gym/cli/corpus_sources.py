@@ -25,27 +25,20 @@ from mlgo_gym.corpus.targets import TARGETS, find_target
 from mlgo_gym.llvm.toolchain import find_toolchain
 
 OutputOption = Annotated[Path, option("Folder of the corpus.")]
-VerbosityOption = Annotated[int, option("0: list skipped inputs; -1: count them; -2: print nothing.", min=-2, max=1)]
 
 
 def extract(
     *,
     source: Annotated[Path, option("compile_commands.json, or a folder with object files.", "--input")],
     output_dir: OutputOption,
-    num_workers: Annotated[int | None, option("Number of threads. Default: one per CPU.", min=1)] = None,
-    cmd_filter: Annotated[str | None, option("Regular expression that a flag of a module must match.")] = None,
     trust_flags: Annotated[bool, option("Also extract modules with flags that do more than shape code.")] = False,
-    verbosity: VerbosityOption = 0,
     as_json: bool = False,
 ) -> None:
     """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
     listed = read_object_list(source)
     with progress_over(len(listed.objects), "Extracting") as advance:
-        report = extract_corpus(
-            listed, output_dir, cmd_filter=cmd_filter, jobs=num_workers, trust_flags=trust_flags, progress=advance
-        )
-    excluded = f", {report.excluded} excluded by the filter" if report.excluded else ""
-    _show(as_json, output_dir, report, verbosity, excluded)
+        report = extract_corpus(listed, output_dir, trust_flags=trust_flags, progress=advance)
+    _show(as_json, output_dir, report)
     exit_with(report.skipped)
 
 
@@ -53,32 +46,28 @@ def import_command(
     *,
     parquet: Annotated[list[Path], option("Parquet file with a column 'content'; repeatable.")],
     output_dir: OutputOption,
-    language: Annotated[list[str] | None, option("Language to import; repeatable. Default: all.")] = None,
-    limit: Annotated[int | None, option("Maximum number of modules.", min=1)] = None,
-    verbosity: VerbosityOption = 0,
     as_json: bool = False,
 ) -> None:
     """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
     with progress_over(None, "Importing") as advance:
-        report = import_parquet(parquet, output_dir, languages=language or (), limit=limit, progress=advance)
-    duplicates = f", {report.duplicates} duplicates" if report.duplicates else ""
-    _show(as_json, output_dir, report, verbosity, duplicates)
+        report = import_parquet(parquet, output_dir, progress=advance)
+    _show(as_json, output_dir, report)
     exit_with(report.skipped)
 
 
-def _show(as_json: bool, output: Path, report: CorpusReport, verbosity: int, details: str = "") -> None:
+def _show(as_json: bool, output: Path, report: CorpusReport) -> None:
     data = {
         "output": output,
         "modules": len(report.modules),
         "skipped": dict(report.skipped),
         "reasons": report.reasons,
     }
-    summary = f"{output}: {len(report.modules)} modules{details}, {len(report.skipped)} skipped"
+    duplicates = f", {report.duplicates} duplicates" if report.duplicates else ""
+    summary = f"{output}: {len(report.modules)} modules{duplicates}, {len(report.skipped)} skipped"
     summary += f": {format_counts(report.reasons)}" if report.skipped else ""
-    show(as_json, data, "" if verbosity == -2 else summary)
-    if verbosity > -1:
-        for name, reason in report.skipped:
-            echo(f"skipped {name}: {reason}", err=True)
+    show(as_json, data, summary)
+    for name, reason in report.skipped:
+        echo(f"skipped {name}: {reason}", err=True)
 
 
 def record(

@@ -81,7 +81,7 @@ def evaluate(
 
     `mlgo-gym validate` reproduces the results by their recorded actions.
     `mlgo-gym trace` writes every decision of a policy as LLVM training logs,
-    which `mlgo-gym replay` reproduces.
+    which LLVM's tools read.
 
     Exit status 1: an episode, a link or a program failed.
     """

@@ -44,7 +44,7 @@ SHARED = {
     "as_json": option("Print JSON instead of text.", "--json"),
     "callee_features": option("Add features of the callee and of earlier decisions.", "--callee-features"),
     "clang": option("Path, name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled"),
-    "corpus": option("builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path; several with commas."),
+    "corpus": option("builtin, a dataset, pypi:NAME==VERSION, a path; several with commas."),
     "cpu_limit": option("CPU time of a compile, or inf.", metavar="SECONDS", show_default="3600"),
     "environment": option("Id of the environment, such as mlgo/Inline-v0."),
     "hidden": option("Widths of the hidden layers, separated by commas."),

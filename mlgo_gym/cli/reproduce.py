@@ -1,19 +1,16 @@
-"""`mlgo-gym trace`, `validate`, `replay` and `reproduce`: record compiles, and repeat them."""
+"""`mlgo-gym trace`, `validate` and `reproduce`: record compiles, and repeat them."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 from mlgo_gym.cli.options import CompilerOptions, argument, option
 from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import reproduce as repeat
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS
+from mlgo_gym.evaluation.record import DONE, NO_DECISIONS
 from mlgo_gym.evaluation.replay import validate as reproduce_episodes
 from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.evaluation.trace import Trajectory
@@ -22,7 +19,6 @@ from mlgo_gym.integrations.minari import MinariDataset
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.search.build_recipes import replay_recipe, verify_recipe
 
 RecordedCorpus = Annotated[
     str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")
@@ -47,7 +43,7 @@ def trace(
     """Write the decisions of a policy as LLVM training logs, one per module.
 
     An observation has the features and, as its last tensor, the decision; its outcome is the reward, 0 except for the
-    last. LLVM's log_reader.py and ml-compiler-opt read the logs, and `mlgo-gym replay` reproduces them.
+    last. LLVM's log_reader.py and ml-compiler-opt read the logs, and `mlgo-gym validate` reproduces the episodes.
     """
     arguments = with_callee_features(compiler.arguments(), [policy])
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
@@ -82,60 +78,23 @@ def trace(
 
 
 def validate(
-    folder: Annotated[Path, argument("Output of `evaluate`.")],
+    folder: Annotated[Path, argument("Output of `evaluate` or `trace`.")],
     *,
     corpus: RecordedCorpus = None,
     clang: RecordedClang = None,
     trust_flags: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Reproduce the episodes of an evaluation by their recorded actions, and compare the metrics.
+    """Reproduce the episodes of an evaluation or a trace by their recorded actions, and compare the metrics.
 
     The policies are not needed. Failed episodes are not reproduced.
 
     Exit status 1: an episode was not reproduced.
     """
-    _reproduce_episodes(folder, corpus, clang, trust_flags, as_json, logs=False)
-
-
-def replay(
-    folder: Annotated[Path, argument("Output of `trace`, or a recipe of `search`.")],
-    *,
-    corpus: RecordedCorpus = None,
-    clang: RecordedClang = None,
-    trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Reproduce the episodes of a trace, or a recipe, and compare the metrics.
-
-    The recorded advice is sent ahead, so clang never waits. A recipe is compiled from the bitcode beside it, unless
-    --corpus names a corpus.
-
-    Exit status 1: an episode was not reproduced.
-    """
-    if not folder.is_file():
-        _reproduce_episodes(folder, corpus, clang, trust_flags, as_json, logs=True)
-    recipe, toolchain = read_recipe(folder), find_toolchain(clang)
-    if corpus is None:
-        problem = verify_recipe(folder, recipe, toolchain)
-    else:
-        module = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags).module(recipe.module)
-        problem = replay_recipe(recipe, module, toolchain)
-    if problem:
-        raise MlgoError(f"{folder}: {problem}; search again, or name the corpus of the module with --corpus")
-    text = f"reproduced {recipe.module}: {recipe.text} bytes, {recipe.change:+.2%} against plain clang"
-    show(as_json, {"module": recipe.module, "text": recipe.text, "change": recipe.change}, text)
-
-
-def _reproduce_episodes(
-    folder: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool, *, logs: bool
-) -> NoReturn:
-    """Print the verdicts on recorded episodes; exit with status 1 if one was not reproduced, or if there is none."""
-    statuses = {DONE, FAILED} if logs else {DONE}
-    total = sum(episode.status in statuses for episode in load_result(folder).episodes)
+    total = sum(episode.status == DONE for episode in load_result(folder).episodes)
     with progress_over(total, "Episodes") as advance:
         verdicts = reproduce_episodes(
-            folder, corpus=corpus, clang=clang, trust_flags=trust_flags, logs=logs, progress=lambda _: advance()
+            folder, corpus=corpus, clang=clang, trust_flags=trust_flags, progress=lambda _: advance()
         )
     different = [verdict for verdict in verdicts if verdict.problem]
     for verdict in different:

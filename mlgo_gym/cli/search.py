@@ -27,7 +27,7 @@ def search(
     """Search the decisions of each module of a corpus with the least cost.
 
     A replay in a new compile verifies each result. A recipe is a text file with
-    the decisions of a module: `replay` repeats it, and `mlgo-clang
+    the decisions of a module: `recipes verify` repeats it, and `mlgo-clang
     --mlgo-recipes=FOLDER` uses it in builds. Exit status 1: a module failed, or
     a replay had another cost.
     """

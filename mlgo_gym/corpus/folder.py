@@ -45,12 +45,11 @@ class Description:
 class CorpusReport:
     """Result of writing a corpus: its modules, and name and reason for each input that is not one of them.
 
-    The filter excluded `excluded` inputs; `duplicates` have the bitcode of an earlier one.
+    `duplicates` is the number of inputs with the bitcode of an earlier one.
     """
 
     modules: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    excluded: int = 0
     duplicates: int = 0
 
     @property

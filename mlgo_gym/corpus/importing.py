@@ -22,8 +22,6 @@ def import_parquet(
     files: Sequence[Path],
     output: Path,
     *,
-    languages: Sequence[str] = (),
-    limit: int | None = None,
     progress: Callable[[], object] = lambda: None,
 ) -> CorpusReport:
     """Write the bitcode in Parquet files as a corpus without recorded flags.
@@ -34,27 +32,20 @@ def import_parquet(
     Args:
         files: Parquet files with bitcode in the column `content`.
         output: corpus folder.
-        languages: values of the column `language` to import, in any case; by default all.
-        limit: maximum number of modules.
         progress: called after each row.
 
     Raises:
         CorpusError: a file is not a Parquet file or has no bitcode, or no module was imported.
         MissingExtraError: pyarrow is not installed.
     """
-    wanted = {language.lower() for language in languages}
     result = CorpusReport()
     seen: set[str] = set()
     for label, row in _rows(files):
-        if limit is not None and len(result.modules) >= limit:
-            break
         progress()
         if isinstance(row, Exception):
             result.skipped.append((label, f"its values cannot be read: {row}"))
             continue
         language = str(row.get("language") or "")
-        if wanted and language.lower() not in wanted:
-            continue
         content = row[CONTENT]
         data = content if isinstance(content, bytes) else b""
         digest = hashlib.sha256(data).hexdigest()

@@ -19,9 +19,6 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 
-DecisionCounter = Callable[[Module, str], int]
-"""Returns the number of decisions of a module for the named task."""
-
 
 @dataclass
 class Information:
@@ -38,7 +35,6 @@ class Information:
         targets: modules per target triple.
         levels: modules per level that function attributes show, as in `BitcodeFacts.level`.
         unreadable: error message by producer whose bitcode the compiler cannot read.
-        decisions: number of decisions of each counted module, by task.
         problems: one line per module that could not be read.
         missing: files and modules that a dataset lacks.
     """
@@ -53,7 +49,6 @@ class Information:
     targets: Counter[str] = field(default_factory=Counter)
     levels: Counter[str] = field(default_factory=Counter)
     unreadable: dict[str, str] = field(default_factory=dict)
-    decisions: dict[str, list[int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -79,27 +74,21 @@ def describe(
     corpus: Corpus,
     toolchain: Toolchain,
     *,
-    count: DecisionCounter | None = None,
-    tasks: Sequence[str] = (),
     jobs: int | None = None,
     progress: Callable[[], object] = lambda: None,
 ) -> Information:
     """Return the statistics of a corpus; a module that cannot be read is reported as a problem.
 
-    `count` counts the decisions of each module for each of `tasks`. The clang reads one module of each producer.
+    The clang reads one module of each producer.
     `progress` is called after each module, and `jobs` is the number of threads.
     """
-    information = Information(
-        decisions={task: [] for task in tasks} if count else {},
-        missing=missing_in_folder(corpus.path),
-    )
+    information = Information(missing=missing_in_folder(corpus.path))
     smallest: dict[str, tuple[int, Module]] = {}
 
-    def read(name: str) -> tuple[Module, BitcodeFacts, list[int]] | str:
+    def read(name: str) -> tuple[Module, BitcodeFacts] | str:
         try:
             module = corpus.module(name)
-            counts = [] if count is None else [count(module, task) for task in tasks]
-            return module, read_bitcode(module.bitcode), counts
+            return module, read_bitcode(module.bitcode)
         except MlgoError as error:
             return str(error)
         finally:
@@ -110,12 +99,10 @@ def describe(
             if isinstance(result, str):
                 information.problems.append(result)
                 continue
-            module, facts, counts = result
+            module, facts = result
             sized = module.bitcode.stat().st_size, module
             information.add(module, facts, sized[0])
             smallest[facts.producer] = min(smallest.get(facts.producer, sized), sized, key=itemgetter(0))
-            for task, number in zip(tasks, counts, strict=False):
-                information.decisions[task].append(number)
     for producer, (_, module) in smallest.items():
         problem = read_error(toolchain, ["-cc1", "-w", "-x", "ir", str(module.bitcode)])
         if problem is not None:

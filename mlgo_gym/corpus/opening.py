@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder, csmith_corpus
+from mlgo_gym.corpus.builtin import builtin_corpus, builtin_folder
 from mlgo_gym.corpus.corpus import Corpus, Part, is_part, join_corpora
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
@@ -43,7 +43,6 @@ def open_corpus(
               or `benchmark`, the corpora of the benchmark.
             - `rust-FAMILY`, a family of Rust crates; or `rust`, all of them. They need cargo.
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
-            - `csmith:SEED:COUNT`, random programs.
             - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
               with a slash or the suffix `.bc` that exists is always a path.
             - a `CorpusSpec`; or a `Corpus`, which is returned unchanged.
@@ -116,8 +115,6 @@ def _open(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -
     optimize, target = spec.optimize or DEFAULT_LEVEL, spec.target or DEFAULT_TARGET
     if spec.name == BUILTIN:
         return builtin_corpus(toolchain, optimize=optimize, target=target)
-    if spec.csmith is not None:
-        return csmith_corpus(spec.csmith, toolchain, optimize, target)
     dataset = cast("str", spec.dataset)
     if dataset == spec.name and Path(dataset, DESCRIPTION_FILE).exists():
         warnings.warn(

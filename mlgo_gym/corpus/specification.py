@@ -19,7 +19,7 @@ BENCHMARK_DATASETS = (
 )  # fmt: skip
 """The corpora that `benchmark` stands for (docs/results/benchmark.md)."""
 
-_DATASET, _PYPI, _CSMITH = "dataset:", "pypi:", "csmith:"
+_DATASET, _PYPI = "dataset:", "pypi:"
 _PART = re.compile(rf"(.+):((?:{'|'.join(PARTS)})(?:-projects)?)", re.DOTALL)
 
 
@@ -28,7 +28,7 @@ class CorpusSpec:
     """One corpus: a name with level, target and parts, or a path with parts; `str()` is the text that was parsed.
 
     Attributes:
-        name: `builtin`, a dataset, `catalogue`, `rust`, `pypi:NAME==VERSION`, `csmith:SEED:COUNT`; or a path.
+        name: `builtin`, a dataset, `catalogue`, `rust`, `pypi:NAME==VERSION`; or a path.
         optimize: optimisation level of a named corpus; empty for `DEFAULT_LEVEL`.
         target: target of a named corpus, one of `TARGETS`; empty for `DEFAULT_TARGET`.
         parts: parts of `Corpus.split()`, the later ones within the earlier ones; `train-projects` splits by project.
@@ -49,11 +49,6 @@ class CorpusSpec:
         """The dataset or package that it names, as `fetch_dataset()` takes it, or None."""
         name = self.name.removeprefix(_DATASET)
         return None if self.is_path or not (name in fetched_names() or name.startswith(_PYPI)) else name
-
-    @property
-    def csmith(self) -> str | None:
-        """The seed and the number of random programs, as `csmith_corpus()` takes them, or None."""
-        return None if self.is_path or not self.name.startswith(_CSMITH) else self.name.removeprefix(_CSMITH)
 
     @property
     def short(self) -> CorpusSpec:
@@ -110,7 +105,7 @@ def _names() -> list[str]:
 
 
 def _is_named(name: str) -> bool:
-    return name in _names() or name.startswith((_PYPI, _CSMITH)) or name.removeprefix(_DATASET) in fetched_names()
+    return name in _names() or name.startswith(_PYPI) or name.removeprefix(_DATASET) in fetched_names()
 
 
 def _unknown(text: str) -> CorpusError:

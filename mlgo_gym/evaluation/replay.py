@@ -1,8 +1,7 @@
-"""Reproduces evaluations and traces by their recorded actions, and compares the metrics and the logs."""
+"""Reproduces evaluations and traces by their recorded actions, and compares the metrics."""
 
 from __future__ import annotations
 
-import io
 from collections import deque
 from collections.abc import Callable, Container, Iterable
 from contextlib import closing
@@ -10,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgo_clang.files import open_untrusted
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.record import DONE, FAILED, Assignment, EpisodeRecord, Metrics, unpack_actions
+from mlgo_gym.evaluation.record import DONE, Assignment, EpisodeRecord, Metrics, unpack_actions
 from mlgo_gym.evaluation.result_folder import load_result
-from mlgo_gym.evaluation.trace import Trajectory, logs_of, record_trajectory
+from mlgo_gym.evaluation.trace import Trajectory, record_trajectory
 from mlgo_gym.make_env import recorded_arguments
 from mlgo_gym.policies.loading import plain_clang_flags
 
@@ -36,7 +34,6 @@ def validate(
     clang: str | None = None,
     trust_flags: bool = False,
     modules: Container[str] | None = None,
-    logs: bool = False,
     progress: Callable[[Verdict], object] = lambda _: None,
 ) -> list[Verdict]:
     """Reproduce every finished episode of an evaluation by its recorded actions, and compare the metrics.
@@ -49,7 +46,6 @@ def validate(
         clang: Compiler of the recorded version. Default: as for a new environment.
         trust_flags: Whether to run recorded flags and arguments without checking them.
         modules: Names of the modules to reproduce. Default: all.
-        logs: Whether to reproduce failed episodes as well, and every log of a trace, byte for byte.
         progress: Called with each verdict.
 
     Raises:
@@ -69,18 +65,17 @@ def validate(
     )
     arguments["clang"] = clang
     settings = RunnerSettings(configuration.environment, corpus or configuration.corpus, arguments, plain)
-    statuses = (DONE, FAILED) if logs else (DONE,)
     verdicts = []
     with closing(EvaluatedPolicies(settings)) as evaluated:
         version = evaluated.env.toolchain.version_text
         if version != configuration.clang:
             raise MlgoError(f"expected clang {configuration.clang}, got {version}; name that version with --clang")
         for record in result.episodes:
-            if record.status not in statuses or (modules is not None and record.module not in modules):
+            if record.status != DONE or (modules is not None and record.module not in modules):
                 continue
             policy = configuration.policies.get(record.policy, record.policy)
             try:
-                problem = _problem(evaluated, policy, record, Path(folder) if logs else None)
+                problem = _problem(evaluated, policy, record)
             except MlgoError as error:
                 problem = str(error)
             verdicts.append(Verdict(record.policy, record.module, problem))
@@ -88,26 +83,15 @@ def validate(
     return verdicts
 
 
-def _problem(evaluated: EvaluatedPolicies, policy: str, record: EpisodeRecord, logs: Path | None) -> str:
-    """Return the difference between an episode and its record, and its logs in a folder; empty without one."""
+def _problem(evaluated: EvaluatedPolicies, policy: str, record: EpisodeRecord) -> str:
+    """Return the difference between an episode and its record; empty without one."""
     if is_plain_clang(policy):
-        trajectory = Trajectory(evaluated.compile(Assignment(policy, record.module, record.project)))
+        result = evaluated.compile(Assignment(policy, record.module, record.project))
     else:
-        trajectory = _reproduce(evaluated, record)
-    error, recorded = trajectory.result.error, record.error
-    if error is not None or recorded is not None:
-        if error is None:
-            return f"expected a failed compile ({(recorded or {}).get('message')}), got an object"
-        same = recorded is not None and recorded.get("kind") == error["kind"]
-        return "" if same else f"the compile failed: {error['message']}"
-    if difference := _difference(record.metrics, trajectory.result.metrics):
-        return difference
-    for name, write in (logs_of(trajectory, evaluated.env.task) if logs else {}).items():
-        expected = io.BytesIO()
-        write(expected)
-        if not _has_content(Path(logs or "", name), expected.getvalue()):
-            return f"{name} differs from the log of these decisions; trace again"
-    return ""
+        result = _reproduce(evaluated, record).result
+    if result.error is not None:
+        return f"the compile failed: {result.error['message']}"
+    return _difference(record.metrics, result.metrics)
 
 
 def _reproduce(evaluated: EvaluatedPolicies, record: EpisodeRecord) -> Trajectory:
@@ -141,15 +125,6 @@ class _RecordedActions:
         if not self.remaining:
             raise MlgoError(f"expected {self._count} decisions, got more; evaluate again")
         return self.remaining.popleft()
-
-
-def _has_content(path: Path, content: bytes) -> bool:
-    """Return whether a file has a content."""
-    try:
-        with open_untrusted(path) as file:
-            return file.read(len(content) + 1) == content
-    except OSError as error:
-        raise MlgoError(f"{path}: expected a training log, got an error: {error}; trace again") from error
 
 
 def _difference(recorded: Metrics, reproduced: Metrics) -> str:

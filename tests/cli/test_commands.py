@@ -12,12 +12,10 @@ import pytest
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.episode.attribution.recipe import write_recipe
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.policies.network import Network
-from mlgo_gym.search.recipes import make_recipe
 from mlgo_gym.training import read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS
 from tests.cli.command import run, run_json
@@ -61,14 +59,9 @@ def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> No
     assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
 
 
-def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:
+def test_traces_are_reproduced(corpus: Path, tmp_path: Path) -> None:
     trace("mlgo/Inline-v0", "never", corpus=str(corpus), output=tmp_path / "trace")
-    assert run("replay", tmp_path / "trace").stdout == "reproduced 2 of 2 episodes\n"
-    env = InlineEnv(corpus=str(corpus))
-    module = env.corpus.module("calls")
-    recipe = make_recipe(env, module, (0,) * sum(env.decisions(module).values()))
-    write_recipe(recipe, tmp_path / "calls.recipe")
-    assert run_json("replay", tmp_path / "calls.recipe", "--corpus", corpus)["text"] == recipe.text
+    assert run("validate", tmp_path / "trace").stdout == "reproduced 2 of 2 episodes\n"
 
 
 SEARCH = ("search", "mlgo/Inline-v0", "--corpus")

@@ -29,10 +29,8 @@ def objects(tmp_path: Path, toolchain: Toolchain) -> Path:
 
 
 def test_flags_of_llvms_tools_can_be_spelled_with_dashes_or_underscores(objects: Path) -> None:
-    words = {"output-dir": objects / "corpus", "num-workers": 2, "cmd-filter": "^-Oz$"}
-    for separator in "-_":
-        options = [word for name, value in words.items() for word in (f"--{name.replace('-', separator)}", value)]
-        result = run("corpus", "extract", "--input", objects / "good.json", *options, "--verbosity", 0)
+    for option in ("--output-dir", "--output_dir"):
+        result = run("corpus", "extract", "--input", objects / "good.json", option, objects / "corpus")
         assert (result.exit_code, result.stderr) == (0, "")
         assert result.stdout == f"{objects / 'corpus'}: 2 modules, 0 skipped\n"
         assert read_description(objects / "corpus").modules == ("a.o", "b.o")
@@ -43,18 +41,11 @@ def test_extract_names_what_it_skips(objects: Path) -> None:
     arguments = ("corpus", "extract", "--input", objects / "all.json", "--output-dir", objects / "corpus")
     result = run(*arguments)
     assert (result.exit_code, "2 modules, 1 skipped" in result.stdout, "skipped c.o: " in result.stderr) == (1, 1, 1)
-    for verbosity, lines in ((0, 2), (-1, 1), (-2, 0)):
-        result = run(*arguments, "--verbosity", verbosity)
-        assert (result.exit_code, len(result.output.splitlines())) == (1, lines)
 
 
-def test_info_shows_modules_flags_and_the_decisions_of_every_task(corpus: Path) -> None:
-    words = run("corpus", "info", corpus, "--modules").stdout.split()
-    assert {"modules", "more/calls", "Oz", "x86_64-unknown-linux-musl"} <= set(words)
-    content = run_json("corpus", "info", corpus, "--decisions")
-    assert content["modules"] == 3
-    assert sorted(content["decisions"]["inlining"]) == [0, 9, 9]
-    assert set(content["decisions"]) == {"inlining", "eviction", "priority"}
+def test_info_shows_levels_and_targets(corpus: Path) -> None:
+    assert {"modules", "Oz", "x86_64-unknown-linux-musl"} <= set(run("corpus", "info", corpus).stdout.split())
+    assert run_json("corpus", "info", corpus)["modules"] == 3
 
 
 def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: Path) -> None:

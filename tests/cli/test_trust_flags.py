@@ -68,9 +68,9 @@ def test_recorded_arguments_are_checked() -> None:
 def test_a_recorded_trust_is_ignored(tmp_path: Path, calls: Path) -> None:
     folder = tmp_path / "trace"
     assert run("trace", INLINE, "--corpus", calls, "--output", folder).exit_code == 0
-    assert run("replay", folder).exit_code == 0
+    assert run("validate", folder).exit_code == 0
     meta = json.loads((folder / "meta.json").read_text())
     meta["arguments"] |= {"compile_options": {"extra_flags": ["-load", "./evil.so"], "trust_flags": True}}
     (folder / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(UntrustedError, match=r"'-load'.*--trust-flags, trust_flags=True"):
-        run("replay", folder)
+        run("validate", folder)

@@ -74,12 +74,6 @@ def test_rows_without_bitcode_are_skipped_and_named(rows: Rows, tmp_path: Path) 
     assert [name for name, _ in report.skipped] == ["x.parquet:0", "x.parquet:2"]
 
 
-def test_languages_and_a_limit_choose_rows(rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", rows)
-    assert [name[:4] for name in import_parquet([path], tmp_path / "a", languages=["C++"]).modules] == ["c++/"]
-    assert len(import_parquet([path], tmp_path / "b", limit=1).modules) == 1
-
-
 def test_a_language_never_leads_out_of_the_corpus(rows: Rows, tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", [{**rows[0], "language": "../../etc"}])
     assert import_parquet([path], tmp_path / "corpus").modules[0].startswith("_.._etc/")

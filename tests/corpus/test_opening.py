@@ -1,9 +1,8 @@
-"""Corpora by name, path and part of a split; the builtin one; random programs need csmith."""
+"""Corpora by name, path and part of a split, and the builtin one."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,13 +30,13 @@ def test_an_unknown_name_is_an_error_with_a_close_one(toolchain: Toolchain) -> N
 
 
 def test_a_malformed_specification_is_a_corpus_error(toolchain: Toolchain) -> None:
-    for spec in ("", "csmith:", "csmith:x", "builtin@O9", "zstd@O9", "pypi:x", "/nowhere/at/all", "x.bc"):
+    for spec in ("", "builtin@O9", "zstd@O9", "pypi:x", "/nowhere/at/all", "x.bc"):
         with pytest.raises(CorpusError):
             open_corpus(spec, toolchain=toolchain)
 
 
 @pytest.mark.parametrize(
-    "text", ["builtin", "zstd@Os:train", "zstd@Oz@thumbv7em:train-projects:fit,rust@O3", "csmith:1:2:test", "pypi:x==1"]
+    "text", ["builtin", "zstd@Os:train", "zstd@Oz@thumbv7em:train-projects:fit,rust@O3", "pypi:x==1"]
 )
 def test_a_specification_is_printed_as_it_was_written(text: str) -> None:
     specs = parse_corpora(text)
@@ -113,40 +112,6 @@ def test_only_the_projects_of_the_part_are_fetched(
     assert corpus.name == "catalogue@Os:test-projects"
     assert [*corpus.names[:2]] == ["lightgbm@Os/lib/a.o", "lightgbm@Os/lib/b.o"]
     assert corpus.project("zstd@Os/main.o") == "zstd"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("csmith") is None, reason="csmith is not installed")
-def test_a_seed_always_gives_the_same_program(
-    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digests = []
-    for name in ("one", "two"):
-        monkeypatch.setenv("MLGO_CACHE", str(tmp_path / name))
-        digests.append([module.digest() for module in open_corpus("csmith:13:2", toolchain=toolchain)])
-    assert digests[0] == digests[1]
-    assert digests[0][0] != digests[0][1]
-    assert list(open_corpus("csmith:5:3", toolchain=toolchain).names) == ["5", "6", "7"]
-
-
-def test_malformed_seeds_are_errors(toolchain: Toolchain) -> None:
-    for spec in ("", "x", "1", "-1:1", "1:0", "1:x", "1:2:3", f"{2**32}:1"):
-        with pytest.raises(CorpusError, match="got csmith:"):
-            open_corpus(f"csmith:{spec}", toolchain=toolchain)
-
-
-def test_a_missing_csmith_or_header_is_an_error_that_says_how_to_get_it(
-    toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CorpusError, match="apt install csmith"):
-        open_corpus("csmith:1:1", toolchain=toolchain)
-    program = tmp_path / "csmith"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("CSMITH_HOME", str(tmp_path))
-    with pytest.raises(CorpusError, match="apt install libcsmith-dev"):
-        open_corpus("csmith:1:1", toolchain=toolchain)
 
 
 def test_every_source_is_a_module_for_one_target_without_paths_that_every_clang_compiles(

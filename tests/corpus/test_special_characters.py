@@ -83,7 +83,7 @@ def test_every_name_is_evaluated_traced_and_replayed(calls: Path, tmp_path: Path
     again = read_episodes(tmp_path / "results")
     assert sorted(episode.module for episode in again) == sorted(NAMES)
     trace("mlgo/Inline-v0", "always", output=tmp_path / "trace", corpus=corpus)
-    assert [verdict.problem for verdict in validate(tmp_path / "trace", logs=True)] == [""] * len(NAMES)
+    assert [verdict.problem for verdict in validate(tmp_path / "trace")] == [""] * len(NAMES)
 
 
 SPECIAL = {

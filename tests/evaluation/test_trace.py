@@ -45,7 +45,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_modules_with_a_decision_have_a_log_and_a_changed_log_is_a_problem(corpus: Path, tmp_path: Path) -> None:
+def test_modules_with_a_decision_have_a_log(corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "trace"
     episodes = episodes_of(trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder))
     assert [episode.module for episode in episodes] == ["calls", "more/calls"]
@@ -59,17 +59,7 @@ def test_modules_with_a_decision_have_a_log_and_a_changed_log_is_a_problem(corpu
     assert episodes_of(result) == episodes
     assert result.without_decisions == ["leaf"]
     assert (result.configuration.environment, result.policies) == ("mlgo/Inline-v0", (POLICY,))
-    assert problems(folder, logs=True) == {(POLICY, "calls"): "", (POLICY, "more/calls"): ""}
-    # The decision is the last of the features.
-    end = data.index(b'\n{"outcome":0}')
-    changed = data[: end - 8] + struct.pack("<q", 1 - data[end - 8]) + data[end:]
-    for damaged in (changed, data[:-3], data + b"\n"):
-        logs[0].write_bytes(damaged)
-        found = problems(folder, logs=True)
-        assert "logs/calls.log differs from the log" in found[POLICY, "calls"]
-        assert not found[POLICY, "more/calls"]
-    logs[0].unlink()
-    assert "expected a training log" in problems(folder, logs=True)[POLICY, "calls"]
+    assert problems(folder) == {(POLICY, "calls"): "", (POLICY, "more/calls"): ""}
 
 
 def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
@@ -99,10 +89,10 @@ def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode:
     assert sum(outcome != 0 for outcome in outcomes) > 1
     assert contexts == [step.decision.context for step in trajectory.steps]
     assert len(set(contexts)) > 3
-    assert [verdict.problem for verdict in validate(tmp_path / "trace", logs=True)] == [""]
+    assert [verdict.problem for verdict in validate(tmp_path / "trace")] == [""]
 
 
-def test_a_failed_compile_is_recorded_and_reproduced(calls: Path, broken: Path, tmp_path: Path) -> None:
+def test_a_failed_compile_is_recorded_and_not_reproduced(calls: Path, broken: Path, tmp_path: Path) -> None:
     corpus, folder = tmp_path / "corpus", tmp_path / "t"
     corpus.mkdir()
     (corpus / "calls.bc").write_bytes(calls.read_bytes())
@@ -114,10 +104,7 @@ def test_a_failed_compile_is_recorded_and_reproduced(calls: Path, broken: Path, 
     assert failed.error is not None
     assert "Invalid encoding" in failed.error["stderr"]
     assert (done.module, done.error) == ("calls", None)
-    assert problems(folder, logs=True) == {(POLICY, "broken"): "", (POLICY, "calls"): ""}
-    assert [verdict.module for verdict in validate(folder)] == ["calls"]
-    (corpus / "broken.bc").write_bytes(calls.read_bytes())
-    assert "expected 0 decisions, got more" in problems(folder, logs=True)[POLICY, "broken"]
+    assert problems(folder) == {(POLICY, "calls"): ""}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +118,7 @@ def test_every_task_and_a_budget_are_reproduced(
     result = trace(environment, policy, corpus=str(corpus), output=tmp_path / "t", limit=2, env_kwargs=arguments)
     assert sum(episode.decisions for episode in result.episodes) > 0
     assert any(episode.handed_over for episode in result.episodes) == bool(budget)
-    assert not any(problems(tmp_path / "t", logs=True).values())
+    assert not any(problems(tmp_path / "t").values())
 
 
 def test_an_interrupted_trace_is_resumed(corpus: Path, tmp_path: Path) -> None:
@@ -144,7 +131,7 @@ def test_an_interrupted_trace_is_resumed(corpus: Path, tmp_path: Path) -> None:
     seen: list[Trajectory] = []
     result = trace("mlgo/Inline-v0", POLICY, progress=seen.append, **arguments)
     assert (len(seen), len(result.episodes)) == (2, 3)
-    assert not any(problems(tmp_path / "t", logs=True).values())
+    assert not any(problems(tmp_path / "t").values())
 
 
 def test_files_outside_the_output_are_not_touched(corpus: Path, calls: Path) -> None:

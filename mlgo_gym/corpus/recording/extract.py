@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -134,8 +133,6 @@ def extract_corpus(
     listed: ObjectList,
     output: Path,
     *,
-    cmd_filter: str | None = None,
-    jobs: int | None = None,
     trust_flags: bool = False,
     progress: Callable[[], object] = lambda: None,
 ) -> CorpusReport:
@@ -147,63 +144,51 @@ def extract_corpus(
     Args:
         listed: object files.
         output: corpus folder.
-        cmd_filter: regular expression; modules without a matching flag are excluded.
-        jobs: number of threads; by default one per CPU.
         trust_flags: whether to take modules whatever their flags; else those with refused flags are skipped.
         progress: called after each object.
 
     Raises:
-        CorpusError: the filter is invalid, or no module was extracted.
+        CorpusError: no module was extracted.
     """
-    try:
-        matches = re.compile(cmd_filter or "").search
-    except re.error as error:
-        raise CorpusError(f"expected a regular expression in --cmd_filter, got {cmd_filter!r}: {error}") from error
     report = CorpusReport(skipped=list(listed.skipped))
 
-    def extract(entry: BuildObject) -> bool | str:
+    def extract(entry: BuildObject) -> str | None:
         try:
-            return _extract(entry, output, matches, trust_flags=trust_flags)
+            _extract(entry, output, trust_flags=trust_flags)
         except OSError as error:
             return error.strerror or str(error)
         except CorpusError as error:
             return str(error).removeprefix(f"{entry.path}: ")
         finally:
             progress()
+        return None
 
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             for entry, result in zip(listed.objects, pool.map(extract, listed.objects), strict=True):
-                if isinstance(result, str):
-                    report.skipped.append((entry.name, result))
-                elif result:
+                if result is None:
                     report.modules.append(entry.name)
                 else:
-                    report.excluded += 1
+                    report.skipped.append((entry.name, result))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
     if not report.modules:
         reasons = f"; skipped: {format_counts(report.reasons)}" if report.skipped else ""
-        raise CorpusError(
-            f"expected modules in {len(listed.objects)} objects, got none ({report.excluded} excluded by the filter)"
-            f"{reasons}"
-        )
+        raise CorpusError(f"expected modules in {len(listed.objects)} objects, got none{reasons}")
     has_thinlto = any((output / f"{name}.thinlto.bc").exists() for name in report.modules)
     write_description(output, report.modules, has_thinlto=has_thinlto)
     return report
 
 
-def _extract(entry: BuildObject, output: Path, matches: Callable[[str], object], *, trust_flags: bool) -> bool:
-    """Write the module of an object, with the time of the object; return False if the filter excludes it."""
+def _extract(entry: BuildObject, output: Path, *, trust_flags: bool) -> None:
+    """Write the module of an object, with the time of the object."""
     command, bitcode = read_elf_sections(entry.path, (".llvmcmd", ".llvmbc"))
     flags = parse_command(command, entry.path)
     if flags.count("-cc1") > 1:
         raise CorpusError(
             f"{entry.path}: expected one module, got {flags.count('-cc1')}; extract the objects it was linked from"
         )
-    if not any(map(matches, flags)):
-        return False
     plain, has_index = take_thinlto_index(flags)
     if not trust_flags:
         check_arguments(without_embedding(plain), str(entry.path))
@@ -225,7 +210,6 @@ def _extract(entry: BuildObject, output: Path, matches: Callable[[str], object],
     if _write(output / f"{entry.name}.bc", bitcode):
         modified = entry.path.stat().st_mtime_ns
         os.utime(output / f"{entry.name}.bc", ns=(modified, modified))
-    return True
 
 
 def _write(target: Path, data: bytes) -> bool:
