@@ -9,8 +9,7 @@ differ in shape as well. The other pictures of docs/images are drawings without 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -27,8 +26,7 @@ WIDTH = 8.0
 GREEN = "#009e73"
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(NamedTuple):
     """Colours of a variant."""
 
     ink: str
@@ -36,32 +34,19 @@ class Theme:
     blue: str
     orange: str
 
-    def settings(self) -> dict[str, Any]:
-        """Return matplotlib's settings."""
-        ink = ("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
-        return {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "mlgo-gym",
-            "font.family": "sans-serif",
-            "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
-            "font.size": 10.5,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "axes.edgecolor": self.grid,
-            "grid.color": self.grid,
-            "grid.linewidth": 0.6,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "legend.frameon": False,
-            "axes.facecolor": "none",
-            **dict.fromkeys(ink, self.ink),
-        }
-
 
 THEMES = {
     "light": Theme("#1f2328", "#d1d5db", "#0072b2", "#d55e00"),
     "dark": Theme("#e6edf3", "#3d444d", "#56b4e9", "#e69f00"),
 }
+INK = ("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
+SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "mlgo-gym", "font.size": 10.5,
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
+    "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.facecolor": "none",
+}  # fmt: skip
+"""Settings of matplotlib."""
 
 
 def percentages(axis: Any) -> None:
@@ -69,36 +54,6 @@ def percentages(axis: Any) -> None:
     axis.set_major_formatter(
         FuncFormatter(lambda value, _: f"{value:+g} %".replace("-", "\N{MINUS SIGN}") if value else "0")
     )
-
-
-FOREST = (
-    *(tables.BUNDLED, "`last-call`", "`threshold:5`", "`threshold:0`", "`threshold:20`"),
-    "smallest of five compiles",
-)
-LANGUAGES = {False: ("C", "o", -0.16), True: ("C++", "s", 0.16)}
-"""Name, mark and shift of C, and of C++."""
-
-
-def forest(theme: Theme) -> Figure:
-    """Return the policies and rules of the benchmark with intervals, by level and language."""
-    picture = Figure(figsize=(WIDTH, 3.9), layout="constrained")
-    for axes, level in zip(picture.subplots(1, 2), tables.LEVELS, strict=True):
-        for cxx, (name, mark, shift) in LANGUAGES.items():
-            found = [measurements.by_language(level, method, cxx=cxx) for method in FOREST]
-            heights = [number + shift for number in range(len(found))]
-            means = [100 * row["mean"] for row in found]
-            ends = [[abs(100 * row["interval"][end] - 100 * row["mean"]) for row in found] for end in (0, 1)]
-            colour = theme.orange if cxx else theme.blue
-            label = f"{name}, {found[0]['modules']} modules"
-            axes.errorbar(means, heights, xerr=ends, fmt=mark, ms=5.5, color=colour, lw=1.6, label=label)
-        axes.axvline(0, color=theme.ink, lw=1)
-        axes.set_yticks(range(len(FOREST)), [tables.policy_of(level, method).replace("`", "") for method in FOREST])
-        axes.set(title=f"-{level}", xlabel="change of code size")
-        axes.invert_yaxis()
-        axes.yaxis.grid(visible=False)
-        percentages(axes.xaxis)
-    picture.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    return picture
 
 
 LEARNING = {
@@ -161,7 +116,7 @@ def run_time(theme: Theme) -> Figure:
     return picture
 
 
-FIGURES: dict[str, Callable[[Theme], Figure]] = {"forest": forest, "learning": learning, "run_time": run_time}
+FIGURES: dict[str, Callable[[Theme], Figure]] = {"learning": learning, "run_time": run_time}
 
 
 def main() -> None:
@@ -170,7 +125,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"figures (default: all): {', '.join(FIGURES)}")
     for name in parser.parse_args().names or FIGURES:
         for variant, theme in THEMES.items():
-            with mpl.rc_context(theme.settings()):
+            colours = {**dict.fromkeys(INK, theme.ink), "axes.edgecolor": theme.grid, "grid.color": theme.grid}
+            with mpl.rc_context({**SETTINGS, **colours}):
                 path = IMAGES / f"{name}-{variant}.svg"
                 FIGURES[name](theme).savefig(path, transparent=True, metadata={"Date": None})
                 print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")

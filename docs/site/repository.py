@@ -1,23 +1,18 @@
 """What mkdocs needs to make a site of this repository: pages that lie outside docs/, and links between all of them.
 
 The README is the home page. Anything else outside docs/ that a page links to (the changelog, model cards, examples)
-becomes a page or a file of the site below `repository/`; a notebook becomes a page with its outputs. The manual of the
-command line is the output of Typer.
+becomes a page or a file of the site below `repository/`. The manual of the command line is the output of Typer.
 """
 
 from __future__ import annotations
 
-import base64
 import importlib
-import json
 import os
 import posixpath
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -36,7 +31,6 @@ _PACKAGES = ("", "corpus", "policies", "evaluation", "evaluation.explanation", "
 
 _MODULES = ("errors", "evaluation.statistics", "evaluation.comparison", "llvm.toolchain", "llvm.object_file")
 """Modules that it shows as a whole."""
-_NOTEBOOK, _NOTEBOOK_PAGE = ".ipynb", ".ipynb.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -54,8 +48,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 continue
             if (ROOT / target).is_dir():
                 files.append(File.generated(config, uri, content=_listing(target)))
-            elif target.endswith(_NOTEBOOK):
-                files.append(File.generated(config, uri, content=_notebook(ROOT / target)))
             elif (ROOT / target).is_file():
                 files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
                 if uri.endswith(".md"):
@@ -68,7 +60,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     here = page.file.src_uri
     if here == _HOME:
         page.meta["hide"] = ["toc"]
-    listing = here.startswith(_ELSEWHERE) and page.file.abs_src_path is None and not here.endswith(_NOTEBOOK_PAGE)
+    listing = here.startswith(_ELSEWHERE) and page.file.abs_src_path is None
     if here in _GENERATED or listing:
         return markdown
     source = posixpath.dirname(_source(here))
@@ -98,8 +90,6 @@ def _uri(path: str) -> str:
     if path.startswith("docs/"):
         within = path.removeprefix("docs/")
         return f"{within}/index.md" if (ROOT / path).is_dir() else within
-    if path.endswith(_NOTEBOOK):
-        return f"{_ELSEWHERE}{path.removesuffix(_NOTEBOOK)}{_NOTEBOOK_PAGE}"
     return f"{_ELSEWHERE}{path}/index.md" if (ROOT / path).is_dir() else f"{_ELSEWHERE}{path}"
 
 
@@ -129,42 +119,8 @@ def _manual() -> str:
     program = ["--app", "application", "mlgo_gym.cli.application", "utils", "docs", "--name", "mlgo-gym"]
     # Typer draws with colours where it thinks that somebody looks.
     plain = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
-    manual = subprocess.run(
-        [sys.executable, "-m", "typer", *program], capture_output=True, text=True, check=True, env=plain
-    ).stdout
-    # Typer cuts the summaries in lists of commands; the section of a command has the whole one.
-    for heading, summary in re.findall(r"^#+ `([^`]+)`\n\n(.+)$", manual, flags=re.MULTILINE):
-        group, _, name = heading.rpartition(" ")
-        cut = re.compile(rf"(^#+ `{group}`\n(?:(?!#).*\n)*?\* `{name}`: ).*\.\.\.$", flags=re.MULTILINE)
-        manual = cut.sub(lambda line, summary=summary: line[1] + summary, manual, count=1)
-    return manual
-
-
-def _notebook(path: Path) -> str:
-    """Return a notebook as a page: text, code, printed text and pictures."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join(part for cell in cells for part in _parts(cell)) + "\n"
-
-
-def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
-    source = "".join(cell["source"])
-    if cell["cell_type"] == "markdown":
-        yield source
-        return
-    yield f"```python\n{source}\n```"
-    for output in cell["outputs"]:
-        data = output.get("data", {})
-        pictures = {
-            "svg+xml": base64.b64encode("".join(data.get("image/svg+xml", "")).encode()).decode(),
-            "png": "".join(data.get("image/png", "")).replace("\n", ""),
-        }
-        kind = next((kind for kind, content in pictures.items() if content), "")
-        if kind:
-            yield f'<img alt="output of the code above" src="data:image/{kind};base64,{pictures[kind]}">'
-        elif output["output_type"] in ("stream", "execute_result"):
-            text = "".join(output.get("text", data.get("text/plain", "")))
-            text = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip()
-            yield f"```text\n{text}\n```"
+    words = [sys.executable, "-m", "typer", *program]
+    return subprocess.run(words, capture_output=True, text=True, check=True, env=plain).stdout
 
 
 _GENERATED = {
