@@ -125,7 +125,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"figures (default: all): {', '.join(FIGURES)}")
     for name in parser.parse_args().names or FIGURES:
         for variant, theme in THEMES.items():
-            colours = {**dict.fromkeys(INK, theme.ink), "axes.edgecolor": theme.grid, "grid.color": theme.grid}
+            colours: dict[str, Any] = {
+                **dict.fromkeys(INK, theme.ink),
+                "axes.edgecolor": theme.grid,
+                "grid.color": theme.grid,
+            }
             with mpl.rc_context({**SETTINGS, **colours}):
                 path = IMAGES / f"{name}-{variant}.svg"
                 FIGURES[name](theme).savefig(path, transparent=True, metadata={"Date": None})
