@@ -7,9 +7,9 @@ The programs are those of the corpora `builtin` and `programs`, which have a dig
 Each is compiled under random policies for each environment, linked, and run. A policy takes clang's own choice except
 with a probability of 2, 10, 50 or 100 %; then it takes a random legal action. `--learned` adds bundled policies.
 
-The results are lines of `runs.jsonl`; the same command resumes an interrupted run. For a wrong output the program finds
-the module whose object causes it. That module and each crash become a reproducer with its decisions (`mlgo-gym
-reproduce FOLDER --trust-flags`). The exit status is 1 if there is one. `--summary` writes the counts by program into
+The results are lines of `runs.jsonl`; the same command resumes an interrupted run. A wrong output
+names the modules whose objects cause it, and a crash becomes a reproducer (`mlgo-gym reproduce FOLDER --trust-flags`).
+The exit status is 1 if there is one. `--summary` writes the counts by program into
 docs/results/correctness.json.
 """
 
@@ -36,7 +36,7 @@ from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.episode.metrics import Program, link_program, read_programs
 from mlgo_gym.episode.metrics.counters import find_emulator, run_program
 from mlgo_gym.episode.metrics.programs import check_output, program_target
-from mlgo_gym.episode.reproducer import keep_crash, keep_reproducer
+from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyObjects, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
@@ -139,18 +139,9 @@ class Runs:
                 folder = keep_crash(compilation, task.advisors, answers[name], error)
                 return {"outcome": "crashed", "module": name, "problem": error.message, "reproducer": str(folder)}
         row = {"decisions": sum(map(len, answers.values())), **self._outcome(objects)}
-        wrong = [
-            name for name in objects if row["outcome"] == "wrong" and self.problem(self._with(name, objects[name]))
-        ]
-        for name in wrong[:1]:
-            failure = {"exit_status": 0, "message": row["problem"]}
-            compilation = self._compilations[name]
-            folder = keep_reproducer(self._reproducers, compilation, task.advisors, answers[name], **failure)
-            row |= {"module": name, "reproducer": str(folder)}
+        if row["outcome"] == "wrong":
+            row["modules"] = [name for name in objects if self.problem({**self.plain, name: objects[name]})]
         return row
-
-    def _with(self, name: str, data: bytes) -> dict[str, bytes]:
-        return {**self.plain, name: data}
 
     def _learned(self, policy: str) -> Row:
         evaluated = EvaluatedPolicies(RunnerSettings(self._env_id, self._corpus, policies={policy: policy}))

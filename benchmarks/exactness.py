@@ -185,7 +185,7 @@ def check_corpora(options: argparse.Namespace, checked: CheckedModules, folder: 
     if by_rule:
         build_plugin(rule_cpp(RULE), installed_llvm(f"llvm-config-{options.plugin}"), rule)
     for corpus in options.corpus:
-        for environment in options.environment or ENVIRONMENTS[options.kind]:
+        for environment in ENVIRONMENTS[options.kind]:
             env = make(environment, corpus, clang=options.clang)
             clang = env.toolchain.version_text + ("" if own or env.toolchain.bundled else " (Debian)")
             for module in list(env.with_decisions() if options.kind == "ways" else env.corpus)[: options.limit]:
@@ -304,7 +304,6 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("kind", choices=ENVIRONMENTS)
     parser.add_argument("--corpus", action="append", default=[], help="a corpus; repeatable")
-    parser.add_argument("--environment", action="append", default=[], help="id of an environment; repeatable")
     parser.add_argument("--clang", help="the compiler (default: the bundled one)")
     parser.add_argument("--limit", type=int, help="number of modules per corpus (default: all)")
     parser.add_argument("--plugin", type=int, help="major version of the LLVM to build a plugin for; needs its --clang")

@@ -1,9 +1,8 @@
 """Bundled policies and rules on whole projects that no policy was trained on; writes docs/results/held_out.json.
 
-    python -m benchmarks.held_out --work runs/held_out --jobs 2 [--sets others] [--levels Oz]
+    python -m benchmarks.held_out --work runs/held_out --jobs 2
 
-Each policy compiles each module once. The sets are disjoint. The same command resumes, and a row in the file stays
-unless `--again` is given.
+Each policy compiles each module once. The sets are disjoint. The same command resumes, and a row in the file stays.
 """
 
 from __future__ import annotations
@@ -56,18 +55,15 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--work", type=Path, default=Path("runs/held_out"), help="folder of the evaluations")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="sets (default: all)")
-    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS), help="levels (default: all)")
-    parser.add_argument("--again", action="store_true", help="measure rows again that the file has")
     parser.add_argument("--output", type=Path, default=RESULTS / "held_out.json", help="JSON file of the results")
     options = parser.parse_args()
     results = read_json(options.output, {})
     table = Table({"set": "<8", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
-    for name in options.sets:
-        for level in options.levels:
+    for name in SETS:
+        for level in LEVELS:
             rows = results.setdefault(name, {}).setdefault(level, {})
             for policy in POLICIES[level]:
-                if options.again or policy not in rows:
+                if policy not in rows:
                     output = options.work / f"{name}-{level}-{policy.replace(':', '-')}"
                     rows[policy] = measure(SETS[name], level, policy, options.jobs, output)
                     write_result(options.output, json.dumps(results, separators=(",", ":")) + "\n")

@@ -102,18 +102,17 @@ def smallest_sizes(candidates: Sequence[Sizes]) -> Sizes:
     return {name: (min(min(sizes[name]) for sizes in candidates), candidates[0][name][1]) for name in common}
 
 
-def play_default(env: gym.Env[Any, Any], seed: int | None = None, **options: Any) -> dict[str, Any]:
+def play_default(env: gym.Env[Any, Any], **options: Any) -> dict[str, Any]:
     """Run one episode with clang's own choices, and return its last info.
 
     Args:
         env: the environment.
-        seed: the seed of `reset()`.
         options: the options of `reset()`, for instance `module`.
 
     Raises:
         SystemExit: the compile failed.
     """
-    _, info = env.reset(seed=seed, options=options or None)
+    _, info = env.reset(options=options)
     terminated = False
     while not terminated:
         *_, terminated, truncated, info = env.step(info["default_action"])

@@ -4,9 +4,9 @@
 
 Runs every environment in `SCENARIOS`: long-lived and fresh, in vectors (in lock step, and with `send` and `recv`), with
 forks, fork resets and episodes of one function. The faults between them: a clang killed during a request, damaged
-bitcode, actions that are illegal or out of range, episodes closed early. An unexpected outcome raises.
+bitcode, illegal actions, episodes closed early. An unexpected outcome raises.
 
-The slope of memory, processes, descriptors, threads, scratch space and the cache over the episodes (Theil and Sen's,
+The slope of memory, processes, descriptors, threads and scratch folders over the episodes (Theil and Sen's,
 with an interval of 99 %, without the first samples) is compared with `LIMITS`. The exit status is 0 if everything is
 flat and nothing remains, 1 if something grows or remains, and 2 if an interval contains its limit: run longer.
 """
@@ -35,7 +35,7 @@ from benchmarks.measuring import ROOT, Table, command_line, write_json
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import ActionError, CompilerError, CorpusError
+from mlgo_gym.errors import CompilerError, CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
@@ -56,9 +56,8 @@ LIMITS = {
     "descriptors": 2.0,
     "threads": 1.0,
     "scratch": 1.0,
-    "cache": 4.0,
 }
-"""Allowed growth in 10,000 episodes; memory and space in MiB. One descriptor left by each thousandth episode is 10."""
+"""Allowed growth in 10,000 episodes; memory in MiB. One descriptor left by each thousandth episode is 10."""
 
 Info = dict[str, Any]
 
@@ -171,12 +170,6 @@ def _fork_resets(soak: Soak) -> int:
     return _episodes(soak, compile_options=options)
 
 
-def _fresh(soak: Soak) -> int:
-    with closing(soak.make()) as env:
-        soak.finish(env, env.reset(seed=int(soak.chance.integers(1 << 31)))[1])
-    return 1
-
-
 def _forked(soak: Soak) -> int:
     original = soak.kept(soak.make)
     running: list[tuple[CompilerEnv, Info]] = [(original, original.reset()[1])]
@@ -240,21 +233,6 @@ def _bad_modules(soak: Soak) -> int:
     return 1
 
 
-def _wrong_actions(soak: Soak) -> int:
-    env = soak.kept(soak.make, strict=True)
-    _, info = env.reset()
-    for action in (10**9, -1, "no", None, float("nan"), np.full(7, 3.0), 2**80):
-        try:
-            *_, terminated, truncated, info = env.step(action)
-        except ActionError:
-            soak.tally["actions refused"] += 1
-        else:
-            if terminated or truncated:
-                return 1
-    soak.finish(env, info, default=True)
-    return 1
-
-
 def _ended_early(soak: Soak) -> int:
     env = soak.kept(soak.make)
     env.reset()
@@ -268,7 +246,6 @@ def _ended_early(soak: Soak) -> int:
 
 SCENARIOS: dict[str, Callable[[Soak], int]] = {
     "long-lived": _episodes,
-    "fresh": _fresh,
     "functions": lambda soak: _episodes(soak, scope="function") if soak.allocates else 0,
     "fork resets": _fork_resets,
     "forked": _forked,
@@ -279,7 +256,6 @@ SCENARIOS: dict[str, Callable[[Soak], int]] = {
     "vector, a clang killed": _vector_killed,
     "killed": _killed,
     "bad modules": _bad_modules,
-    "wrong actions": _wrong_actions,
     "ended early": _ended_early,
 }
 """Ways to run episodes; each returns how many ended."""
@@ -300,11 +276,11 @@ def make_corpus(folder: Path) -> None:
     (folder / f"{DAMAGED}.bc").write_bytes(bitcode[:middle] + b"\xff" * 32 + bitcode[middle + 32 :])
 
 
-def take_sample(episodes: int, cache: Path) -> dict[str, float]:
+def take_sample(episodes: int) -> dict[str, float]:
     """Collect garbage, and return the value of each resource; the memory of children is proportional (`Pss`)."""
     gc.collect()
     children = descendants(os.getpid())
-    scratch = Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*")
+    scratch = Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*")
     return {
         "episodes": episodes,
         "host_memory": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20,
@@ -312,8 +288,7 @@ def take_sample(episodes: int, cache: Path) -> dict[str, float]:
         "processes": len(children),
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "threads": threading.active_count(),
-        "scratch": sum(map(bytes_below, scratch)) / 2**20,
-        "cache": bytes_below(cache) / 2**20,
+        "scratch": len(list(scratch)),
     }
 
 
@@ -328,16 +303,6 @@ def proportional_kib(pid: int) -> int:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
     return 0
-
-
-def bytes_below(folder: Path) -> int:
-    """Return the size of the files in a folder; files that disappear meanwhile do not count."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += Path(parent, name).lstat().st_size
-    return total
 
 
 def slopes(samples: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
@@ -357,13 +322,13 @@ def slopes(samples: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
     return rows
 
 
-def soak_for(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[str, Any], int]:
+def soak_for(minutes: float, corpus: str) -> tuple[dict[str, Any], int]:
     """Run scenarios until the time is over; return the results and the exit status."""
-    chance, tally = np.random.default_rng(seed), Counter[str]()
+    chance, tally = np.random.default_rng(0), Counter[str]()
     ids = compiler_environments()
     for env_id in ids:
         gym.make(env_id, corpus=corpus).close()  # loads and measures once what every later episode reuses
-    before = take_sample(0, cache)
+    before = take_sample(0)
     soaks = [Soak(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally) for env_id in ids]
     items = [(scenario, soak) for soak in soaks for scenario in SCENARIOS.values()]
     samples: list[dict[str, float]] = []
@@ -373,14 +338,13 @@ def soak_for(minutes: float, seed: int, corpus: str, cache: Path) -> tuple[dict[
         tally["episodes"] += scenario(soak)
         if time.monotonic() - sampled > max(1.0, minutes * 60 / 1000):
             sampled = time.monotonic()
-            samples.append(take_sample(tally["episodes"], cache))
+            samples.append(take_sample(tally["episodes"]))
             print(f"{(sampled - start) / 60:5.1f} min", samples[-1], flush=True)
     for soak in soaks:
         soak.close()
     del soak, soaks, items
-    found, after = slopes(samples), take_sample(tally["episodes"], cache)
-    remaining = {name: int(after[name] - before[name]) for name in ("processes", "descriptors", "threads")}
-    remaining["scratch folders"] = sum(1 for _ in Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*"))
+    found, after = slopes(samples), take_sample(tally["episodes"])
+    remaining = {name: int(after[name] - before[name]) for name in ("processes", "descriptors", "threads", "scratch")}
     for title, numbers in (("events", dict(sorted(tally.items()))), ("remaining", remaining)):
         print(f"{title}:", ", ".join(f"{count} {name}" for name, count in numbers.items()))
     verdicts = {row["verdict"] for row in found}
@@ -392,16 +356,15 @@ def main() -> None:
     """Run the soak in a temporary folder with an empty cache."""
     parser = command_line(__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="duration (default: 60)")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs/soak.json"), help="JSON file of the results")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlgo-soak-") as name:
-        corpus, cache = Path(name, "corpus"), Path(name, "cache")
-        os.environ["MLGO_CACHE"] = str(cache)
+        corpus = Path(name, "corpus")
+        os.environ["MLGO_CACHE"] = f"{name}/cache"
         corpus.mkdir()
         make_corpus(corpus)
-        found, status = soak_for(options.minutes, options.seed, str(corpus), cache)
-    write_json(options.output, {"minutes": options.minutes, "seed": options.seed, **found})
+        found, status = soak_for(options.minutes, str(corpus))
+    write_json(options.output, {"minutes": options.minutes, **found})
     sys.exit(status)
 
 

@@ -83,18 +83,9 @@ class Project(Sources):
 
 
 def _yaml() -> str:
-    """Return a document of YAML with scalars, flows, blocks, anchors and quoted text."""
-    parts = []
-    for i in range(400):
-        parts += [
-            f"entry{i}: &e{i}",
-            f'  name: "text {i} \\t \\u00e9"',
-            f"  list: [1, 2.5, {i}, 'single ''{i}''', plain text]",
-            f"  map: {{a: {i}, b: [x, y], c: *e{max(i - 1, 0)}}}" if i else "  map: {a: 0}",
-            "  block: |\n    first line\n    second line",
-            "  folded: >\n    some\n    words\n",
-        ]
-    return "\n".join(parts) + "\n"
+    """Return a document of YAML."""
+    words = [sys.executable, str(PROGRAMS / "yaml_input.py")]
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _curl(source: Path) -> str:
