@@ -24,14 +24,8 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 TIMEOUT = 300.0
-FUNCTIONS = (8, 15, 30, 75, 150, 300)
-"""Numbers of functions in the modules; one has 6,500 bytes of bitcode."""
-
-ANSWERS = [bytes(8), (1).to_bytes(8, "little")] * 5
-"""Advice that is sent before a timed fork."""
-
-ROUNDS, FORKS = 5, 20
-"""Rounds over all sizes, since the load of a machine changes within seconds; and forks of each clang."""
+FUNCTIONS = (10, 24, 48, 96, 240, 480, 960)
+"""Numbers of functions in the modules; one has about 2,000 bytes of bitcode."""
 
 
 def bitcode(functions: int, toolchain: Toolchain, folder: Path) -> Path:
