@@ -27,6 +27,12 @@ TIMEOUT = 300.0
 FUNCTIONS = (10, 24, 48, 96, 240, 480, 960)
 """Numbers of functions in the modules; one has about 2,000 bytes of bitcode."""
 
+ANSWERS = [bytes(8), (1).to_bytes(8, "little")] * 5
+"""Advice that is sent before a timed fork."""
+
+ROUNDS, FORKS = 5, 20
+"""Rounds over all sizes, since the load of a machine changes within seconds; and forks of each clang."""
+
 
 def bitcode(functions: int, toolchain: Toolchain, folder: Path) -> Path:
     """Compile a module of functions with register pressure and calls."""

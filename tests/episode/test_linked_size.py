@@ -129,7 +129,7 @@ def test_metrics_of_links_are_refused_where_they_mean_nothing(unlinked: str) -> 
     with pytest.raises(CorpusError, match="expected a corpus with link steps for metric='linked', got 'corpus'"):
         end(unlinked, "linked", 0)
     with pytest.raises(MlgoError, match="expected scope='module' with metric='linked', got 'function'"):
-        end(unlinked, "linked", 0, scope="function")
+        RegAllocEvictEnv(corpus=unlinked, metric="linked", scope="function")
     with (
         InlineEnv(corpus=unlinked, metric="estimated-linked") as env,
         pytest.raises(MlgoError, match="expected a metric of single modules for a cluster, got estimated-linked"),
