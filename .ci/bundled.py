@@ -1,7 +1,7 @@
 """Writes the files of a bundled policy.
 
-    PYTHONPATH=. python .ci/bundled.py card inline-oz                                     # results into NAME.json
-    PYTHONPATH=. python .ci/bundled.py training inline-oz oz.safetensors.training.txt     # digests of the training sources
+    PYTHONPATH=. python .ci/bundled.py card inline-oz  # results into NAME.json
+    PYTHONPATH=. python .ci/bundled.py training inline-oz oz.safetensors.training.txt  # digests of the training sources
 
 `card` writes the policy's rows of docs/results; `make numbers` writes the tables of `NAME.md`.
 """
