@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgo_clang.archives import ARCHIVE, archive_members
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import write_atomically
 from mlgo_clang.link_facts import read_lines, with_header
@@ -25,8 +26,6 @@ from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_references, re
 
 _ELF = b"\x7fELF"
 _WEAK = 2
-_ARCHIVE = b"!<arch>\n"
-_MEMBER_HEADER = 60
 
 UNKNOWN = (-1, -1)
 """The facts about a function without facts."""
@@ -149,27 +148,12 @@ def objects_in(path: Path) -> Iterator[bytes]:
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     for file in files:
         with file.open("rb") as stream:
-            start = stream.read(len(_ARCHIVE))
-            if start.startswith(_ELF):
-                members: Iterable[bytes] = (start + stream.read(),)
-            elif start == _ARCHIVE:
-                members = _members(stream.read())
-            else:
-                continue
+            start = stream.read(len(ARCHIVE))
+            members: Iterable[bytes] = (start + stream.read(),) if start.startswith(_ELF) else ()
+        if start == ARCHIVE:
+            members = (data for _, data in archive_members(file))
         yield from (data for data in members if data.startswith(_ELF) and _is_relocatable(data))
 
 
 def _is_relocatable(data: bytes) -> bool:
     return data[16:18] in (b"\1\0", b"\0\1")
-
-
-def _members(data: bytes) -> Iterator[bytes]:
-    """Yield the members of an archive (ar(5)) after its magic bytes."""
-    position = 0
-    while position + _MEMBER_HEADER <= len(data):
-        size = data[position + 48 : position + 58].strip()
-        if not size.isdigit():
-            return
-        position += _MEMBER_HEADER
-        yield data[position : position + int(size)]
-        position += int(size) + int(size) % 2

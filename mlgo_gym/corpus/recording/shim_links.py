@@ -10,10 +10,11 @@ import hashlib
 import os
 from itertools import product
 
+from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.driver_commands import named_output
 
 # Importing pathlib and typing would take longer than this file needs for most links.
-# ruff: noqa: PTH105, PTH110, PTH113, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH105, PTH110, PTH113, PTH118, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,6 @@ _OPTION_WITH_VALUE = frozenset(
     """.split()  # noqa: SIM905 - a word list
 )
 _SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
-_ARCHIVE, _THIN_ARCHIVE = b"!<arch>\n", b"!<thin>\n"
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _ELF, _RELOCATABLE, _SHARED = b"\x7fELF", 1, 3
 
@@ -49,7 +49,7 @@ def describe_link(arguments: Sequence[str], folder: str, root: str, store: str) 
             continue
         entry: dict[str, Any] = {"position": position, "named": named, "path": path, "kind": kind}
         if kind == "archive":
-            entry["members"] = [{"name": name, "sha256": _keep(store, data)} for name, data in _members(path)]
+            entry["members"] = [{"name": name, "sha256": _keep(store, data)} for name, data in archive_members(path)]
         elif kind != "source":
             with open(path, "rb") as file:
                 entry["sha256"] = _keep(store, file.read())
@@ -110,42 +110,8 @@ def file_kind(path: str, *, is_word: bool) -> str | None:
         return {_RELOCATABLE: "object", _SHARED: "shared"}.get(kind)
     if beginning.startswith(_BITCODE):
         return "object"
-    if beginning.startswith((_ARCHIVE, _THIN_ARCHIVE)):
+    if beginning.startswith((ARCHIVE, THIN_ARCHIVE)):
         return "archive"
     if is_word and path.endswith(_SOURCES):
         return "source"
     return "file"
-
-
-def _members(path: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and content of each member of a System V archive, without its tables.
-
-    Headers have 60 bytes, long names are in the member `//`, and a thin archive names the files of its members.
-    """
-    with open(path, "rb") as file:
-        data = file.read()
-    is_thin = data.startswith(_THIN_ARCHIVE)
-    names = b""
-    position = len(_ARCHIVE)
-    while position + 60 <= len(data):
-        name = data[position : position + 16].rstrip(b" ")
-        size = int(data[position + 48 : position + 58])
-        start = position + 60
-        is_table = name in (b"/", b"/SYM64/", b"//") or name.startswith(b"__.SYMDEF")
-        inside = not is_thin or is_table
-        content = data[start : start + size] if inside else b""
-        position = start + (size + size % 2 if inside else 0)
-        if name == b"//":
-            names = content
-        if is_table:
-            continue
-        if name[:1] == b"/" and name[1:].isdigit():
-            name = names[int(name[1:]) :].split(b"\n", 1)[0]
-        elif name.startswith(b"#1/"):  # a long name in BSD's format
-            length = int(name[3:])
-            name, content = content[:length].rstrip(b"\0"), content[length:]
-        text = os.fsdecode(name.removesuffix(b"/"))
-        if is_thin:
-            with open(os.path.join(os.path.dirname(path), text), "rb") as file:
-                content = file.read()
-        yield os.path.basename(text), content
