@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measuring import command_line, read_json
-from docs.site.measurements import card_facts
+from docs.site.measurements import facts_of, sizes_of
 from docs.site.tables import CARDS
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar
 from mlgo_gym.policies.model_files import NETWORKS, file_digest
@@ -20,6 +21,14 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.storage.cache import write_atomically
 
 DIGESTS_PER_LINE = 6
+
+
+def card_facts(card: str) -> dict[str, Any]:
+    """Return the results of a bundled policy on the test split."""
+    found = facts_of(sizes_of(card.removeprefix("inline-").title(), "bundled policy"))
+    counts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
+    equal = counts["modules"] - counts["better"] - counts["worse"]
+    return {**counts, "equal": equal, "geometric_mean": found["mean"]}
 
 
 def write_card(name: str) -> None:

@@ -1,6 +1,6 @@
 """Draws the figures of the pages from the JSON of results, in a light and a dark variant.
 
-    python -m docs.site.figures [NAME...]    # docs/images/NAME-light.svg and docs/images/NAME-dark.svg
+    python -m docs.site.figures    # docs/images/NAME-light.svg and docs/images/NAME-dark.svg
 
 Text stays text, so a reader can search it, and files stay small. Colours are the palette of Okabe and Ito, and marks
 differ in shape as well. The other pictures of docs/images are drawings without measurements.
@@ -78,8 +78,7 @@ def learning(theme: Theme) -> Figure:
         axes.set_xlim(left=0)
         axes.annotate(f"clang -{name[:2]}", (axes.get_xlim()[1], 0), (-4, 4), textcoords="offset points", ha="right")
         axes.set(title=title, xlabel="minutes on two busy cores")
-    panels[0].set(ylabel="code size of validation modules")
-    panels[0].set_ylim(top=1.0)
+    panels[0].set(ylabel="code size of validation modules", ylim=(None, 1.0))
     panels[-1].legend(loc="lower left")
     percentages(panels[0].yaxis)
     return picture
@@ -108,9 +107,8 @@ def run_time(theme: Theme) -> Figure:
         axes.annotate(f"-{build}", point, place, textcoords="offset points", ha=side, va="center")
     axes.axhline(0, color=theme.ink, lw=0.8)
     axes.axvline(0, color=theme.ink, lw=0.8)
-    axes.set(xlabel="code size of linked programs, against -Oz", ylabel="executed instructions")
     axes.margins(0.12, 0.12)
-    axes.set_xlim(left=-24)
+    axes.set(xlabel="code size of linked programs, against -Oz", ylabel="executed instructions", xlim=(-24, None))
     percentages(axes.xaxis)
     percentages(axes.yaxis)
     return picture
@@ -121,9 +119,8 @@ FIGURES: dict[str, Callable[[Theme], Figure]] = {"learning": learning, "run_time
 
 def main() -> None:
     """Draw both variants of the figures."""
-    parser = command_line(__doc__)
-    parser.add_argument("names", nargs="*", help=f"figures (default: all): {', '.join(FIGURES)}")
-    for name in parser.parse_args().names or FIGURES:
+    command_line(__doc__).parse_args()
+    for name, draw in FIGURES.items():
         for variant, theme in THEMES.items():
             colours: dict[str, Any] = {
                 **dict.fromkeys(INK, theme.ink),
@@ -132,7 +129,7 @@ def main() -> None:
             }
             with mpl.rc_context({**SETTINGS, **colours}):
                 path = IMAGES / f"{name}-{variant}.svg"
-                FIGURES[name](theme).savefig(path, transparent=True, metadata={"Date": None})
+                draw(theme).savefig(path, transparent=True, metadata={"Date": None})
                 print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
 
 

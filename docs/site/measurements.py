@@ -104,14 +104,6 @@ def facts_of(sizes: Sizes) -> Facts:
     return facts(list(sizes.values()), [project_of(module) for module in sizes])
 
 
-def card_facts(card: str) -> Facts:
-    """Return the results of a bundled policy on the test split."""
-    found = facts_of(sizes_of(card.removeprefix("inline-").title(), "bundled policy"))
-    counts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
-    equal = counts["modules"] - counts["better"] - counts["worse"]
-    return {**counts, "equal": equal, "geometric_mean": found["mean"]}
-
-
 @cache
 def run_time() -> dict[str, Facts]:
     """Return size and run time of the held-out programs by build.
@@ -147,16 +139,10 @@ def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
 
 def learning() -> dict[str, Facts]:
     """Return the examples of reinforcement learning and the policies beside them: level and method, facts."""
-    seeds: dict[str, list[Facts]] = {}
+    seeds = {f"{level} last-call": [held_out_facts("six", level, "last-call")] for level in ("Oz", "Os")}
     for run in read("learning")["runs"]:
         seeds.setdefault(run["title"], []).append(run)
-    rules = {
-        f"{level} last-call": {**held_out_facts("six", level, "last-call"), "range": None, "minutes": 0.0}
-        for level in ("Oz", "Os")
-    }
-    for row in rules.values():
-        row["most_larger"] = row["worse"] / row["modules"]
-    return rules | {
+    return {
         title: {
             **joined(runs),
             "minutes": sum(run.get("cpu_seconds", 0.0) for run in runs) / len(runs) / 60,
@@ -187,21 +173,12 @@ def builds(result: str, build: str) -> Facts:
     }
 
 
-METHODS = {
-    "inline-oz": "bundled policy",
-    "inline-os": "bundled policy",
-    "last-call": "`last-call`",
-    "threshold:5": "`threshold:5`",
-}
-"""Name of each policy in the benchmark."""
-
-
 @cache
 def held_out(part: str, level: str) -> dict[str, Sizes]:
     """Return the sizes of each module by policy, on a set of held-out projects or on the test split (`test`)."""
     if part == "test":
-        names = {name: METHODS[name] for name in read("held_out")["others"][level]}
-        return {name: sizes_of(level, method) for name, method in names.items()}
+        names = read("held_out")["others"][level]
+        return {name: sizes_of(level, "bundled policy" if "inline-" in name else f"`{name}`") for name in names}
     return {
         name: {module: (now, before) for module, (now, before) in zip(row["modules"], row["sizes"], strict=True)}
         for name, row in read("held_out")[part].get(level, {}).items()

@@ -33,11 +33,6 @@ def updated(page: str) -> str:
     return _BLOCK.sub(lambda block: block["start"] + tables.text(block["name"]), page)
 
 
-def outdated(page: str) -> list[str]:
-    """Return the names of the tables of a page that differ from the results."""
-    return [block["name"] for block in _BLOCK.finditer(page) if block[0] != block["start"] + tables.text(block["name"])]
-
-
 def measurements_page() -> str:
     """Return the page of the commands and the days of all figures."""
     places: dict[str, str] = {}
@@ -72,11 +67,11 @@ def main() -> int:
     status = 0
     for path in pages():
         page = path.read_text(encoding="utf-8")
-        if names := outdated(page):
+        if (current := updated(page)) != page:
             status = int(options.check)
-            print(f"{path.relative_to(ROOT)}: {', '.join(names)}")
-        if not options.check:
-            path.write_text(updated(page), encoding="utf-8")
+            print(f"{path.relative_to(ROOT)} is out of date")
+            if not options.check:
+                path.write_text(current, encoding="utf-8")
     return status
 
 

@@ -60,8 +60,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     here = page.file.src_uri
     if here == _HOME:
         page.meta["hide"] = ["toc"]
-    listing = here.startswith(_ELSEWHERE) and page.file.abs_src_path is None
-    if here in _GENERATED or listing:
+    if here in _GENERATED or (here.startswith(_ELSEWHERE) and page.file.abs_src_path is None):
         return markdown
     source = posixpath.dirname(_source(here))
 
@@ -95,10 +94,8 @@ def _uri(path: str) -> str:
 
 def _listing(folder: str) -> str:
     """Return a page that shows the files of a folder."""
-    parts = [f"# {folder}"]
-    for path in sorted((ROOT / folder).glob("*.py")):
-        parts += [f"## {path.name}", f"```python\n{path.read_text(encoding='utf-8')}```"]
-    return "\n\n".join(parts)
+    files = sorted((ROOT / folder).glob("*.py"))
+    return f"# {folder}\n\n" + "\n\n".join(f"## {path.name}\n\n```python\n{path.read_text()}```" for path in files)
 
 
 def _api() -> str:

@@ -45,16 +45,13 @@ def policy_of(level: str, method: str) -> str:
 
 def policies() -> Rows:
     """Yield the methods of the benchmark that are no searches, the smallest code at -Oz first."""
-    columns = [cell for level in LEVELS for cell in (f"-{level}", *CHANGE)]
-    yield ["method", "compiles", *columns, "training, seeds"]
-    found = {
-        level: {name: row for (name, compiles), row in benchmark(level).items() if not compiles} for level in LEVELS
-    }
-    names = dict.fromkeys(name for level in LEVELS for name in found[level])
-    for name in sorted(
-        names, key=lambda name: min(found[level][name]["mean"] for level in LEVELS if name in found[level])
-    ):
-        rows = {level: found[level][name] for level in LEVELS if name in found[level]}
+    yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE)), "training, seeds"]
+    found: dict[str, dict[str, Any]] = {}
+    for level in LEVELS:
+        for (name, compiles), row in benchmark(level).items():
+            if not compiles:
+                found.setdefault(name, {})[level] = row
+    for name, rows in sorted(found.items(), key=lambda item: min(row["mean"] for row in item[1].values())):
         cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [NONE] * 4)]
         row = next(iter(rows.values()))
         yield [name, str(row.get("of", 1)), *cells, _training(row)]
@@ -79,10 +76,7 @@ def _training(row: Mapping[str, Any]) -> str:
 def searches() -> Rows:
     """Yield the searches of both levels, and policies on the same modules."""
     yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE))]
-    rows = [
-        (name, compiles) for name, compiles in benchmark("Oz") if compiles == 50 or (compiles and "bundles" in name)
-    ]
-    found = {(name, compiles): [benchmark(level)[name, compiles] for level in LEVELS] for name, compiles in rows}
+    found = {key: [benchmark(level)[key] for level in LEVELS] for key in benchmark("Oz") if key[1]}
     for name, compiles in ((BUNDLED, 1), ("`last-call`", 1), ("smallest of four compiles", 4)):
         found[name, compiles] = [searched(level, name) for level in LEVELS]
     for (name, compiles), pair in sorted(found.items(), key=lambda item: item[1][0]["mean"]):
@@ -203,25 +197,19 @@ def targets() -> Rows:
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    titles = ("bundled policy", "larger", "smallest of several", "programs", "linked")
-    yield ["target, level", "modules", *titles, "larger", "search, modules", "search"]
+    titles = ("bundled policy", "larger", "smallest of several", "programs", "linked", "larger")
+    yield ["target, level", "modules", *titles, "search, modules", "search"]
     changes = read("targets")["changes"]
-    for key in sorted(
-        {name.rpartition(" ")[0] for name in changes}, key=lambda key: (key.split()[0], key.split()[1] != "Oz")
-    ):
+    keys = {name.rpartition(" ")[0] for name in changes}
+    for key in sorted(keys, key=lambda key: (key.split()[0], key.split()[1] != "Oz")):
         target, level = key.split()
-        policy = f"inline-{level.lower()}"
-        found = [changes.get(f"{key} {name}") for name in (policy, "smallest")]
-        *cells, _ = [
-            cell
-            for row in found
-            for cell in ([percent(row["objects"]["mean"]), *counted(row["objects"], "worse")] if row else [NONE] * 2)
-        ]
-        linked, search = changes[f"{key} {policy}"]["linked"], changes.get(f"{key} search", {}).get("objects")
-        more = [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
-        programs = [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
-        modules = counted(changes[f"{key} {policy}"]["objects"], "modules")
-        yield [f"`{target}`, -{level}", *modules, *cells, *programs, *more]
+        policy, smallest = changes[f"{key} inline-{level.lower()}"], changes.get(f"{key} smallest")
+        objects, linked, search = policy["objects"], policy["linked"], changes.get(f"{key} search", {}).get("objects")
+        cells = [*counted(objects, "modules"), percent(objects["mean"]), *counted(objects, "worse")]
+        cells += [percent(smallest["objects"]["mean"]) if smallest else NONE]
+        cells += [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
+        cells += [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
+        yield [f"`{target}`, -{level}", *cells]
 
 
 def rust_programs() -> Rows:
@@ -356,11 +344,7 @@ def linked_builds() -> Rows:
         yield [title, str(row["programs"]), *changes, *others, f"{row['ratio']:.2f} times"]
 
 
-PUBLISHED = (
-    *("published: LLVM project, for size", "published: PerfInliner, for speed"),
-    *("`threshold:5`", "`last-call`", BUNDLED),
-)
-"""Models of other projects, and the methods beside them."""
+PUBLISHED = ("published: LLVM project, for size", "published: PerfInliner, for speed")
 
 
 def graph_learning() -> Rows:
@@ -376,7 +360,7 @@ CARDS = ("inline-os", "inline-oz")
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
-    "benchmark.published": partial(bundled, *PUBLISHED),
+    "benchmark.published": partial(bundled, *PUBLISHED, "`threshold:5`", "`last-call`", BUNDLED),
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
