@@ -210,29 +210,43 @@ def _decisions_of(run: InteractiveCompile) -> list[int]:
     return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
 
 
+_ADDED = frozenset(
+    b"memcpy memmove memset memcmp bcmp strlen __stack_chk_fail __tls_get_addr _GLOBAL_OFFSET_TABLE_".split()
+)
+"""Symbols that a compiler adds itself, and every program has."""
+
+
 def _compile_smallest(job: Job) -> str:
     """Compile with each policy, keep the smallest object, and return the problem.
 
-    A policy whose compile fails is dropped: inlining decides whether some sources compile.
+    A policy whose compile fails is dropped: inlining decides whether some sources compile. So is one whose object of C
+    needs more symbols than that of clang: some calls of functions that no object defines leave only by inlining.
     """
-    candidates: list[tuple[int, Candidate]] = []
+    candidates: list[tuple[int, Candidate, str]] = []
     failures: list[MlgoError] = []
+    needed: dict[str, frozenset[bytes]] = {}
     warnings = bytearray()
     for policy in job.settings.policies:
         written = None
         try:
             candidate = _candidate(job, policy)
-            candidates.append((_size(job, candidate, warnings), candidate))
+            candidates.append((_size(job, candidate, warnings), candidate, policy))
+            needed[policy] = _needed_symbols(job)
             written = candidate if job.output else None
         except (CandidateError, ProtocolError) as error:
-            count("dropped a policy of a list", _because(f"{policy}: {error}"))
+            _count_dropped(policy, str(error))
             failures.append(error)
             if not candidates and not isinstance(error, FrameError):
                 job.two_steps()  # raises if the source does not compile at all
     if not candidates:
         raise next((error for error in failures if isinstance(error, FrameError)), failures[-1])
+    if "default" in needed:
+        for row in list(candidates):
+            if more := sorted(needed[row[2]] - needed["default"]):
+                candidates.remove(row)
+                _count_dropped(row[2], f"its object needs {os.fsdecode(more[0])}, which clang's does not")
     # Of equal sizes the last: its object is there if its policy is the last of the list.
-    _, best = min(reversed(candidates), key=lambda pair: pair[0])
+    _, best, _ = min(reversed(candidates), key=lambda row: row[0])
     if best is not written:
         # One more compile and no copy: a compile can write more files than the object.
         warnings.clear()
@@ -240,6 +254,24 @@ def _compile_smallest(job: Job) -> str:
             return problem
     _write_all(2, warnings)
     return ""
+
+
+def _count_dropped(policy: str, problem: str) -> None:
+    count("dropped a policy of a list", _because(f"{policy}: {problem}"))
+
+
+def _needed_symbols(job: Job) -> frozenset[bytes]:
+    """Return the symbols that the written object of a C source needs; none for other languages.
+
+    C++ has functions that a library defines, and that the compiler may inline: these are no error at the link.
+    """
+    from mlgo_clang.object_size import undefined_symbols
+
+    if not job.output or not job.invocation.source.endswith((".c", ".i")):
+        return frozenset()
+    with open(job.output, "rb") as file:
+        names = undefined_symbols(file.read())
+    return frozenset(name for name in names if name not in _ADDED and not name.startswith(b"__aeabi_"))
 
 
 def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mlgo_clang.counters import parse, read_counters
+from mlgo_clang.object_size import undefined_symbols
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.policies.loading import load_policy
@@ -88,6 +89,25 @@ def test_a_policy_of_a_list_whose_compile_fails_is_dropped(
     assert counted("dropped a policy of a list") >= 3
     (project / "calls.c").write_text("int f(int n) { return m; }\n")
     assert run("--mlgo-policy=smallest", *COMPILE).returncode == 1
+
+
+def test_a_policy_of_a_list_whose_object_of_c_needs_more_symbols_than_clangs_is_dropped(
+    run: Run, project: Path, own_cache: Path
+) -> None:
+    """Calls of functions that no object defines, as in `BUILD_BUG` of Linux, leave only by inlining."""
+    (project / "calls.c").write_text(
+        "void bad(void); extern unsigned s, t;\n"
+        "static void p(unsigned n) { if (n & 3) bad(); s += n; t ^= n; s = s * t; }\n"
+        "void a(void) { p(4); } void b(void) { p(8); } void c(void) { p(12); } void d(void) { p(16); }\n"
+    )
+    objects = {}
+    for policies in ("default", "never", "never,always", "never,default", "smallest"):
+        assert run(f"--mlgo-policy={policies}", "--mlgo-strict", *COMPILE).returncode == 0
+        objects[policies] = (project / "calls.o").read_bytes()
+    assert undefined_symbols(objects["default"]) == {b"s", b"t"}
+    assert undefined_symbols(objects["never"]) == undefined_symbols(objects["never,always"]) == {b"s", b"t", b"bad"}
+    assert objects["never,default"] == objects["smallest"] == objects["default"]
+    assert counted("because never: its object needs bad, which clang's does not") == 2
 
 
 def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> None:

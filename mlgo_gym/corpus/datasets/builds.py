@@ -16,7 +16,7 @@ from mlgo_clang.rustc_arguments import rustc_version
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Dataset
 from mlgo_gym.corpus.datasets.sources import compile_commands
-from mlgo_gym.corpus.driver import PORTABLE_TARGET
+from mlgo_gym.corpus.driver import PORTABLE_TARGET, library_is_built
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.recording.shim_compiles import record_compile
@@ -60,13 +60,17 @@ class DatasetBuild:
     def record(self, command: Sequence[str], folder: Path, progress: FetchProgress, **options: Any) -> Recording:
         """Record a build in a folder; an interrupted one leaves no corpus, since half a build is no dataset."""
 
+        def title() -> str:
+            waits = self.toolchain.bundled and not library_is_built()
+            return f"{self.dataset.archive.package}: compile{', and libc++ at the first C++ link' if waits else ''}"
+
         def report(compiles: int) -> None:
             steps = _STEPS.findall(_tail(self.log))  # of Ninja and cargo
             done, total = map(int, steps[-1]) if steps else (compiles, None)
-            progress(done, total, f"{self.dataset.archive.package}: compile")
+            progress(done, total, title())
 
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        progress(0, None, f"{self.dataset.archive.package}: compile")
+        progress(0, None, title())
         settings = {"optimize": self.optimize, "toolchain": self.toolchain, "metadata": self.metadata, **options}
         settings["progress"] = report
         return record_build(command, self.corpus, folder=folder, log=self.log, keep_interrupted=False, **settings)
