@@ -81,7 +81,7 @@ def undefined_symbols(data: bytes) -> frozenset[bytes]:
     section = struct.Struct(f"{order}4xI16xQQI" if wide else f"{order}4xI8xIII")
     symbol = struct.Struct(f"{order}IxxH16x" if wide else f"{order}I10xH")
     sections = [section.unpack_from(data, table + number * entry) for number in range(count)]
-    names = set()
+    names: set[bytes] = set()
     for kind, offset, size, link in sections:
         if kind == _SHT_SYMTAB:
             start = sections[link][1]
