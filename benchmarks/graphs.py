@@ -236,9 +236,13 @@ def cost_rows(modules: Sequence[Mapping[str, Any]], peaks: Mapping[str, int]) ->
     return rows
 
 
-def collect(output: Path, peaks: Mapping[str, int]) -> None:
-    """Write the tables of all modules, and keep what other programs have added to the file."""
+def collect(output: Path) -> None:
+    """Measure memory, write the tables of all modules, and keep what other programs have added to the file."""
     modules = [line for line in map(json.loads, output.read_text().splitlines()) if "names" in line]
+    corpus = modules[0]["corpus"]
+    names = [line["module"] for line in modules if line["corpus"] == corpus][:20]
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        peaks = {mode: pool.apply(peak_bytes, (mode, corpus, names)) for mode in MODES}
     tables = {"checks": check_rows(modules), "cost": cost_rows(modules, peaks)}
     write_json(DATA, read_json(DATA, {}) | tables)
 
@@ -271,11 +275,7 @@ def main() -> None:
             find = partial(check_module, *words, is_timed=number % _TIMED == 0)
             checked.check("mlgo/Inline-v0", corpus, name, envs[corpus]["ir"].toolchain.version_text, find)
     if options.collect:
-        corpus = modules[0][0]
-        names = [name for other, name in modules if other == corpus][:20]
-        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            peaks = {mode: pool.apply(peak_bytes, (mode, corpus, names)) for mode in MODES}
-        collect(options.output, peaks)
+        collect(options.output)
 
 
 if __name__ == "__main__":
