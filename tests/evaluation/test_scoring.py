@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym import MlgoError, score
 
-SMALL: dict[str, Any] = {"compiles": 4, "seconds": 60.0}
+SMALL: dict[str, Any] = {"compiles": 4, "seconds": 300.0}
 
 
 def test_a_rule_and_the_same_rule_as_a_program_have_one_score(own_cache: Path, tmp_path: Path) -> None:
