@@ -4,6 +4,7 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
+REPORT ?= runs/report
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # uv installs in a fifth of pip's time. It does not read pip's configuration: it gets pip's index, and where it fails, pip
 # installs.
@@ -11,11 +12,17 @@ INDEX = $(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null)
 UV = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --python $(BIN)/python
 INSTALL = sh -c '$(UV) "$$@" || $(PIP) "$$@"' install
 
-.PHONY: demo test test-all check lint types layers docs numbers format fuzz release-check compatibility install clean
+.PHONY: demo report-demo test test-all check lint types layers docs numbers format fuzz release-check compatibility install clean
 
 # Eight modules of Zstandard at -Os with clang, a rule of one line, a bundled policy, and always inlining.
 demo: $(VENV)/.installed-demo
 	@$(BIN)/mlgo-gym demo --output $(OUTPUT)
+
+# The report of an evaluation of the packaged corpus with three policies.
+report-demo: $(VENV)/.installed
+	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --limit 8 --policy default,threshold:0,always --jobs 2 \
+	    --output $(REPORT)/results > /dev/null
+	@$(BIN)/mlgo-gym report $(REPORT)/results --html $(REPORT)/report.html > /dev/null
 
 # What a contributor runs before each commit: it needs no other compiler, no emulator and no RL library.
 test: $(VENV)/.installed-test

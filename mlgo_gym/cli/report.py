@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from mlgo_gym.cli.options import argument
+from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import echo, show
 from mlgo_gym.evaluation.comparison import compare as compare_runs
+from mlgo_gym.evaluation.page import page
 from mlgo_gym.evaluation.report import all_tables, as_data, notes
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.evaluation.result_folder import load_results
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
+from mlgo_gym.storage.cache import write_atomically
 
 
 def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:
@@ -29,11 +31,14 @@ def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:
 def report(
     runs: Annotated[list[Path], argument("Outputs of `evaluate`.")],
     *,
+    html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
     as_json: bool = False,
     smallest: bool = False,
 ) -> None:
     """Print the tables of evaluations, with intervals, wins and losses.
 
+    --html writes one page without scripts and references: tables, figures, and
+    the commands that reproduce results. The page needs the extra `report`.
     Evaluations may be unfinished. With --json, several evaluations are one
     object by their names.
     """
@@ -47,6 +52,9 @@ def report(
         if len(evaluations) > 1:
             echo(f"{chr(10) * bool(number)}== {name} ==\n")
         print_tables(all_tables(result), notes(result))
+    if html is not None:
+        write_atomically(html, page(evaluations).encode())
+        echo(f"wrote {html}", err=True)
 
 
 def compare(

@@ -30,14 +30,14 @@ def by_language(result: EvaluationResult) -> Table | None:
 
 def short_tables(result: EvaluationResult) -> list[Table]:
     """Return the tables that `evaluate` prints: sums, intervals, and changes by project."""
-    return _present(*_first_tables(result), by_project(result))
+    return present(*_first_tables(result), by_project(result))
 
 
 def all_tables(result: EvaluationResult) -> list[Table]:
     """Return every table."""
     extremes = wins_and_losses(result.configuration.metric, result.summaries())
     groups = by_language(result), by_project(result)
-    return _present(*_first_tables(result), between_policies(result.pairs), *groups, *extremes)
+    return present(*_first_tables(result), between_policies(result.pairs), *groups, *extremes)
 
 
 def _first_tables(result: EvaluationResult) -> tuple[Table, Table]:
@@ -45,7 +45,7 @@ def _first_tables(result: EvaluationResult) -> tuple[Table, Table]:
     return overview(result.configuration, summaries), certainty(result.configuration.metric, summaries)
 
 
-def _present(*tables: Table | None) -> list[Table]:
+def present(*tables: Table | None) -> list[Table]:
     """Return the tables that are not None."""
     return [table for table in tables if table is not None]
 

@@ -246,6 +246,24 @@ def trimmed_means(values: Floats, counts: Counts) -> Floats:
     return means
 
 
+def profile(change: Change, thresholds: Floats | Sequence[float]) -> Profile:
+    """Return the performance profile of a change of some modules: the share that shrinks by more than each threshold.
+
+    It is the run-score distribution of Agarwal et al. 2021; the score is the relative reduction of a module. If one
+    profile is above another everywhere, its policy is better on every quantile of the modules. A negative threshold
+    also admits modules that grew by less.
+
+    Returns:
+        The share for each threshold; lower and upper ends of pointwise 95 % intervals, None for fewer than two modules.
+    """
+    above = (-np.expm1(np.asarray(change.logarithms)))[:, None] > np.asarray(thresholds)[None, :]
+    shares = above.mean(axis=0).tolist()
+    if len(above) < 2:
+        return shares, None
+    low, high = _ends(change.clusters, lambda counts: counts @ above / counts.sum(axis=1, keepdims=True))
+    return shares, (low, high)
+
+
 def mean_with_interval(values: Floats, clusters: tuple[str, ...]) -> Estimate:
     """Return the mean of one value per module, such as 1 for a win; the clusters are the projects of the modules."""
     if len(values) < 2:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlgo_gym.evaluation.statistics import Change, estimates, samples, trimmed_means
+from mlgo_gym.evaluation.statistics import Change, estimates, profile, samples, trimmed_means
 
 RANDOM = np.random.default_rng(3)
 SIZES = tuple((int(size), 100) for size in RANDOM.integers(60, 130, 60))
@@ -62,3 +62,13 @@ def test_special_cases_have_exact_intervals() -> None:
     assert estimates(Change(())).total.interval is None
     assert estimates(Change(((100, 100),) * 5)).mean.interval == (0, 0)
     assert estimates(Change(((0, 0),) * 3)).total.value == 0
+
+
+def test_a_profile_is_the_part_of_the_modules_that_shrink_by_more() -> None:
+    shares, interval = profile(
+        Change(((79, 100), (89, 100), (100, 100), (120, 100))), (-0.5, -0.1, 0.0, 0.05, 0.15, 0.5)
+    )
+    assert shares == [1, 0.75, 0.5, 0.5, 0.25, 0]
+    assert interval is not None
+    bounds = zip(interval[0], shares, interval[1], strict=True)
+    assert all(low <= share <= high for low, share, high in bounds)

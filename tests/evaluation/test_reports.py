@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.comparison import compare, differences
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import load_results
-from tests.evaluation.runs import keep, made_up
+from tests.evaluation.runs import Page, keep, made_up
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
 AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
@@ -99,6 +100,26 @@ def report(*words: object) -> str:
 
 
 @pytest.mark.slow
+def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
+    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
+    assert "== one ==" in report(*runs, "--html", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    check_page(text)
+    assert "<title>a (C): 100 → 50, -49.50 %</title>" in text
+
+
+def check_page(text: str) -> None:
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert all(link.startswith("#") or link == "data:," for link in page.links)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert "prefers-color-scheme: dark" in text
+
+
 def test_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
     runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
     alone, both = json.loads(report(runs[0], "--json")), json.loads(report(*runs, "--json"))

@@ -1,0 +1,217 @@
+"""Figures of a report, drawn by matplotlib as SVG elements with the colours of a page."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.statistics import DEFAULT, Floats, Summary, profile
+from mlgo_gym.evaluation.table import short, with_unit
+from mlgo_gym.extras import library
+
+INK, GRID = "#1a1a1b", "#d0d0d1"
+"""Colours of text and grid; a page replaces them, for light and dark mode."""
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""The palette of Okabe and Ito, distinguishable with colour blindness."""
+
+_STYLE = {
+    "font.size": 9,
+    "font.family": "sans-serif",
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
+    "grid.linewidth": 0.5,
+    **dict.fromkeys(("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+}
+WIDTH, HEIGHT = 4.9, 3.3
+"""Size of a figure in inches, which fits the screen of a telephone."""
+
+_LEGEND_COLUMNS = 2
+_LEGEND_ROW = 0.17
+"""Height of a row of the legend in inches."""
+
+_MANY = 20
+"""Bars of more modules make the vertical axis logarithmic."""
+_TICKS = (-95, -80, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 200, 500)
+
+Shown = tuple[Summary, str]
+"""A policy and its colour."""
+
+_NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
+_NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a report.
+
+    Attributes:
+        name: Name, which is part of its id.
+        title: Title.
+        text: How to read the figure.
+        picture: Figure of matplotlib.
+        labels: Label of each point of a group, by the group's id in the picture.
+    """
+
+    name: str
+    title: str
+    text: str
+    picture: Any
+    labels: dict[str, list[str]] = field(default_factory=dict)
+
+
+def plotting() -> Any:
+    """Return matplotlib."""
+    return library("matplotlib", "the figures of a report", "report")
+
+
+def figures_of(result: EvaluationResult) -> list[Figure]:
+    """Return the figures of an evaluation, none before its first finished module."""
+    summaries = [summary for summary in result.summaries() if summary.modules]
+    # `default` is shown only if it is the only policy.
+    summaries = [summary for summary in summaries if summary.policy != DEFAULT] or summaries
+    if not summaries:
+        return []
+    shown = list(zip(summaries, cycle(COLOURS), strict=False))
+    scatters = [_scatter(result, summary, colour, number) for number, (summary, colour) in enumerate(shown)]
+    metric = result.configuration.metric
+    return [_distribution(metric, shown), _profiles(metric, shown), *scatters]
+
+
+def _new() -> tuple[Any, Any]:
+    matplotlib = plotting()
+    figure = importlib.import_module("matplotlib.figure")
+    with matplotlib.rc_context(_STYLE):
+        picture = figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        return picture, picture.add_subplot()
+
+
+def _add_legend(picture: Any, axes: Any) -> None:
+    """Add the legend above the axes, where it covers nothing, and make the picture higher by its height."""
+    handles, labels = axes.get_legend_handles_labels()
+    picture.set_figheight(picture.get_figheight() + _LEGEND_ROW * math.ceil(len(labels) / _LEGEND_COLUMNS))
+    style = {"ncols": _LEGEND_COLUMNS, "fontsize": 8, "frameon": False, "labelcolor": INK}
+    picture.legend(handles, labels, loc="outside upper center", **style)
+
+
+def _show_percent(axis: Any) -> None:
+    ticker = importlib.import_module("matplotlib.ticker")
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
+
+
+def _changes(summary: Summary, metric: str) -> Floats:
+    """Return the change of each module in percent."""
+    return np.asarray(100 * np.expm1(summary.changes[metric].logarithms), float)
+
+
+def _distribution(metric: str, shown: Sequence[Shown]) -> Figure:
+    picture, axes = _new()
+    changes = [_changes(summary, metric) for summary, _ in shown]
+    low, high = np.quantile(np.concatenate(changes), [0.01, 0.99])
+    ticks = importlib.import_module("matplotlib.ticker").MaxNLocator(30).tick_values(min(low, -1.0), max(high, 1.0))
+    step = ticks[1] - ticks[0]
+    edges = np.append(ticks - step / 2, ticks[-1] + step / 2)
+    tallest = 0.0
+    for (summary, colour), values in zip(shown, changes, strict=True):
+        clipped = np.clip(values, edges[0], edges[-1])
+        axes.hist(clipped, edges, histtype="stepfilled", color=colour, alpha=0.25)
+        style = {"color": colour, "linewidth": 1.4, "label": short(summary.policy, 30)}
+        tallest = max(tallest, *axes.hist(clipped, edges, histtype="step", **style)[0])
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set(xlabel=f"change of {with_unit(metric)} against plain clang", ylabel="modules")
+    if tallest > _MANY:
+        # Inlining leaves most modules unchanged and changes a few by a lot; both should be visible.
+        axes.set_yscale("symlog", linthresh=_MANY / 2)
+        counts = [count for count in (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if count < 1.6 * tallest]
+        axes.set_yticks(counts, list(map(str, counts)), minor=False)
+        axes.set_ylim(0, 1.6 * tallest)
+    else:
+        axes.yaxis.get_major_locator().set_params(integer=True)
+    _show_percent(axes.xaxis)
+    _add_legend(picture, axes)
+    text = (
+        f"Number of modules by change, in steps of {step:g} %. Left of 0 they are smaller. The first and the last bar "
+        "include all values beyond them."
+    )
+    return Figure("distribution", "Changes, module by module", text, picture)
+
+
+def _profiles(metric: str, shown: Sequence[Shown]) -> Figure:
+    picture, axes = _new()
+    largest = max(1.0, *(float(np.quantile(np.abs(_changes(summary, metric)), 0.98)) for summary, _ in shown))
+    thresholds = np.linspace(-largest, largest, 201)
+    for summary, colour in shown:
+        shares, interval = profile(summary.changes[metric], thresholds / 100)
+        if interval is not None:
+            low, high = 100 * np.asarray(interval)
+            axes.fill_between(thresholds, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(thresholds, 100 * np.asarray(shares), color=colour, label=short(summary.policy, 30), lw=1.4)
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set(xlabel="reduction τ", ylabel="modules reduced by more than τ, %", ylim=(0, 102))
+    _show_percent(axes.xaxis)
+    _add_legend(picture, axes)
+    text = (
+        "Fraction of the modules that a policy reduces by more than τ, with 95 % intervals. Left of 0: that grow by "
+        "less. A curve that is above another everywhere belongs to the better policy."
+    )
+    return Figure("profiles", "Performance profiles", text, picture)
+
+
+def _scatter(result: EvaluationResult, summary: Summary, colour: str, number: int) -> Figure:
+    picture, axes = _new()
+    metric = result.configuration.metric
+    change, changes, group = summary.changes[metric], _changes(summary, metric), f"points-{number}"
+    sizes = [max(baseline, 1) for _, baseline in change.pairs]
+    axes.scatter(sizes, changes, s=14, color=colour, alpha=0.65, linewidth=0, gid=group)
+    axes.axhline(0, color=INK, linewidth=0.8)
+    axes.set(xscale="log", xlabel=f"plain clang, {with_unit(metric)}", ylabel=f"change by {short(summary.policy, 28)}")
+    if np.abs(changes).max() > 40:
+        axes.set_yscale("symlog", linthresh=10)
+        axes.set_yticks([tick for tick in _TICKS if changes.min() <= tick <= changes.max()])
+    _show_percent(axes.yaxis)
+    labels = [
+        f"{name} ({result.language(name)}): {baseline:,.0f} → {value:,.0f}, {percent:+.2f} %"
+        for name, (value, baseline), percent in zip(change.modules, change.pairs, changes, strict=True)
+    ]
+    text = "Each point is a module; the pointer shows its name. Below 0 the policy's is smaller than plain clang's."
+    return Figure(f"modules-{number + 1}", f"Plain clang against {summary.policy}", text, picture, {group: labels})
+
+
+def inline_svg(figure: Figure, prefix: str) -> str:
+    """Return a figure as an SVG element for a page.
+
+    Texts stay texts, in the font of the page. Ink and grid have the colours `currentColor` and `--grid` of the page. A
+    labelled point has a `<title>`, which browsers show under the pointer. The prefix of all ids is unique in the page.
+    """
+    buffer = io.StringIO()
+    with plotting().rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
+        figure.picture.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    for name, address in _NAMESPACES.items():
+        ElementTree.register_namespace(name, address)
+    root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 - matplotlib wrote it just now
+    for unused in root.findall("{*}metadata"):
+        root.remove(unused)
+    for group in root.iter():
+        points = group.findall(".//{*}use") if group.get("id") in figure.labels else []
+        for point, label in zip(points, figure.labels.get(group.get("id", ""), ()), strict=True):
+            ElementTree.SubElement(point, f"{{{_NAMESPACES['']}}}title").text = label
+    for name in ("width", "height"):
+        root.attrib.pop(name, None)
+    root.attrib.update({"role": "img", "aria-label": f"{figure.title}. {figure.text}"})
+    text = ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = text.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    text = re.sub(r"font: ([0-9.]+)px [^;\"]*", r"font-size: \1px", text)
+    return re.sub(r"\n\s*", "\n", text)
