@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Interval = tuple[float, float]
+Profile = tuple[list[float], tuple[list[float], list[float]] | None]
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 """int64 of shape (samples, modules): how often each module was drawn."""
