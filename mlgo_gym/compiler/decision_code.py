@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,11 +192,11 @@ class PrintedModule:
         for line in self.globals.values():
             self.uses.update(map(_plain, _SYMBOL.findall(line)[1:]))
         self._declared = [name for name in map(_plain, _DECLARATION.findall(text)) if not name.startswith(_INTRINSIC)]
-        for _ in self.read(text, INITIAL):
+        for _ in self.read(text, INITIAL, ()):
             pass
 
-    def read(self, text: str, state: str) -> Iterator[tuple[str, PrintedFunction]]:
-        """Replace the functions in a text, and yield each with its name."""
+    def read(self, text: str, state: str, inlined: Container[str]) -> Iterator[tuple[str, PrintedFunction]]:
+        """Replace the functions in a text, and yield each with its name; inlined ones leave if nothing uses them."""
         for match in _FUNCTION.finditer(text):
             name, function = PrintedFunction.parse(match[0], state)
             before = self._remove(name)
@@ -204,7 +204,7 @@ class PrintedModule:
             self.uses.update(function.uses)
             for callee in function.calls:
                 self._callers.setdefault(callee, {})[name] = None
-            self._drop_unused(before)
+            self._drop_unused(before, inlined)
             yield name, function
 
     def _remove(self, name: str) -> Mapping[str, int]:
@@ -216,12 +216,14 @@ class PrintedModule:
             self._callers[callee].pop(name, None)
         return removed.uses
 
-    def _drop_unused(self, names: Iterable[str]) -> None:
-        """Remove local and `linkonce` functions among some names that nothing uses, as clang does after inlining."""
+    def _drop_unused(self, names: Iterable[str], inlined: Container[str]) -> None:
+        """Remove unused functions among some names, as clang does: local ones, and inlined ones of linkage `linkonce`."""
         for name in names:
             function = self.functions.get(name)
-            if function is not None and function.row["linkage"] <= DISCARDABLE and not self.uses[name]:
-                self._drop_unused(self._remove(name))
+            linkage = EXTERNAL if function is None else function.row["linkage"]
+            is_dropped = linkage == INTERNAL or (linkage <= DISCARDABLE and name in inlined)
+            if is_dropped and not self.uses[name]:
+                self._drop_unused(self._remove(name), inlined)
 
     def parseable(self, names: Iterable[str]) -> str:
         """Return the code of functions and the types that it uses, as a module that clang parses with `PARSE_FLAGS`."""
@@ -282,6 +284,7 @@ class DecisionCode(CallTracker):
         self._caller = ""
         self._changed_uses: Counter[str] = Counter()
         self._decided: dict[str, dict[str, tuple[int, int]]] = {}
+        self._inlined_once: set[str] = set()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DecisionCode) and self.module.functions == other.module.functions
@@ -301,7 +304,7 @@ class DecisionCode(CallTracker):
     def _read(self, dump: str, *, left: bool) -> None:
         super()._read(dump, left=left)
         self._changed_uses.clear()
-        for name, function in self.module.read(dump, LEFT if left else BEFORE):
+        for name, function in self.module.read(dump, LEFT if left else BEFORE, self._inlined_once):
             self._calls.set_blocks(name, function.row["blocks"])
             if left:
                 self._calls.leave(name, function.callees)
@@ -313,6 +316,7 @@ class DecisionCode(CallTracker):
             kept, inlined = decided.get(callee, (0, 0))
             decided[callee] = (kept + (not self._inlined), inlined + self._inlined)
             if self._inlined:
+                self._inlined_once.add(callee)
                 self._inline(call)
 
     def _inline(self, call: QueuedCall) -> None:
@@ -373,6 +377,7 @@ class DecisionCode(CallTracker):
         copied.module = self.module.copy()
         copied._changed_uses = self._changed_uses.copy()
         copied._decided = copy.deepcopy(self._decided)
+        copied._inlined_once = self._inlined_once.copy()
         if self._call is not None:
             copied._call = copy.copy(self._call)
         return copied

@@ -90,7 +90,7 @@ def interrupts(call: Callable[[], object], stride: int, recover: Callable[[], ob
 
 
 STRIDES = {"compile": (97, 7), "confined": (211, 13), "program": (11, 3), "vector": (997, 61)}
-STRIDES |= {"reset": (151, 29), "function": (307, 29), "credit": (307, 29)}
+STRIDES |= {"reset": (151, 29), "credit": (307, 29)}
 
 
 @pytest.fixture
@@ -122,7 +122,6 @@ def works(compile_calls: Compilation, corpus: Path, tmp_path: Path) -> dict[str,
         "confined": lambda: compile_once(True),
         "program": lambda: run_bounded(["/bin/true"], writable=[tmp_path]),
         "reset": reset(),
-        "function": reset(scope="function"),
         "credit": reset(credit=True),
     }
 

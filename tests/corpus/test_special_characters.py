@@ -126,20 +126,24 @@ def test_a_function_of_any_name_is_an_episode(
     task: str, program: str, function: str, name: str, assembly: dict[str, str], toolchain: Toolchain, tmp_path: Path
 ) -> None:
     written, printed = SPECIAL[name]
-    if task == "Inline":  # the name comes from clang's remarks, byte for byte
-        printed = printed.replace("\ufffd", "\udcff")
     text, bitcode = tmp_path / "special.ll", tmp_path / "special.bc"
     text.write_text(assembly[program].replace(f"@{function}(", f'@"{written}"('))
     words = ["-cc1", "-emit-llvm-bc", "-disable-llvm-passes", "-x", "ir", str(text), "-o", str(bitcode)]
     assert toolchain.run(words).returncode == 0
-    env = gym.make(f"mlgo/{task}-v0", corpus=str(bitcode), scope="function", max_decisions=20).unwrapped
+    inlines = task == "Inline"
+    arguments = {"callee_features": True} if inlines else {"scope": "function", "max_decisions": 20}
+    env = gym.make(f"mlgo/{task}-v0", corpus=str(bitcode), **arguments).unwrapped
     assert isinstance(env, CompilerEnv)
     (module,) = env.corpus.names
-    assert printed in env.decisions(env.corpus.module(module))
-    _, info = env.reset(options={"module": module, "function": printed})
-    assert info["context"] == printed
-    over = False
+    assert inlines or printed in env.decisions(env.corpus.module(module))
+    key, shown = "context", printed
+    if inlines:  # the name of a callee comes from LLVM's assembly
+        key, shown = "callee", written.replace(r"\5C", r"\\")
+    _, info = env.reset(options={"module": module, **({} if inlines else {"function": printed})})
+    names, over = set(), False
     while not over:
+        names.add(info[key])
         *_, over, truncated, info = env.step(info["default_action"])
         assert not truncated
+    assert shown in names
     env.close()
