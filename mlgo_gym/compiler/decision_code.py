@@ -217,7 +217,7 @@ class PrintedModule:
         return removed.uses
 
     def _drop_unused(self, names: Iterable[str], inlined: Container[str]) -> None:
-        """Remove unused functions among some names, as clang does: local ones, and inlined ones of linkage `linkonce`."""
+        """Remove unused functions among some names, as clang does: local ones, and `linkonce` ones after inlining."""
         for name in names:
             function = self.functions.get(name)
             linkage = EXTERNAL if function is None else function.row["linkage"]
