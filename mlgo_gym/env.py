@@ -30,7 +30,7 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.storage.cache import key_of
-from mlgo_gym.tasks.render import render_end, render_text
+from mlgo_gym.tasks.render import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
 
 
@@ -325,7 +325,17 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         return self.task.all_legal() if mask is None else mask
 
     def render(self) -> Any:
-        """Return the pending decision as text with `render_mode="ansi"`; `"human"` prints it at each reset and step."""
+        """Return a rendering of the pending decision.
+
+        Returns:
+            With `render_mode="ansi"` a text; with `"rgb_array"` a picture of it, uint8 of shape (288, 480, 3).
+            Otherwise None: `"human"` prints the text at each reset and step.
+
+        Raises:
+            MissingExtraError: Pillow is not installed and a picture is requested.
+        """
+        if self.render_mode == "rgb_array":
+            return draw_text(self._text())
         return self._text() if self.render_mode == "ansi" else None
 
     def _show(self) -> None:

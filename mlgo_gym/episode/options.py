@@ -25,7 +25,7 @@ from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import GRAPH, Task
 
-RENDER_MODES = ("ansi", "human")
+RENDER_MODES = ("ansi", "rgb_array", "human")
 
 LOWEST = "lowest"
 """The value of `error_reward` that rewards a failure like the largest cost that is rewarded."""
@@ -187,7 +187,8 @@ class EnvironmentOptions:
     )
     render_mode: str | None = option(
         None,
-        """Result of `render()`: `"ansi"`, text; `"human"` prints the text at each step; or None.""",
+        """Result of `render()`: `"ansi"`, text; `"rgb_array"`, a picture (extra `render`); `"human"` prints the text at
+        each step; or None.""",
     )
 
     def __post_init__(self) -> None:

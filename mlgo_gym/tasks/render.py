@@ -1,12 +1,35 @@
-"""A decision as text for a person."""
+"""A decision for a person: as text, and as a picture of the text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.extras import library
 from mlgo_gym.tasks.task import Task
+
+WIDTH, HEIGHT = 480, 288
+"""Size of a picture in pixels; multiples of 16, as video encoders like it."""
+
+_MARGIN, _SIZE = 12, 12
+
+
+def draw_text(text: str) -> npt.NDArray[np.uint8]:
+    """Return a picture of a text, a fresh uint8 array of shape (288, 480, 3); what does not fit is cut off.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+    """
+    image, draw, font = (
+        library(f"PIL.{name}", 'render_mode="rgb_array"', "render") for name in ("Image", "ImageDraw", "ImageFont")
+    )
+    picture = image.new("RGB", (WIDTH, HEIGHT), "white")
+    draw.Draw(picture).text((_MARGIN, _MARGIN), text, "black", font.load_default(_SIZE))
+    return np.array(picture)
 
 
 def render_text(task: Task, module: str, number: int, decision: Decision, last_action: Any) -> str:
