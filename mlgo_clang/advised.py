@@ -231,7 +231,8 @@ def _compile_smallest(job: Job) -> str:
         try:
             candidate = _candidate(job, policy)
             candidates.append((_size(job, candidate, warnings), candidate, policy))
-            needed[policy] = _needed_symbols(job)
+            if "default" in job.settings.policies:
+                needed[policy] = _needed_symbols(job)
             written = candidate if job.output else None
         except (CandidateError, ProtocolError) as error:
             _count_dropped(policy, str(error))

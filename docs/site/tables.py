@@ -230,13 +230,12 @@ def rust_programs() -> Rows:
 def episode_speed() -> Rows:
     """Yield the duration of episodes against a plain compile, and against the smallest host loop."""
     episodes = read("speed")["episodes"]
-    is_older = any("cpu" not in row for row in episodes.values())  # a file without CPU times
-    others = [] if is_older else ["to answers in a file", "CPU time: clang", "host"]
-    yield ["episode", "modules", "to a plain compile", "smallest", "largest", "to the host loop", *others]
+    others = ["to the host loop", "to answers in a file", "CPU time: clang", "host"]
+    yield ["episode", "modules", "to a plain compile", "smallest", "largest", *others]
     for form, row in episodes.items():
         ratios = [row["plain"][key] for key in ("median", "smallest", "largest")]
-        ratios += [row[host]["median"] if host in row else None for host in ("loop", "file")[: 1 + len(others)]]
-        ratios += [] if is_older else [row["cpu"]["clang"], row["cpu"]["host"]]
+        ratios += [row[host]["median"] if host in row else None for host in ("loop", "file")]
+        ratios += [row["cpu"]["clang"], row["cpu"]["host"]]
         yield [form, str(row["modules"]), *(NONE if ratio is None else f"{ratio:.2f}" for ratio in ratios)]
 
 

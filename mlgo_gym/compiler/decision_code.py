@@ -196,7 +196,7 @@ class PrintedModule:
             pass
 
     def read(self, text: str, state: str, inlined: Container[str]) -> Iterator[tuple[str, PrintedFunction]]:
-        """Replace the functions in a text, and yield each with its name; inlined ones leave if nothing uses them."""
+        """Replace the functions in a text, and yield each with its name; those that clang then drops leave."""
         for match in _FUNCTION.finditer(text):
             name, function = PrintedFunction.parse(match[0], state)
             before = self._remove(name)

@@ -25,8 +25,8 @@ _STORED = 256
 _START_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 
-_LOCAL_STARTS = 3
-"""Attempts to start a local cluster. Ray 2.60 fails where the node needs more than 30 s, or meets a port in use."""
+_LOCAL_RESTARTS = 2
+"""Further attempts to start a local cluster. Ray 2.60 fails if the node needs more than 30 s, or meets a used port."""
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -85,14 +85,12 @@ class RayCluster(Workers[Item, Result]):
             if colon:  # not a word, such as `auto`; Ray itself would try for minutes
                 socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
             stack.callback(self._ray.shutdown)
-            for attempt in range(1, _LOCAL_STARTS + 1):
-                try:
+            for _ in range(_LOCAL_RESTARTS if address == "local" else 0):
+                with contextlib.suppress(Exception):
                     self._ray.init(address=address, **settings)
-                    break
-                except Exception:
-                    if address != "local" or attempt == _LOCAL_STARTS:
-                        raise
-                    self._ray.shutdown()
+                    return
+                self._ray.shutdown()
+            self._ray.init(address=address, **settings)
         except Exception as error:
             reason = str(error).strip().split("\n")[0]
             raise MlgoError(
