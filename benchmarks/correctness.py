@@ -40,7 +40,7 @@ from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyObjects, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
-from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.tasks.task import Task, read_action
 
 SHARES = (0.02, 0.1, 0.5, 1.0)

@@ -40,7 +40,7 @@ from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, rule_cpp
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.rules import RuleText, rule_file
 from mlgo_gym.tasks.task import Task
 from tests.ways_to_answer import EVICT, INLINE, PRIORITY, TIMEOUT, Ways, answering_plugin, in_wrapper, make, over_ray

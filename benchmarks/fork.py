@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, write_json
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

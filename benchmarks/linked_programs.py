@@ -28,7 +28,8 @@ from typing import Any
 from benchmarks.builds import FIRST, Sources, Variant, count_run, measure_missing, options_of, read_sources
 from benchmarks.measuring import SOURCES, cpu_seconds
 from mlgo_gym.llvm.link_facts import LinkFacts
-from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_symbol_table
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
+from mlgo_gym.llvm.sizes import object_sizes
 
 FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
 WHOLE = ("-no-pie", "-nostartfiles", "-nostdlib", "-s", "-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all")

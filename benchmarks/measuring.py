@@ -16,7 +16,7 @@ import gymnasium as gym
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.statistics import Change, estimates
-from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

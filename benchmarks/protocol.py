@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mlgo_gym.corpus.corpus import Corpus, Part
-from mlgo_gym.corpus.specification import BENCHMARK, parse_corpora
+from mlgo_gym.corpus.opening import BENCHMARK, parse_corpora
 
 VERSION = 1
 """Version of the protocol; any change of the constants below raises it."""

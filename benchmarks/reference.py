@@ -61,7 +61,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.network import Network
 from mlgo_gym.search import SearchResult
-from mlgo_gym.storage.json_lines import read_json_lines
+from mlgo_gym.storage.json_files import read_json_lines
 from mlgo_gym.tasks.reward import worst_cost
 
 OUTPUT = RESULTS / "benchmark.json"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.measuring import RESULTS, ROOT, command_line, cpu_seconds, read_json, write_json
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 
 _PROFILE = {
     f"CARGO_PROFILE_RELEASE_{name}": value

@@ -33,7 +33,7 @@ from scipy.stats import theilslopes
 
 from benchmarks.measuring import ROOT, Table, command_line, write_json
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.corpus.builtin import builtin_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
@@ -269,7 +269,7 @@ def make_corpus(folder: Path) -> None:
         result = toolchain.run([*FLAGS, str(source), "-o", str(folder / f"{name}.bc")])
         if result.returncode != 0:
             sys.exit(result.stderr)
-    shutil.copy(builtin_corpus(toolchain).module("cpp/ecs").bitcode, folder / "ecs.bc")
+    shutil.copy(open_corpus("builtin", toolchain=toolchain).module("cpp/ecs").bitcode, folder / "ecs.bc")
     bitcode = (folder / "mixed.bc").read_bytes()
     middle = len(bitcode) // 8 * 4
     (folder / f"{CUT_OFF}.bc").write_bytes(bitcode[:middle])

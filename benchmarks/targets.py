@@ -27,7 +27,7 @@ from mlgo_gym.episode.metrics import Program, link_program, read_programs
 from mlgo_gym.episode.metrics.programs import linked_size, modules_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.search import search_module
 
 POLICIES = {

@@ -29,7 +29,7 @@ from benchmarks.measuring import SOURCES, cpu_seconds
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 
 PROGRAMS = SOURCES / "programs"
 FLAGS = {"FLAGS": "-w -DNDEBUG -ffunction-sections -fdata-sections", "LINK": "-Wl,--gc-sections"}

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.llvm.advisors import EVICTION, Advisor
-from mlgo_gym.llvm.eviction_rule import default_eviction
+from mlgo_gym.llvm.advisors import EVICTION, Advisor, default_eviction
 from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import AllocationTask
@@ -77,7 +76,7 @@ class EvictTask(AllocationTask):
         return np.frombuffer(decision.payload, "<i8", self.columns, self._mask_offset).astype(np.int8)
 
     def default_action(self, decision: Decision) -> int:
-        """Return LLVM's own choice as far as the features determine it (`mlgo_gym.llvm.eviction_rule`)."""
+        """Return LLVM's own choice as far as the features determine it (`mlgo_gym.llvm.advisors.default_eviction`)."""
         payload = decision.payload
         return default_eviction(*(columns.unpack_from(payload, offset) for columns, offset in self._rule))
 
@@ -149,7 +148,7 @@ class RegAllocEvictEnv(CompilerEnv):
     `terminated` as soon as clang has reported the cost of the function, with the numbers of its record.
 
     `default_action` is a rule over the features, which is clang's own choice in most functions;
-    `mlgo_gym.llvm.eviction_rule` lists the facts that only clang has.
+    `mlgo_gym.llvm.advisors.default_eviction` lists the facts that only clang has.
     Modules are optimised once and episodes only generate code (`preoptimize` in `compile_options`).
 
     ```python

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
+from mlgo_gym.cache import key_of
 from mlgo_gym.compiler.coroutine import run, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.decision_code import CallGraph, DecisionCode, DecisionIR
 from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.counterfactual import Counterfactual, counterfactuals
@@ -29,7 +29,6 @@ from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
 

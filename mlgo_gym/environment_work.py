@@ -15,7 +15,7 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.model_files import pack_policies
 from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
-from mlgo_gym.scheduling.work import Item, Result
+from mlgo_gym.scheduling.workers import Item, Result
 
 _FILE_ARGUMENTS = ("vocabulary",)
 """Arguments of environments that may name a file."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from mlgo_gym.scheduling import FileStore
 from tests.traces import traces

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus import open_corpus
-from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS, MakeBitcode
 

@@ -32,7 +32,7 @@ def main() -> None:
         # While commands are loading; a running command handles Ctrl-C itself.
         raise SystemExit(INTERRUPTED) from error
     except OSError as error:
-        from mlgo_gym.storage.cache import UNWRITABLE
+        from mlgo_gym.cache import UNWRITABLE
 
         if error.errno not in UNWRITABLE:
             raise

@@ -16,8 +16,7 @@ from mlgo_gym.cli.output import FAILED, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.driver import NATIVE, UNBUILT_LIBRARY, build_libraries, library_is_built
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
-from mlgo_gym.corpus.importing import import_parquet
-from mlgo_gym.corpus.recording.extract import extract_corpus, read_object_list
+from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc

@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from mlgo_clang.rustc_arguments import llvm_version, rustc_version
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
+from mlgo_gym.cache import cache_directory, write_atomically
 from mlgo_gym.cli.options import option
 from mlgo_gym.cli.output import exit_with, show
 from mlgo_gym.compiler.confinement import confinement_support
@@ -28,7 +29,6 @@ from mlgo_gym.episode.metrics import find_counter
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
-from mlgo_gym.storage.cache import cache_directory, write_atomically
 
 Findings = dict[str, Any]
 Report = Callable[[str, str], None]

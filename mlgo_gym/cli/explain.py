@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.cli.evaluate import split_policies
 from mlgo_gym.cli.options import CompilerOptions, argument, option
 from mlgo_gym.cli.output import show
@@ -17,7 +18,6 @@ from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.storage.cache import write_atomically
 
 
 def explain(

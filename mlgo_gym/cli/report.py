@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import echo, show
 from mlgo_gym.evaluation.comparison import compare as compare_runs
@@ -16,7 +17,6 @@ from mlgo_gym.evaluation.report import all_tables, as_data, notes
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.evaluation.result_folder import load_results
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
-from mlgo_gym.storage.cache import write_atomically
 
 
 def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, Values, argument, option, options_of
 from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.specification import parse_corpora
+from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment

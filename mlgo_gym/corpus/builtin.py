@@ -1,4 +1,7 @@
-"""The corpus of the programs of this package, which the chosen clang compiles on first use."""
+"""The programs of this package, which the chosen clang compiles to the builtin corpus on first use.
+
+The flags read nothing of the machine, so equal compilers give equal bitcode everywhere.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,15 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.driver import (
-    check_attributes,
-    compile_to_bitcode,
-    libc_include_flags,
-    libcxx_include_flags,
-    portable_flags,
-    recorded_flags,
-)
-from mlgo_gym.corpus.folder import (
-    DESCRIPTION_FILE,
-    FolderModules,
-    write_command,
-    write_description,
-    write_metadata,
-)
-from mlgo_gym.corpus.specification import BUILTIN, CorpusSpec
-from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, Target, check_level, find_target
+from mlgo_clang.other_machines import library_headers
+from mlgo_gym.cache import cache_directory, key_of, sha256_of
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.corpus.driver import cc1_line, check_attributes, code_generation_flags
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, write_command, write_description, write_metadata
+from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_TARGET, Target, check_level, find_target
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
-from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import cache_directory, key_of, sha256_of
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder
 from mlgo_gym.storage.temporary_folders import complete_folder, locked
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -38,10 +29,15 @@ _MODERN = "modern"
 """Folder of the sources that use libc++ and exceptions."""
 _FLAGS = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
 _FLAGS[_MODERN] = ("-std=c++23",)
+_PORTABLE_FLAGS = (
+    "-fomit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE", "-fno-ident",
+    "-nostdlibinc", "-w",
+)  # fmt: skip
+_TO_BITCODE = ("-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-working-directory")
 
 
-def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, target: str = DEFAULT_TARGET) -> Corpus:
-    """Return the builtin corpus at one of `BUILTIN_LEVELS` for a target; compiled on first use in about ten seconds.
+def compile_builtin(toolchain: Toolchain, optimize: str, target: str) -> Path:
+    """Return the folder of the builtin corpus at one of `BUILTIN_LEVELS` for a target, compiled if it is missing.
 
     Modules are named after their sources, such as `c/json`; the folder is the project.
     """
@@ -51,7 +47,7 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, targe
             if not (folder / DESCRIPTION_FILE).exists():
                 with complete_folder(folder) as staging:
                     _compile_all(staging, toolchain, optimize, find_target(target))
-    return Corpus(str(CorpusSpec(BUILTIN, optimize, target).short), FolderModules(folder), path=folder)
+    return folder
 
 
 def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TARGET) -> Path:
@@ -59,7 +55,7 @@ def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TA
     check_level(optimize, BUILTIN_LEVELS)
     files = (*_sources().values(), *_program_files())
     digests = [(f"{file.parent.name}/{file.stem}", sha256_of(file)) for file in files]
-    flags = portable_flags(find_target(target))
+    flags = _portable_flags(find_target(target))
     key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_FLAGS.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
@@ -68,14 +64,15 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
     sources = _sources()
     # The sources are the same for each target, since their digests tell which policies were trained on them.
     types = [] if target.has_int128 else ["-D__int128=_BitInt(128)"]
-    headers = libc_include_flags(toolchain, target)
-    driver_flags = {
-        kind: [*portable_flags(target), f"-{optimize}", *flags, *types, *headers] for kind, flags in _FLAGS.items()
-    }
-    driver_flags[_MODERN][-len(headers) :] = libcxx_include_flags(target)
-    flags = {
-        kind: recorded_flags("c" if kind == "C" else "c++", words, toolchain) for kind, words in driver_flags.items()
-    }
+    libc = _libc_flags(toolchain, target)
+    libcxx = ["-nostdinc", *library_headers(bundled_command()[0], target.zig)]
+    driver_flags: dict[str, list[str]] = {}
+    recorded: dict[str, tuple[str, ...]] = {}
+    for kind, flags in _FLAGS.items():
+        headers = libcxx if kind == _MODERN else libc
+        words = [*_portable_flags(target), f"-{optimize}", *flags, *types, *headers]
+        line = cc1_line(toolchain, [*words, "-c", "-x", "c" if kind == "C" else "c++", "-", "-o", "output"])
+        driver_flags[kind], recorded[kind] = words, code_generation_flags(line)
 
     def compile_one(name: str) -> None:
         source = sources[name]
@@ -84,9 +81,15 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(exist_ok=True)
         relative = source.relative_to(PROGRAMS).as_posix()
-        compile_to_bitcode(relative, bitcode, driver_flags[kind], toolchain, folder=PROGRAMS)
+        command = [*toolchain.command, *driver_flags[kind], *_TO_BITCODE, str(PROGRAMS), relative, "-o", str(bitcode)]
+        answer = run_bounded(command, writable=None, timeout=300)
+        if answer.returncode != 0 or not bitcode.exists():
+            raise CorpusError(
+                f"clang {toolchain.version_text} cannot compile {relative}; it printed:\n"
+                f"{answer.stderr.strip()[-4000:]}"
+            )
         check_attributes(read_bitcode(bitcode), optimize)
-        write_command(folder / f"{name}.cmd", flags[kind])
+        write_command(folder / f"{name}.cmd", recorded[kind])
         metadata = {
             "source": f"{name}{source.suffix}",
             "source_sha256": sha256_of(source),
@@ -106,6 +109,23 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
     for file in _program_files():
         shutil.copyfile(file, folder / file.name)
     write_description(folder, sources)
+
+
+def _portable_flags(target: Target) -> tuple[str, ...]:
+    """Return driver flags that do not depend on the machine or on a distribution's defaults."""
+    return ("--no-default-config", *target.flags, *_PORTABLE_FLAGS)
+
+
+def _libc_flags(toolchain: Toolchain, target: Target) -> list[str]:
+    """Return driver flags for the libc headers of the compiler wheel, and for clang's own of the bundled clang."""
+    library = bundled_folder() / "lib"
+    libc, kernel = target.headers
+    folders = (libc, "generic-musl", kernel, f"any-{kernel.split('-', 1)[1]}")
+    headers = [library / "libc" / "include" / folder for folder in folders]
+    if toolchain.bundled:
+        # The C library of WASI takes types from clang's headers.
+        headers.insert(0 if target.is_webassembly else len(headers), library / "include")
+    return [word for folder in headers for word in ("-isystem", str(folder))]
 
 
 def _sources() -> dict[str, Path]:

@@ -17,19 +17,14 @@ from mlgo_clang.compiler import compiler_command
 from mlgo_clang.driver_commands import cc1_commands
 from mlgo_clang.other_machines import library_headers
 from mlgo_clang.rustc_arguments import flags_of_level
+from mlgo_gym.cache import cache_directory
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.flags import arity
-from mlgo_gym.corpus.targets import TARGETS, Target
+from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.bitcode import BitcodeFacts
-from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder
-from mlgo_gym.storage.cache import cache_directory
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.storage.temporary_folders import temporary_folder
-
-_PORTABLE_FLAGS = (
-    "-fomit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE", "-fno-ident",
-    "-nostdlibinc", "-w",
-)  # fmt: skip
 
 _DROPPED = frozenset(
     """
@@ -93,36 +88,6 @@ def code_generation_flags(line: Sequence[str]) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def portable_flags(target: Target) -> tuple[str, ...]:
-    """Return driver flags that do not depend on the machine or on a distribution's defaults."""
-    return ("--no-default-config", *target.flags, *_PORTABLE_FLAGS)
-
-
-def libc_include_flags(toolchain: Toolchain, target: Target) -> list[str]:
-    """Return driver flags for the libc headers of the compiler wheel, and for clang's own of the bundled clang."""
-    library = bundled_folder() / "lib"
-    headers = [library / "libc" / "include" / part for part in target.header_folders]
-    if toolchain.bundled:
-        # The C library of WASI takes types from clang's headers.
-        headers.insert(0 if target.is_webassembly else len(headers), library / "include")
-    return [word for folder in headers for word in ("-isystem", str(folder))]
-
-
-def libcxx_include_flags(target: Target) -> list[str]:
-    """Return driver flags for the headers of the compiler wheel alone: libc++, clang's own and those of the libc."""
-    return ["-nostdinc", *library_headers(bundled_command()[0], target.zig)]
-
-
-def compile_to_bitcode(source: str, bitcode: Path, flags: Sequence[str], toolchain: Toolchain, *, folder: Path) -> None:
-    """Compile `source`, relative to `folder`, to unoptimised bitcode; raise `CorpusError` if it does not compile."""
-    emit = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-working-directory", str(folder)]
-    answer = run_bounded([*toolchain.command, *flags, *emit, source, "-o", str(bitcode)], writable=None, timeout=300)
-    if answer.returncode != 0 or not bitcode.exists():
-        raise CorpusError(
-            f"clang {toolchain.version_text} cannot compile {source}; it printed:\n{answer.stderr.strip()[-4000:]}"
-        )
-
-
 def check_attributes(facts: BitcodeFacts, optimize: str) -> None:
     """Raise `CorpusError` if most functions of bitcode lack the attributes of an optimisation level."""
     expected = optimize if optimize in ("Oz", "Os") else "O1-O3"
@@ -131,11 +96,6 @@ def check_attributes(facts: BitcodeFacts, optimize: str) -> None:
             f"expected functions at -{optimize}, got {facts.minsize} minsize, {facts.optsize} optsize and "
             f"{facts.optnone} optnone of {facts.functions}; remove the attribute, or choose another clang"
         )
-
-
-def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
-    """Return the `-cc1` flags to record for bitcode of a language, `c` or `c++`, that driver flags compiled."""
-    return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", language, "-", "-o", "output"]))
 
 
 @lru_cache(maxsize=64)

@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import CorpusError, UntrustedError
-from mlgo_gym.storage.cache import write_atomically
 
 _PASS_THROUGH = ("-mllvm", "-Xclang")
 _ONE_VALUE_AFTER_JOINED = ("-plugin-arg-", "-Xarch_")

@@ -13,11 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
 
 from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import parse_json, write_atomically
+from mlgo_gym.corpus.corpus import Module, missing_bitcode
 from mlgo_gym.corpus.flags import resolve_inputs, take_thinlto_index
-from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.json_text import parse_json
 
 DESCRIPTION_FILE = "corpus_description.json"
 UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)

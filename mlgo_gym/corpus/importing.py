@@ -1,19 +1,252 @@
-"""Corpora from Parquet files with bitcode, such as ComPile (arXiv 2309.15432)."""
+"""Corpora from the object files of a finished build, and from Parquet files, such as ComPile (arXiv 2309.15432).
+
+Clang embeds bitcode and flags in objects with `-Xclang -fembed-bitcode=all`, or for distributed ThinLTO with
+`-mllvm -lto-embed-bitcode=post-merge-pre-opt`. Inputs, flags and results are those of LLVM's `extract_ir`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import posixpath
+import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
+from pathlib import Path, PurePath
 from typing import Any
 
-from mlgo_clang.files import open_untrusted
-from mlgo_gym.corpus.flags import safe_name
-from mlgo_gym.corpus.folder import CorpusReport, is_texts, write_description, write_metadata
-from mlgo_gym.errors import CorpusError
+from mlgo_clang.driver_commands import named_output
+from mlgo_clang.files import open_untrusted, read_untrusted
+from mlgo_clang.invocation import expand_response_files
+from mlgo_gym.cache import parse_json, write_atomically
+from mlgo_gym.corpus.compilation import without_embedding
+from mlgo_gym.corpus.flags import check_arguments, safe_name, take_thinlto_index
+from mlgo_gym.corpus.folder import (
+    CorpusReport,
+    format_counts,
+    is_texts,
+    parse_command,
+    write_description,
+    write_metadata,
+)
+from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.bitcode import parse_bitcode
-from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.llvm.object_file import read_elf
+
+_THINLTO_INDEX = b"-fthinlto-index="
+_NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze"})
+
+
+@dataclass(frozen=True, slots=True)
+class BuildObject:
+    """An object file of a build, and the folder that relative paths in its flags start from.
+
+    The name of its module is its path relative to the build.
+    """
+
+    name: str
+    path: Path
+    base: Path
+
+
+@dataclass(slots=True)
+class ObjectList:
+    """The object files of a build in order, with unique names; and name and reason for each entry without one."""
+
+    objects: list[BuildObject] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_object_list(source: Path) -> ObjectList:
+    """Return the object files that a `compile_commands.json` names, or the `*.o` below a folder.
+
+    Raises `CorpusError` if it cannot be read, or is no compilation database.
+    """
+    if source.is_dir():
+        names = (path.relative_to(source).as_posix() for path in source.rglob("*.o") if path.is_file())
+        return ObjectList([_build_object(name, source) for name in sorted(names)])
+    try:
+        commands = parse_json(source.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{source}: expected a folder or a compilation database: {error}; check --input") from error
+    listed = from_compile_commands(commands, source.absolute().parent)
+    listed.objects = _with_unique_names(listed.objects)
+    return listed
+
+
+def from_compile_commands(commands: Any, folder: Path = Path()) -> ObjectList:
+    """Return the objects of a compilation database, whose entries have `arguments` or a `command` string.
+
+    An object is the last `-o` of the command and its response files, else the `output` of the entry, else the stem of
+    its `file` with `.o`. Relative directories start from `folder`, that of the database. An object outside of the
+    entry's `directory` is named by its absolute path. Raises `CorpusError` without a list.
+    """
+    if not isinstance(commands, list):
+        raise CorpusError(f"expected a JSON array of compile commands, got {commands!r:.80}; check --input")
+    listed = ObjectList()
+    for number, entry in enumerate(commands):
+        label = f"entry {number}"
+        try:
+            label = str(entry.get("file", label))
+            base = folder / entry["directory"]
+            arguments = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
+            if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+                raise TypeError(f"arguments {str(arguments)[:80]}")
+            words = expand_response_files(arguments, str(base))
+            output = (named_output(words) or (0, ""))[1] or entry.get("output")
+            unread = [word for word in words if word.startswith("@")]
+            other = [word for word in words if word in _NO_OBJECT]
+            if other or (unread and not output):
+                reason = f"its command writes no object: {other[0]}" if other else "its response file cannot be read"
+                listed.skipped.append((label, reason))
+            else:
+                listed.objects.append(_build_object(output or f"{PurePath(entry['file']).stem}.o", base))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            listed.skipped.append((label, f"expected a compile command: {error!r}"))
+    return listed
+
+
+def _build_object(output: str, base: Path) -> BuildObject:
+    path = base / output
+    absolute = posixpath.normpath(path.absolute().as_posix())
+    name = os.path.relpath(absolute, posixpath.normpath(base.absolute().as_posix()))
+    if name.startswith("../"):
+        name = absolute.lstrip("/")
+    return BuildObject(name, path, base)
+
+
+def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
+    """Return each object once; objects with equal names in different folders are prefixed with their folders."""
+    unique = list({os.path.abspath(entry.path): entry for entry in reversed(objects)}.values())[::-1]  # noqa: PTH100 - links stay
+    bases = defaultdict(list)
+    for entry in unique:
+        bases[entry.name].append(entry.base.absolute())
+    used = {name for name, owners in bases.items() if len(owners) == 1}
+    named = []
+    for entry in unique:
+        name = entry.name
+        if len(bases[name]) > 1:
+            common = os.path.commonpath(bases[name])
+            prefixed = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118 - a text
+            name = next(new for new in chain([prefixed], (f"{prefixed}-{n}" for n in count(2))) if new not in used)
+            used.add(name)
+        named.append(replace(entry, name=name))
+    return named
+
+
+def extract_corpus(
+    listed: ObjectList,
+    output: Path,
+    *,
+    trust_flags: bool = False,
+    progress: Callable[[], object] = lambda: None,
+) -> CorpusReport:
+    """Write a corpus of the object files of a build.
+
+    Each file is written atomically, and the description last. An interrupted call can be repeated: unchanged files
+    stay. The index of a distributed ThinLTO build, which the flags of a module name, is copied.
+
+    Args:
+        listed: object files.
+        output: corpus folder.
+        trust_flags: whether to take modules whatever their flags; else those with refused flags are skipped.
+        progress: called after each object.
+
+    Raises:
+        CorpusError: no module was extracted.
+    """
+    report = CorpusReport(skipped=list(listed.skipped))
+
+    def extract(entry: BuildObject) -> str | None:
+        try:
+            _extract(entry, output, trust_flags=trust_flags)
+        except OSError as error:
+            return error.strerror or str(error)
+        except CorpusError as error:
+            return str(error).removeprefix(f"{entry.path}: ")
+        finally:
+            progress()
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            for entry, result in zip(listed.objects, pool.map(extract, listed.objects), strict=True):
+                if result is None:
+                    report.modules.append(entry.name)
+                else:
+                    report.skipped.append((entry.name, result))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    if not report.modules:
+        reasons = f"; skipped: {format_counts(report.reasons)}" if report.skipped else ""
+        raise CorpusError(f"expected modules in {len(listed.objects)} objects, got none{reasons}")
+    has_thinlto = any((output / f"{name}.thinlto.bc").exists() for name in report.modules)
+    write_description(output, report.modules, has_thinlto=has_thinlto)
+    return report
+
+
+def _extract(entry: BuildObject, output: Path, *, trust_flags: bool) -> None:
+    """Write the module of an object, with the time of the object."""
+    command, bitcode = read_elf_sections(entry.path, (".llvmcmd", ".llvmbc"))
+    flags = parse_command(command, entry.path)
+    if flags.count("-cc1") > 1:
+        raise CorpusError(
+            f"{entry.path}: expected one module, got {flags.count('-cc1')}; extract the objects it was linked from"
+        )
+    plain, has_index = take_thinlto_index(flags)
+    if not trust_flags:
+        check_arguments(without_embedding(plain), str(entry.path))
+    if not bitcode:
+        raise CorpusError(
+            f"{entry.path}: expected bitcode, got an empty section; build with -Xclang -fembed-bitcode=all"
+        )
+    index = output / f"{entry.name}.thinlto.bc"
+    if has_index:
+        named = [flag for flag in command.split(b"\0") if flag.startswith(_THINLTO_INDEX)]
+        try:
+            data = (entry.base / os.fsdecode(named[-1].removeprefix(_THINLTO_INDEX))).read_bytes()
+        except OSError as error:
+            raise CorpusError(f"{entry.path}: its ThinLTO index is missing: {error}; build it again") from error
+        _write(index, data)
+    else:
+        index.unlink(missing_ok=True)
+    _write(output / f"{entry.name}.cmd", command)
+    if _write(output / f"{entry.name}.bc", bitcode):
+        modified = entry.path.stat().st_mtime_ns
+        os.utime(output / f"{entry.name}.bc", ns=(modified, modified))
+
+
+def _write(target: Path, data: bytes) -> bool:
+    """Write a file and return True, or return False if it has that content already."""
+    if target.is_file() and target.stat().st_size == len(data) and target.read_bytes() == data:
+        return False
+    write_atomically(target, data)
+    return True
+
+
+def read_elf_sections(path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:
+    """Return the bytes of each named section of an ELF file; raise `CorpusError` for a missing or damaged one."""
+    try:
+        sections = read_elf(read_untrusted(path)).named_sections()
+    except OSError as error:
+        raise CorpusError(f"{path}: {error.strerror or error}; build it again") from error
+    except MlgoError as error:
+        raise CorpusError(
+            f"{path}: expected a complete ELF object: {error}; LLVM's extract_ir reads other formats"
+        ) from error
+    missing = next((name for name in names if name not in sections), None)
+    if missing is not None:
+        raise CorpusError(
+            f"{path}: expected a section {missing}, got none; build with -Xclang -fembed-bitcode=all (assembly has "
+            "none)"
+        )
+    return tuple(bytes(sections[name]) for name in names)
+
 
 CONTENT = "content"
 

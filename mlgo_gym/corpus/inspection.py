@@ -11,10 +11,9 @@ from operator import itemgetter
 
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.compilation import default_flags, plan
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.datasets.dataset import missing_in_folder
 from mlgo_gym.corpus.flags import split_flags
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

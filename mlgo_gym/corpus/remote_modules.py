@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.scheduling import FileStore
 

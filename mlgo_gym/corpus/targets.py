@@ -29,7 +29,8 @@ class Target:
         flags: driver flags of clang: triple, CPU, ABI and relocation model. Code for small memories has fixed
             addresses; that for Linux is position-independent.
         zig: words after `zig cc -target`: the triple and the CPU for which the compiler's wheel has a C library.
-        headers: folder of the wheel with the C library's headers for this target, and the one with its kernel's.
+        headers: folder with the C library's headers for this target, and the one with its kernel's, below
+            `lib/libc/include` of the wheel.
     """
 
     name: str
@@ -41,12 +42,6 @@ class Target:
     def triple(self) -> str:
         """The triple in its driver flags."""
         return self.flags[0].removeprefix("--target=")
-
-    @property
-    def header_folders(self) -> tuple[str, ...]:
-        """Folders with the headers of the C library, below `lib/libc/include` of the wheel, in the order of search."""
-        libc, kernel = self.headers
-        return (libc, "generic-musl", kernel, f"any-{kernel.split('-', 1)[1]}")
 
     @property
     def is_webassembly(self) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mlgo_clang.files import read_untrusted
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.cache import write_atomically
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.storage.cache import write_atomically
 
 SHORT_DIGEST = 16
 """Number of leading hexadecimal digits that identify a module, as in label files and bundled policies."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
@@ -14,7 +15,6 @@ from mlgo_gym.policies.mlp import decides_evictions
 from mlgo_gym.policies.model_files import network_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import is_rule
-from mlgo_gym.storage.cache import write_atomically
 
 EVICTION_COLUMNS = 33
 """Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""

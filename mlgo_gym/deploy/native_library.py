@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlgo_clang.errors import exit_status_of
+from mlgo_gym.cache import key_of
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.callee_prediction import callee_prediction_code
 from mlgo_gym.deploy.c_code import (
@@ -36,7 +37,6 @@ from mlgo_gym.deploy.exports import EVICTION_COLUMNS, output_of
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
-from mlgo_gym.storage.cache import key_of
 from mlgo_gym.storage.temporary_folders import process_folder
 
 _ACTION_MASK = "action_mask["

@@ -66,8 +66,8 @@ def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> 
     """Return a TensorFlow Lite model of a network of `EvictionPolicy`, with the output `index_to_evict:0`, int64.
 
     The graph does what `eviction.c` does, for all columns at once: clang's own choice by
-    `mlgo_gym.llvm.eviction_rule`, the inputs of the network, and the column with the smallest output. `for_tosa` is as
-    in `tflite_model()`.
+    `mlgo_gym.llvm.advisors.default_eviction`, the inputs of the network, and the column with the smallest output.
+    `for_tosa` is as in `tflite_model()`.
 
     Raises:
         MissingExtraError: ai-edge-litert is not installed.

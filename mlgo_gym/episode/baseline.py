@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from mlgo_gym.cache import JsonCache
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 

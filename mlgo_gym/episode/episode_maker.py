@@ -17,7 +17,7 @@ import numpy as np
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
 from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.baseline import count, known_decisions

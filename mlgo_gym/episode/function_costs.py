@@ -12,8 +12,7 @@ from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import FunctionSizes, object_sizes, size_changes
 from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS, STACK, WEIGHTED
 from mlgo_gym.tasks.reward import relative
 

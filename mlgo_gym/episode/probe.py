@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.storage.cache import JsonCache, key_of
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 _memory = JsonCache("probes")

@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import cache_directory, parse_json, write_atomically
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import cache_directory, write_atomically
-from mlgo_gym.storage.json_text import check_fields, parse_json
+from mlgo_gym.storage.json_files import check_fields
 from mlgo_gym.storage.temporary_folders import make_process_folder
 
 FORMAT = 2

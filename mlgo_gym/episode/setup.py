@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
+from mlgo_gym.cache import UNWRITABLE, cache_directory, write_atomically
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.compiler.decision_code import MODULE_END, MODULE_FLAGS, PrintedModule
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
@@ -24,12 +24,10 @@ from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
-from mlgo_gym.llvm.estimated_instructions import load_capstone
-from mlgo_gym.llvm.function_sizes import FunctionSizes
+from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS, OLDEST_CLANG, load_capstone
 from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
 from mlgo_gym.tasks.infos import CREDIT, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
     ESTIMATED_INSTRUCTIONS,

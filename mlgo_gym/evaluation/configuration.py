@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.cache import JsonCache
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.episode.options import COMPILE_OPTIONS
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
-from mlgo_gym.storage.cache import JsonCache
-from mlgo_gym.storage.json_text import check_fields
+from mlgo_gym.storage.json_files import check_fields
 
 FORMAT = 3
 

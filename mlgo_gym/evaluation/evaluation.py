@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import mlgo_gym
-from mlgo_gym.corpus.corpus import Corpus, Part
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.cache import key_of
+from mlgo_gym.corpus.corpus import Corpus, Module, Part
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.metrics import ModulePrograms
 from mlgo_gym.episode.options import with_compile_options
@@ -29,7 +29,6 @@ from mlgo_gym.evaluation.runner import episode_runner, record_of, remote_episode
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 Policies = str | Sequence[str] | Mapping[str, str | Policy]

@@ -13,7 +13,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import Table
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 SECTIONS = ("-ffunction-sections", "-fdata-sections")

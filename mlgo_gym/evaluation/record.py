@@ -15,7 +15,7 @@ import numpy as np
 
 from mlgo_gym.episode.outcome import describe_failure
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.storage.json_text import check_fields
+from mlgo_gym.storage.json_files import check_fields
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts
 from mlgo_gym.evaluation.record import DONE, EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 HEADER = "meta.json"
 MODULES = "modules.jsonl"

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import mlgo_gym
+from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
@@ -29,7 +30,6 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText, rule_policy
 from mlgo_gym.scheduling import SequentialRunner, WorkerFailure, processes
-from mlgo_gym.storage.cache import JsonCache, key_of
 
 MEMORY_GIB = 8
 """Address space of a candidate's process and of its compilers, in GiB."""

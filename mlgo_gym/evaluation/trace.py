@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from mlgo_gym.cache import errors_name_file
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
@@ -27,7 +28,6 @@ from mlgo_gym.evaluation.result_folder import HEADER
 from mlgo_gym.llvm.training_log import LogHeader, LogWriter, TensorSpec
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.storage.cache import errors_name_file
 from mlgo_gym.tasks.task import Task
 
 SCORE = TensorSpec("reward", "float", (1,))

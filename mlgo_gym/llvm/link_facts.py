@@ -19,8 +19,8 @@ import numpy as np
 
 from mlgo_clang.archives import ARCHIVE, archive_members
 from mlgo_clang.errors import PolicyError
-from mlgo_clang.files import write_atomically
 from mlgo_clang.link_facts import read_lines, with_header
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_references, read_symbol_table
 
@@ -68,7 +68,7 @@ class LinkFacts:
         """Write the facts to a file, all of them or nothing; raise an OSError if that fails."""
         rows = sorted((name.encode(errors="surrogateescape"), counts) for name, counts in self.counts.items())
         lines = b"".join(b"%d %d %s\n" % (*counts, name) for name, counts in rows)
-        write_atomically(os.fspath(path), with_header(lines))
+        write_atomically(path, with_header(lines))
 
     @classmethod
     def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_clang.json_cache import JsonCache, key_of, sha256_of
+from mlgo_gym.cache import JsonCache, key_of, sha256_of
 from mlgo_gym.errors import ToolchainError
 
 OLDEST_SUPPORTED = 17

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_clang.json_cache import parse_json
+from mlgo_gym.cache import parse_json
 from mlgo_gym.errors import TrainingLogError
 
 LONGEST_LINE = 1 << 20

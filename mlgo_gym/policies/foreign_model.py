@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import parse_json
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.features import MASK, chooser, feature_vector, mask_size
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
 from mlgo_gym.policies.protocol import row
-from mlgo_gym.storage.json_text import parse_json
 
 Array = npt.NDArray[Any]
 

@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlgo_gym.cache import sha256_of
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.scheduling import FileStore, StoredFiles
-from mlgo_gym.storage.cache import sha256_of
 
 KINDS = ("mlp", "rule", "tflite", "onnx")
 """Prefixes of models in files. Nothing in such a file can run."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.normalization import Floats, Normalization
-from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 
 FORMAT = "mlgo-gym network 1"

@@ -25,8 +25,7 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
-from mlgo_gym.llvm.eviction_rule import default_eviction
+from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY, default_eviction
 from mlgo_gym.policies.features import check_advisor, check_binary, feature_vector, misfit
 from mlgo_gym.policies.model_files import NETWORKS
 from mlgo_gym.policies.normalization import Floats

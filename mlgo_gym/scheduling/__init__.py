@@ -1,12 +1,72 @@
-"""Scheduling: one interface for work in this process, in worker processes, and on a cluster."""
+"""Scheduling: where work runs, with one interface for this process, worker processes, and a cluster."""
 
-from mlgo_gym.scheduling.execution import Execution as Execution
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.scheduling.ray_cluster import FileStore as FileStore
 from mlgo_gym.scheduling.ray_cluster import RayCluster as RayCluster
-from mlgo_gym.scheduling.work import FileStore as FileStore
-from mlgo_gym.scheduling.work import RemoteWork as RemoteWork
-from mlgo_gym.scheduling.work import SequentialRunner as SequentialRunner
-from mlgo_gym.scheduling.work import StoredFiles as StoredFiles
-from mlgo_gym.scheduling.work import WorkerFailure as WorkerFailure
+from mlgo_gym.scheduling.ray_cluster import RemoteWork as RemoteWork
+from mlgo_gym.scheduling.ray_cluster import StoredFiles as StoredFiles
+from mlgo_gym.scheduling.workers import Item, Result, Runner
+from mlgo_gym.scheduling.workers import SequentialRunner as SequentialRunner
+from mlgo_gym.scheduling.workers import WorkerFailure as WorkerFailure
 from mlgo_gym.scheduling.workers import Workers as Workers
 from mlgo_gym.scheduling.workers import in_process as in_process
 from mlgo_gym.scheduling.workers import processes as processes
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where work runs: in this process, in worker processes, or on a Ray cluster.
+
+    In a script, several processes require the call to be below `if __name__ == "__main__":`.
+
+    Args:
+        jobs: Number of workers (≥ 1). Default: 1, which is this process; with `ray` one worker per CPU of the cluster.
+        ray: Address of a Ray cluster: `HOST:PORT`, `ray://HOST:PORT`, `auto` for the cluster on this machine, or
+            `local` to start one for the call. Default: no cluster.
+
+    Raises:
+        MlgoError: `jobs` is below 1.
+    """
+
+    jobs: int | None = None
+    ray: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise MlgoError(f"expected jobs ≥ 1, got {self.jobs}; use 1 for this process")
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the work runs in this process."""
+        return self.ray is None and self.jobs in (None, 1)
+
+    def workers(
+        self,
+        start: Callable[[int], Runner[Item, Result]],
+        capacity: int = 1,
+        *,
+        remote: Callable[[], RemoteWork[Item, Result]] | None = None,
+    ) -> Workers[Item, Result]:
+        """Return the workers. Worker processes start with the first item, a cluster is connected at once.
+
+        Args:
+            start: Makes a runner from the capacity; picklable for worker processes.
+            capacity: Number of items that a worker works on at the same time (≥ 1).
+            remote: Returns the work as a cluster needs it.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            MlgoError: `capacity` is below 1, no cluster answers, or the work has no `remote`.
+        """
+        if capacity < 1:
+            raise MlgoError(f"expected capacity ≥ 1, got {capacity}; give each worker one item or more")
+        if self.ray is not None:
+            if remote is None:
+                raise MlgoError(f"expected work for this machine, got ray={self.ray!r}; omit ray")
+            return RayCluster(remote(), self.ray, self.jobs, capacity)
+        return in_process(start, capacity) if self.in_process else processes(start, self.jobs or 1, capacity)

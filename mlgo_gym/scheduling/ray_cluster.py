@@ -6,18 +6,22 @@ import contextlib
 import logging
 import os
 import platform
+import shutil
 import socket
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic
 
 from mlgo_gym.errors import MlgoError, MlgoWarning
 from mlgo_gym.extras import library
-from mlgo_gym.scheduling.work import FileStore, Item, RemoteWork, Result, WorkerFailure
-from mlgo_gym.scheduling.workers import Worker, Workers
+from mlgo_gym.scheduling.workers import Item, Result, Runner, Worker, WorkerFailure, Workers
+from mlgo_gym.storage.temporary_folders import make_process_folder
 
 _STORED = 256
 """Number of names whose files stay in the object store; the workers keep their own copies on disk."""
@@ -36,6 +40,58 @@ _SETTINGS = {
     "RAY_worker_niceness": "0",
 }
 """Settings of Ray that the environment does not set; the last is for nodes that this process starts."""
+
+StoredFiles = Mapping[str, bytes]
+"""Files that belong together, such as a module with its flags: contents by relative path."""
+
+
+class FileStore:
+    """The files that one worker received, in a temporary folder. Opening a store removes those of killed workers."""
+
+    def __init__(self) -> None:
+        self._folder = make_process_folder(Path(tempfile.gettempdir()), "mlgo-gym-store-")
+        self._folders: dict[str, Path] = {}
+
+    def put(self, name: str, fetch: Callable[[], StoredFiles]) -> None:
+        """Store files under a name for `folder()`; `fetch` is called only if the store has none of this name."""
+        if name in self._folders:
+            return
+        folder = self._folder / str(len(self._folders))
+        for part, content in fetch().items():
+            path = folder / part
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self._folders[name] = folder
+
+    def folder(self, name: str) -> Path:
+        """Return the folder with the files of a name; raise `MlgoError` if the store has none."""
+        if name not in self._folders:
+            raise MlgoError(
+                f"expected the files of one of this worker's items, got {name!r}; a worker receives no other files of "
+                "the machine that started the run"
+            )
+        return self._folders[name]
+
+    def close(self) -> None:
+        """Remove the files. Idempotent."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWork(Generic[Item, Result]):
+    """The same work for a machine without this machine's files.
+
+    Attributes:
+        start: Makes a runner on the other machine, from its capacity and the store with the received files.
+        needs: Returns the name of the files that an item needs, such as its module.
+        pack: Returns the files of a name. Called on this machine whenever they are not in the object store.
+        common: Files that every runner needs, by name, such as the networks of policies.
+    """
+
+    start: Callable[[int, FileStore], Runner[Item, Result]]
+    needs: Callable[[Item], str]
+    pack: Callable[[str], StoredFiles]
+    common: Mapping[str, StoredFiles] = field(default_factory=dict)
 
 
 def ray_library() -> Any:

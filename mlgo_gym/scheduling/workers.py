@@ -1,4 +1,4 @@
-"""Workers that share a queue: assignment of items, workers that exit, this process and processes of this machine."""
+"""Items, runners that work on them, and workers that share a queue: this process, or processes of this machine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import pickle
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any, Generic
+from typing import Any, Generic, Protocol, TypeVar
 
 from typing_extensions import Self
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.work import Item, Queue, Result, Runner, WorkerFailure
+
+Item = TypeVar("Item", bound=Hashable)
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 _STOP_SECONDS = 5.0
 
@@ -27,6 +31,61 @@ _EXIT_SECONDS = 10.0
 
 _MAX_FAILED_STARTS = 3
 """Maximum number of consecutive workers that exit before their first item, where items are retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailure:
+    """Replaces the result of an item whose worker exited.
+
+    Attributes:
+        how: Cause in words, such as `"signal 9 (SIGKILL)"`.
+        status: Exit status of the worker; negative for a signal.
+    """
+
+    how: str
+    status: int
+
+    def __str__(self) -> str:
+        return f"the worker exited: {self.how}"
+
+
+class Runner(Protocol[Item, Result_co]):
+    """Works on one or several items at the same time."""
+
+    def work(self, items: Sequence[Item]) -> Sequence[tuple[Item, Result_co]]:
+        """Add items, work until an item is finished, and return the finished items; nothing if there is no item."""
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+
+
+class SequentialRunner(Generic[Item, Result]):
+    """Works on one item at a time, in the order of arrival; `compute` returns the result of an item."""
+
+    def __init__(self, compute: Callable[[Item], Result]) -> None:
+        self._compute = compute
+        self._pending: deque[Item] = deque()
+
+    def work(self, items: Sequence[Item]) -> list[tuple[Item, Result]]:
+        """Add items, and return the oldest pending item with its result."""
+        self._pending.extend(items)
+        return [(item, self._compute(item)) for item in [self._pending.popleft()]] if self._pending else []
+
+    def close(self) -> None:
+        """Drop the pending items."""
+        self._pending.clear()
+
+
+class Queue(Protocol[Item]):
+    """Source of items, such as a deque; its length is the number of items in it."""
+
+    def popleft(self) -> Item:
+        """Remove and return the next item."""
+
+    def extendleft(self, items: Iterable[Item], /) -> None:
+        """Return unfinished items, the last one first, to the front of the queue."""
+
+    def __len__(self) -> int: ...
 
 
 class Worker(ABC, Generic[Item, Result]):

@@ -19,13 +19,13 @@ from mlgo_clang.errors import exit_status_of
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.driver import code_generation_flags
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import search_module

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
@@ -24,7 +24,7 @@ from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.recipes import make_recipe, recipe_flags
 from mlgo_gym.search.search_space import Budget, SearchSpace, search_arguments
-from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from mlgo_gym.episode.attribution.inline_compile import (
     differing,
     with_counterpart,
 )
-from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
+from mlgo_gym.llvm.sizes import FunctionSizes, size_changes
 
 # Number of recorded decisions to search for a call; those in between come from bodies that are not inlined now.
 _LOOK_AHEAD = 24

@@ -6,8 +6,8 @@ from typing import Any
 
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.flags import edit_flags
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
@@ -15,8 +15,8 @@ from mlgo_gym.episode.attribution.recipe import Recipe
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
-from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.tasks.measurement import SIZE_METRICS, STACK, Measurement
 
 _MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]

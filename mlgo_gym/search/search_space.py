@@ -14,7 +14,7 @@ import numpy as np
 
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.outcome import costs

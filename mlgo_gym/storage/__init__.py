@@ -1,1 +1,1 @@
-"""Storage: a cache of JSON records, append-only files, temporary folders, and readers of untrusted files."""
+"""Storage: append-only files, temporary folders, and readers of untrusted files."""

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from mlgo_clang.files import abandoned_folders, holder, is_stopped, lock, process_prefix, remove_folder
+from mlgo_gym.cache import errors_name_file
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.storage.cache import errors_name_file
 
 _TEMPORARY = "mlgo-gym-work-"
 

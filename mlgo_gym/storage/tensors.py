@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import parse_json
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.storage.json_text import parse_json
 
 _LENGTH = 8
 _METADATA = "__metadata__"

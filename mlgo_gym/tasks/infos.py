@@ -21,7 +21,7 @@ import numpy as np
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.function_sizes import FunctionSizes
+from mlgo_gym.llvm.sizes import FunctionSizes
 from mlgo_gym.tasks.measurement import (
     ESTIMATED_INSTRUCTIONS,
     ESTIMATED_LINKED,

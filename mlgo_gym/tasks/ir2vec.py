@@ -12,9 +12,8 @@ import json
 from pathlib import Path
 
 from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import cache_directory, parse_json, write_atomically
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.storage.cache import cache_directory, write_atomically
-from mlgo_gym.storage.json_text import parse_json
 
 SECTIONS = ("Opcodes", "Types", "Arguments")
 """The keys of a vocabulary file; predicates of comparisons count as arguments."""

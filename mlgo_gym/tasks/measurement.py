@@ -11,9 +11,8 @@ from mlgo_clang.object_size import read_frames
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
-from mlgo_gym.llvm.block_frequencies import has_block_frequencies
-from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
-from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
+from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions, has_block_frequencies
+from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 
 SIZE_METRICS = ("text", "llvm_size", "loaded", "object")
 """Metrics of an object file, in bytes; the fields of `ObjectSizes`.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
@@ -25,7 +26,6 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import feature_columns
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.distillation import Matrix
 from mlgo_gym.training.labels import Labels
 from mlgo_gym.training.monitor import Monitor

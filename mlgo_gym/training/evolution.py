@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_gym.cache import key_of, write_atomically
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.corpus.training_digests import sidecar_digests, training_digest, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
@@ -29,7 +30,6 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure, Workers
-from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.monitor import Monitor
 

@@ -17,7 +17,7 @@ from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDec
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.llvm.function_sizes import size_changes
+from mlgo_gym.llvm.sizes import size_changes
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy, SessionPolicy
 from mlgo_gym.tasks.task import Task

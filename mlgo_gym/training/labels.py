@@ -20,7 +20,7 @@ from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
-from mlgo_gym.storage.json_lines import FolderKind, ModuleFolder
+from mlgo_gym.storage.json_files import FolderKind, ModuleFolder
 
 SUFFIX = ".parquet"
 

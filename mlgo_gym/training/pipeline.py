@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgo_gym import __version__
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
 from mlgo_gym.errors import MlgoError
@@ -29,7 +30,6 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
 from mlgo_gym.training.label_collector import Labelling, LabelRounds, drawn_modules
 from mlgo_gym.training.labels import Labels

@@ -12,7 +12,7 @@ from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.inline_contexts import callee_name, strip_context_output
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -19,7 +19,7 @@ from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.ptrace import Tracee
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain

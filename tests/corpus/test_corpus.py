@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import PARTS, Corpus, is_part, is_test
+from mlgo_gym.corpus.corpus import PARTS, Corpus, Module, is_part, is_test
 from mlgo_gym.corpus.folder import write_command, write_description
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -13,12 +13,12 @@ import pytest
 from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.flags import arity, edit_flags, refused_argument
 from mlgo_gym.corpus.folder import write_description
+from mlgo_gym.corpus.importing import extract_corpus, read_object_list
 from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import extract_corpus, read_object_list
 from mlgo_gym.errors import CorpusError, MlgoError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

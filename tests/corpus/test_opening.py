@@ -11,12 +11,11 @@ import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus import builtin, opening
-from mlgo_gym.corpus.builtin import PROGRAMS, builtin_corpus, builtin_folder
+from mlgo_gym.corpus.builtin import PROGRAMS, builtin_folder
 from mlgo_gym.corpus.corpus import PARTS, is_test
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.specification import CorpusSpec, parse_corpora
+from mlgo_gym.corpus.opening import CorpusSpec, open_corpus, parse_corpora
 from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
@@ -152,9 +151,9 @@ def two_programs(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_changed_source_is_compiled_again_and_a_wrong_one_is_an_error_that_leaves_nothing(
     two_programs: Path, toolchain: Toolchain, own_cache: Path
 ) -> None:
-    before = [module.digest() for module in builtin_corpus(toolchain)]
+    before = [module.digest() for module in open_corpus("builtin", toolchain=toolchain)]
     (two_programs / "c" / "one.c").write_text("int one(int x) { return x; }\n")
-    after = [module.digest() for module in builtin_corpus(toolchain)]
+    after = [module.digest() for module in open_corpus("builtin", toolchain=toolchain)]
     assert (before[0] != after[0], before[1] == after[1]) == (True, True)
     for text, message in (
         ("int one(void) { return wrong; }\n", r"(?s)c/one\.c.*undeclared identifier 'wrong'"),
@@ -162,7 +161,7 @@ def test_a_changed_source_is_compiled_again_and_a_wrong_one_is_an_error_that_lea
     ):
         (two_programs / "c" / "one.c").write_text(text)
         with pytest.raises(CorpusError, match=message):
-            builtin_corpus(toolchain)
+            open_corpus("builtin", toolchain=toolchain)
         failed = builtin_folder(toolchain, "Oz").name
         assert [path.name for path in (own_cache / "builtin").iterdir() if failed in path.name] == [f".{failed}.lock"]
 

@@ -14,14 +14,14 @@ from benchmarks.exactness import replayed
 from mlgo_clang.advisors import WASM_SIZE_LIMIT
 from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym import open_corpus
-from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.recording.links import read_links, relink
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS, target_of_triple
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
-from mlgo_gym.llvm.object_file import object_sizes, read_elf
+from mlgo_gym.llvm.object_file import read_elf
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.corpus.conftest import record, write_files
@@ -52,7 +52,7 @@ def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name:
 def test_bitcode_flags_and_triples_belong_together(toolchain: Toolchain) -> None:
     for name in OTHERS:
         target = TARGETS[name]
-        module = next(iter(builtin_corpus(toolchain, target=name)))
+        module = next(iter(open_corpus(f"builtin@Oz@{name}", toolchain=toolchain)))
         flags = module.flags or ()
         assert read_bitcode(module.bitcode).triple == target.triple
         assert flags[flags.index("-triple") + 1] == target.triple

@@ -11,8 +11,7 @@ import pytest
 import mlgo_gym
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError, ToolchainError
-from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
-from mlgo_gym.llvm.estimated_instructions import estimated_instructions
+from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS, estimated_instructions
 from tests.fakes.drive import default_action, run
 
 pytest.importorskip("capstone", reason="the extra run-time is not installed")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, run_inline_compile
 from mlgo_gym.errors import MlgoError, ToolchainError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
+from mlgo_gym.llvm.sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import run

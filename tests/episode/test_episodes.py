@@ -11,14 +11,14 @@ import pytest
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import count, keep_baseline, known_baseline, known_decisions, measure_baseline
 from mlgo_gym.episode.setup import preoptimize
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions
-from mlgo_gym.llvm.object_file import ObjectSizes
+from mlgo_gym.llvm.sizes import ObjectSizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.tasks.measurement import Measurement
 from tests.conftest import MakeBitcode

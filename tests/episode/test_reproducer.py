@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from mlgo_gym.cli.application import application
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.reproducer import (
     FILE,

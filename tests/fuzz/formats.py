@@ -20,8 +20,7 @@ import numpy as np
 from mlgo_clang.channel import read_header
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.importing import import_parquet
-from mlgo_gym.corpus.recording.extract import read_elf_sections, read_object_list
+from mlgo_gym.corpus.importing import import_parquet, read_elf_sections, read_object_list
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
@@ -30,8 +29,7 @@ from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_re
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
-from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import function_sizes, object_sizes
 from mlgo_gym.llvm.training_log import LogDecoder
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy

@@ -9,7 +9,7 @@ import pytest
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.allocation_record import (
     LAST_REMARK,

@@ -11,14 +11,16 @@ import pytest
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.block_frequencies import (
+from mlgo_gym.llvm.estimated_instructions import (
     FREQUENCY_FLAGS,
     FunctionBlocks,
+    FunctionInstructions,
+    estimated_instructions,
     has_block_frequencies,
     read_block_frequencies,
 )
-from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
-from mlgo_gym.llvm.object_file import object_sizes, read_elf, read_relocations, read_symbol_table
+from mlgo_gym.llvm.object_file import read_elf, read_relocations, read_symbol_table
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 
 X86_64, AARCH64 = "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"

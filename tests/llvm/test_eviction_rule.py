@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mlgo_gym.llvm.eviction_rule import default_eviction
+from mlgo_gym.llvm.advisors import default_eviction
 
 
 class Column(NamedTuple):

@@ -13,11 +13,10 @@ from elftools.elf.sections import SymbolTableSection
 
 from mlgo_clang.object_size import object_size
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.block_frequencies import has_block_frequencies
-from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
-from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
+from mlgo_gym.llvm.estimated_instructions import has_block_frequencies
+from mlgo_gym.llvm.object_file import read_wasm
+from mlgo_gym.llvm.sizes import FunctionSizes, ObjectSizes, function_sizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.wasm_file import read_wasm
 from tests.conftest import PROGRAMS
 
 PLAIN = "x86_64-unknown-linux-musl"

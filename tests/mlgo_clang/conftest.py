@@ -14,7 +14,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import counters_path, parse
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.network import Network
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]

@@ -14,7 +14,7 @@ import pytest
 from mlgo_clang.counters import parse, read_counters
 from mlgo_clang.object_size import undefined_symbols
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
+from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors

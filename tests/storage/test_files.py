@@ -20,9 +20,10 @@ from safetensors.numpy import save
 
 from mlgo_clang.files import process_prefix, read_untrusted
 from mlgo_clang.recipes import stored_decisions
+from mlgo_gym.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata
+from mlgo_gym.corpus.importing import read_elf_sections
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.episode.attribution.recipe import read_recipe
@@ -30,8 +31,7 @@ from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.result_folder import load_result
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
-from mlgo_gym.storage.json_lines import FolderKind, JsonLines, ModuleFolder, read_json_lines
+from mlgo_gym.storage.json_files import FolderKind, JsonLines, ModuleFolder, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
 from mlgo_gym.tasks.ir2vec import vocabulary_file
@@ -40,7 +40,7 @@ KEY = key_of("a key")
 KIND = FolderKind("plums", ".plum", "mlgo-gym pick")
 KILLER = """
 import os, select, signal, sys
-from mlgo_gym.storage.cache import JsonCache
+from mlgo_gym.cache import JsonCache
 records, host = JsonCache("records"), os.getpid()
 
 def start(number):

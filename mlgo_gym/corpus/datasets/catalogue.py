@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_description
 from mlgo_gym.errors import CorpusError, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import write_atomically
 
 PROGRAMS = "programs"
 """Name of the dataset of runnable programs; it is no part of the catalogue, whose projects it contains again."""

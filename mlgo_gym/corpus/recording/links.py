@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang.driver_commands import drop_options
+from mlgo_gym.cache import write_atomically
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.driver import linker_command, linker_overrides
@@ -21,8 +22,7 @@ from mlgo_gym.corpus.flags import safe_name
 from mlgo_gym.corpus.folder import is_outside, read_json_object
 from mlgo_gym.errors import CorpusError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.json_text import check_values
+from mlgo_gym.storage.json_files import check_values
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 LINKS_FILE = "links.json"

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from mlgo_gym.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.folder import format_counts
@@ -25,7 +26,6 @@ from mlgo_gym.corpus.recording import shim
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.storage.temporary_folders import complete_folder, locked, temporary_folder
 
 _NAMES = {"c": ("cc", "gcc", "clang", "c99", "c11"), "c++": ("c++", "g++", "clang++")}

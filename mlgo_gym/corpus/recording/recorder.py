@@ -17,6 +17,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlgo_gym.cache import sha256_of
 from mlgo_gym.corpus.driver import NATIVE, check_attributes, code_generation_flags, driver_options, rust_flags
 from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
 from mlgo_gym.corpus.folder import format_counts, write_command, write_description, write_metadata
@@ -26,7 +27,6 @@ from mlgo_gym.corpus.targets import check_level
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
-from mlgo_gym.storage.cache import sha256_of
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 
 _LANGUAGES = {"c": "C", "c++": "C++", "rust": "Rust"}

@@ -1,6 +1,6 @@
 @FORWARD@
 // The policy of `mlgo_gym.policies.mlp`: a network rates each legal column against clang's own choice, which is that
-// of `mlgo_gym.llvm.eviction_rule`.
+// of `mlgo_gym.llvm.advisors.default_eviction`.
 enum { COLUMNS = @COLUMNS@, LAST = COLUMNS - 1, EACH = @EACH@ };
 enum { HINT = @HINT@, LOCAL = @LOCAL@, BROKEN = @BROKEN@, URGENT = @URGENT@, WEIGHT = @WEIGHT@ };
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mlgo_gym.episode.attribution.affected_functions import causes_of_changes
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, with_counterpart
-from mlgo_gym.llvm.function_sizes import size_changes
+from mlgo_gym.llvm.sizes import size_changes
 
 Number = TypeVar("Number", int, float)
 

@@ -16,7 +16,7 @@ from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
+from mlgo_gym.llvm.sizes import FunctionSizes, function_sizes
 from mlgo_gym.tasks.measurement import frames_of
 from mlgo_gym.tasks.task import Task
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.recipes import SUFFIX, format_recipe, parse_recipe, read_count
+from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.json_text import parse_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from mlgo_gym.cache import cache_directory, write_atomically
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.driver import bundled_target
@@ -24,7 +25,6 @@ from mlgo_gym.corpus.targets import Target
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 Counter = Literal["hardware", "cachegrind", "qemu", "wasmtime"]

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.episode.metrics.counters import Counter
 from mlgo_gym.episode.metrics.programs import (
@@ -21,9 +22,8 @@ from mlgo_gym.episode.metrics.programs import (
     read_programs,
 )
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
+from mlgo_gym.llvm.sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import JsonCache, key_of
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 

@@ -17,24 +17,17 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.recording.links import Link, read_links, relink
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, UntrustedError
 from mlgo_gym.llvm.bitcode import shared_definitions
-from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.link_facts import LinkFacts
-from mlgo_gym.llvm.object_file import (
-    STUB_BYTES,
-    LinkedSymbols,
-    linked_symbols,
-    object_sizes,
-    read_elf,
-    read_symbol_table,
-)
+from mlgo_gym.llvm.object_file import STUB_BYTES, LinkedSymbols, linked_symbols, read_elf, read_symbol_table
+from mlgo_gym.llvm.sizes import FunctionSizes, function_sizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.cache import JsonCache, key_of
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.object_size import WASM_MAGIC
+from mlgo_gym.cache import cache_directory
 from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
@@ -35,10 +36,9 @@ from mlgo_gym.episode.metrics.counters import (
 )
 from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError
 from mlgo_gym.extras import library
-from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.storage.cache import cache_directory
-from mlgo_gym.storage.json_text import check_values
+from mlgo_gym.storage.json_files import check_values
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -19,7 +19,7 @@ from mlgo_gym.compiler.coroutine import CoroutineDriver
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.episode.episode_maker import EpisodeMaker

@@ -10,7 +10,7 @@ from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.integrations.testing.fake_clang import fake_clang
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

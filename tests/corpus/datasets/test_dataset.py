@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets import builds
-from mlgo_gym.corpus.datasets.builds import DatasetBuild, explain_build, record_crates
+from mlgo_gym.corpus.datasets import dataset as dataset_module
 from mlgo_gym.corpus.datasets.catalogue import (
     RUST,
     catalogue_page,
@@ -23,7 +22,15 @@ from mlgo_gym.corpus.datasets.catalogue import (
     write_pins,
     wrong_digest,
 )
-from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, fetch_dataset, missing_parts, read_report
+from mlgo_gym.corpus.datasets.dataset import (
+    REPORT_FILE,
+    DatasetBuild,
+    explain_build,
+    fetch_dataset,
+    missing_parts,
+    read_report,
+    record_crates,
+)
 from mlgo_gym.corpus.folder import read_description, write_description
 from mlgo_gym.corpus.inspection import describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
@@ -249,7 +256,7 @@ def test_any_source_distribution_is_built_as_pip_builds_it_and_its_steps_are_rep
     digest = index.add("tiny-2.0.tar.gz", source_distribution(PACKAGE, top="tiny-2.0"))
     # A report after half a minute would make the test slow.
     monkeypatch.setattr(record, "PROGRESS_SECONDS", 0.05)
-    monkeypatch.setattr(builds, "library_is_built", lambda: False)
+    monkeypatch.setattr(dataset_module, "library_is_built", lambda: False)
     steps: list[tuple[int, int | None, str]] = []
     folder = fetch_dataset("pypi:tiny==2.0", toolchain=toolchain, progress=lambda *step: steps.append(step))
     titles = list(dict.fromkeys(title for *_, title in steps))

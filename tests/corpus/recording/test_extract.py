@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from mlgo_gym.corpus.folder import CorpusReport, read_command, read_description
-from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import (
+from mlgo_gym.corpus.importing import (
     ObjectList,
     extract_corpus,
     from_compile_commands,
     read_elf_sections,
     read_object_list,
 )
+from mlgo_gym.corpus.inspection import verify
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.importing import extract_corpus, read_elf_sections, read_object_list
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections, read_object_list
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.corpus.conftest import write_files

@@ -1,4 +1,4 @@
-"""A cache of JSON records on disk, also for `mlgo_gym`."""
+"""The cache folder and its JSON records, digests, and atomic writes; `llvm` and `storage` share it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,42 @@ import hashlib
 import json
 import os
 import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from mlgo_clang.files import cache_folder, write_atomically
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+from mlgo_clang import files
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of writing into a folder without permission, below a file, or on a full disk."""
+
+
+def cache_directory() -> Path:
+    """Return the cache folder: `$MLGO_CACHE`, else the platform's for `mlgo-gym`. It may be deleted at any time."""
+    return Path(files.cache_folder())
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file atomically: readers, concurrent writers and a kill leave all of it or none.
+
+    Raises:
+        OSError: The file cannot be written; its `filename` is `path`.
+    """
+    with errors_name_file(path):
+        files.write_atomically(os.fspath(path), data)
+
+
+@contextmanager
+def errors_name_file(path: Path) -> Iterator[None]:
+    """Set the filename of an OSError to `path`: a full disk sets none, and temporary files have other names."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def parse_json(data: str | bytes) -> Any:
@@ -36,26 +61,25 @@ def key_of(*parts: object) -> str:
 def sha256_of(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file of any size, in hexadecimal."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
 
 
 class JsonCache:
-    """A folder of JSON records below `cache_folder()`, one file per key; any number of processes may share it."""
+    """A folder of JSON records below `cache_directory()`, one file per key; any number of processes may share it."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def _path(self, key: str) -> str:
-        return os.path.join(cache_folder(), self._kind, key[:2], f"{key}.json")
+    def _path(self, key: str) -> Path:
+        return cache_directory() / self._kind / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the record of a key; None if it is missing or damaged."""
         try:
-            with open(self._path(key), "rb") as file:
-                record = parse_json(file.read())
+            record = parse_json(self._path(key).read_bytes())
         except (OSError, ValueError):
             return None
         return record if isinstance(record, dict) else None
@@ -75,7 +99,7 @@ class JsonCache:
         except OSError as error:
             if error.errno not in UNWRITABLE:
                 raise
-            _warn_unwritable(cache_folder(), str(error.strerror))
+            _warn_unwritable(str(cache_directory()), str(error.strerror))
 
 
 @lru_cache(maxsize=8)

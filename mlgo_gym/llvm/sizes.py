@@ -1,4 +1,4 @@
-"""The bytes of every function of an object, by its symbols."""
+"""The sizes of an object, ELF or WebAssembly, and of each of its functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,46 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgo_clang.object_size import WASM_MAGIC
+from mlgo_clang.object_size import SHF_ALLOC, SHT_NOBITS, WASM_MAGIC, object_size
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table
-from mlgo_gym.llvm.wasm_file import WasmFile, read_wasm
+from mlgo_gym.llvm.object_file import SymbolTable, WasmFile, read_elf, read_symbol_table, read_wasm
 
 _EM_ARM = 40
+_SHF_WRITE = 1
 _STRIPPED = "expected an object with a symbol table, got a stripped one; compile it without stripping"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSizes:
+    """The sizes of an object file, in bytes.
+
+    Attributes:
+        text: the executable sections of ELF (`SHF_EXECINSTR`), or the contents of WebAssembly's code section.
+        llvm_size: the first column of `llvm-size` (llvm/tools/llvm-size/llvm-size.cpp, Berkeley format): for ELF the
+            allocated sections that are not written to, with read-only data and unwind tables; for WebAssembly `text`.
+        loaded: the contents of memory that a file or a flash holds: the columns `text` and `data` of `size`, for ELF
+            the allocated sections without `.bss`, for WebAssembly the sections of code and data.
+        object: the whole file.
+    """
+
+    text: int
+    llvm_size: int
+    loaded: int
+    object: int
+
+
+def object_sizes(data: bytes) -> ObjectSizes:
+    """Measure an object file, ELF or WebAssembly; raise `MlgoError` if `data` is not a whole one."""
+    if data[:4] == WASM_MAGIC:
+        code = read_wasm(data).code
+        return ObjectSizes(code, code, object_size(data, "loaded"), len(data))
+    elf = read_elf(data)
+    flags, sizes = elf.sections["flags"], elf.sections["size"]
+    loaded = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS)
+    shown = loaded & (elf.executable | (flags & _SHF_WRITE == 0))
+    # Not numpy's sum, which a damaged file can drive beyond 64 bits.
+    text, llvm_size, memory = (sum(sizes[mask].tolist()) for mask in (elf.executable, shown, loaded))
+    return ObjectSizes(text, llvm_size, memory, len(data))
 
 
 @dataclass(frozen=True, slots=True)
