@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, read_json, write_json
-from mlgo_gym.episode.metrics import Program, find_counter
-from mlgo_gym.episode.metrics.counters import count_program
-from mlgo_gym.episode.metrics.programs import modules_of
+from mlgo_gym.episode.metrics.counters import count_program, find_counter
+from mlgo_gym.episode.metrics.programs import Program, modules_of
 from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects, RunnerSettings
 
 FIRST = "Oz"

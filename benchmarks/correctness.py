@@ -33,9 +33,8 @@ from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.targets import DEFAULT_TARGET
-from mlgo_gym.episode.metrics import Program, link_program, read_programs
 from mlgo_gym.episode.metrics.counters import find_emulator, run_program
-from mlgo_gym.episode.metrics.programs import check_output, program_target
+from mlgo_gym.episode.metrics.programs import Program, check_output, link_program, program_target, read_programs
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyObjects, RunnerSettings

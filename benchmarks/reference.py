@@ -62,7 +62,7 @@ from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.network import Network
 from mlgo_gym.search import SearchResult
 from mlgo_gym.storage.json_files import read_json_lines
-from mlgo_gym.tasks.reward import worst_cost
+from mlgo_gym.tasks.measurement import worst_cost
 
 OUTPUT = RESULTS / "benchmark.json"
 

@@ -19,8 +19,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.feature_table import BOUNDS, INLINING_TABLE, FeatureTable
-from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.features import BOUNDS, INLINING_TABLE, FeatureLayout, FeatureTable
 from mlgo_gym.tasks.task import GRAPH, Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -107,7 +106,7 @@ class InlineTask(Task):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site, or the call graph around it."""
-        features = self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
+        features = self.layout.flat(self.features(decision))
         if not self._graph:
             return features
         assert decision.code is not None, "sessions of this form read code"
@@ -124,10 +123,8 @@ class InlineTask(Task):
         """Return the features of several call sites, or a tuple of call graphs."""
         if self._graph:
             return tuple(self.final_observation() if each is None else self.observe(each) for each in decisions)
-        payloads = [self._nothing if decision is None else decision.payload for decision in decisions]
-        if self._misplaced:
-            payloads = [self._nothing if decision is None else self.features(decision) for decision in decisions]
-        return self.layout.flat_batch(payloads)
+        nothing, features = self._nothing, self.features
+        return self.layout.flat_batch([nothing if decision is None else features(decision) for decision in decisions])
 
     def final_observation(self) -> Any:
         """Return zeros, or a graph of one node without edges."""
@@ -155,7 +152,6 @@ class InlineTask(Task):
 
 
 def _offset(header: LogHeader, name: str) -> int:
-    """Return the position of a feature in the bytes of an observation."""
     fields = header.dtype.fields
     assert fields is not None
     return fields[name][1]

@@ -1,22 +1,82 @@
-"""`mlgo/InlineIR2Vec-v0`: whether to inline a call, seeing what caller and callee are made of."""
+"""`mlgo/InlineIR2Vec-v0`: whether to inline a call, seeing what caller and callee are made of.
+
+An embedding of a function is the sum over its instructions of weighted vocabulary entries: 1 times the opcode's, 0.5
+times the type's, 0.2 times each operand's (llvm/lib/Analysis/IR2Vec.cpp). With entries that are one-hot vectors scaled
+by the inverse of those weights, it counts: opcodes, result types, kinds of operands and comparison predicates.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
+from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import cache_directory, parse_json, write_atomically
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import InliningOptions
-from mlgo_gym.errors import ToolchainError
+from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.feature_table import EMBEDDINGS_TABLE, INLINING_TABLE, FeatureTable
-from mlgo_gym.tasks.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
+from mlgo_gym.tasks.features import (
+    ARGUMENTS,
+    EMBEDDINGS_TABLE,
+    ENTITIES,
+    INLINING_TABLE,
+    OPCODES,
+    TYPES,
+    FeatureTable,
+)
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22
 """Oldest clang with working embeddings; clang 20 and 21 fail or crash with the flags."""
+
+
+SECTIONS = ("Opcodes", "Types", "Arguments")
+"""The keys of a vocabulary file; predicates of comparisons count as arguments."""
+
+_MEMBERS = {"Opcodes": (OPCODES, 1.0), "Types": (TYPES, 2.0), "Arguments": (ARGUMENTS, 5.0)}
+"""The entities of each section, and the inverse of their weight in an embedding."""
+
+
+def one_hot_vocabulary() -> dict[str, dict[str, list[float]]]:
+    """Return the vocabulary under which component i of an embedding counts `ENTITIES[i]`."""
+    return {
+        section: {name: [scale * (name == entity) for entity in ENTITIES] for name in names}
+        for section, (names, scale) in _MEMBERS.items()
+    }
+
+
+def vocabulary_file(vocabulary: str) -> Path:
+    """Return a file with a vocabulary, under a name that its content decides, so that a changed file is a new one.
+
+    Args:
+        vocabulary: `"one-hot"`, or the path of a JSON file with the keys of `SECTIONS`.
+
+    Raises:
+        MlgoError: the file is not there, or is no vocabulary.
+    """
+    if vocabulary == "one-hot":
+        data = json.dumps(one_hot_vocabulary()).encode()
+    else:
+        try:
+            data = read_untrusted(Path(vocabulary).expanduser())
+            content = parse_json(data)
+        except (OSError, ValueError) as error:
+            raise MlgoError(f'vocabulary must be "one-hot" or a JSON file; {vocabulary}: {error}') from error
+        missing = [section for section in SECTIONS if not isinstance(content, dict) or section not in content]
+        if missing:
+            raise MlgoError(
+                f"{vocabulary}: expected a vocabulary with {', '.join(SECTIONS)}, got one without {missing}"
+            )
+    path = cache_directory() / "vocabularies" / f"{hashlib.sha256(data).hexdigest()}.json"
+    if not path.is_file():
+        write_atomically(path, data)
+    return path
 
 
 class InlineIR2VecTask(InlineTask):

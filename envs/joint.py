@@ -13,12 +13,11 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
-from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, priority_layout, size_order
+from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, size_order
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
-from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.features import EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -59,11 +58,7 @@ class JointTask(Task):
         for task, header in zip(tasks, self.headers, strict=True):
             task.bind([header], observation)
         self._tasks = tasks
-        self._layouts = [
-            FeatureLayout(self.headers[INLINING], bounds=BOUNDS),
-            FeatureLayout(self.headers[EVICTION], exclude_features=("mask",), bounds=BOUNDS),
-            priority_layout(self.headers[PRIORITY]),
-        ]
+        self._layouts = [self._inline.layout, self._evict.unmasked_layout, self._priority.layout]
         self._starts = (0, 2, 2 + self._evict.columns)
         self.actions = self._starts[PRIORITY] + len(PRIORITY_CHOICES)
         self.action_space = gym.spaces.Discrete(self.actions)
@@ -116,33 +111,22 @@ class JointTask(Task):
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
         """Return the mask: the actions of this kind of decision that clang allows."""
         mask = np.zeros(self.actions, np.int8)
-        start = self._starts[decision.advisor]
-        if decision.advisor == EVICTION:
-            mask[start : start + self._evict.columns] = self._evict.action_mask(decision)
-        elif decision.advisor == INLINING:
-            mask[:2] = 1
-        else:
-            mask[start:] = 1
+        first, end = (*self._starts, self.actions)[decision.advisor : decision.advisor + 2]
+        mask[first:end] = self._evict.action_mask(decision) if decision.advisor == EVICTION else 1
         return mask
 
     def default_action(self, decision: Decision) -> int:
         """Return clang's own choice: exact for inlining, near-exact for eviction, by size for priority."""
-        if decision.advisor == INLINING:
-            return self._inline.default_action(decision)
-        if decision.advisor == EVICTION:
-            return self._starts[EVICTION] + self._evict.default_action(decision)
-        return self._starts[PRIORITY]
+        kind = decision.advisor
+        return self._starts[kind] + (0 if kind == PRIORITY else int(self._tasks[kind].default_action(decision)))
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:
         """Return the advice of an action that belongs to this kind of decision; None for anything else."""
-        own = action - self._starts[decision.advisor]
+        kind = decision.advisor
+        own = action - self._starts[kind]
         if own < 0:
             return None
-        if decision.advisor == INLINING:
-            return self._inline.encode(decision, own)
-        if decision.advisor == EVICTION:
-            return self._evict.encode(decision, own)
-        return self._encode_priority(decision, own)
+        return self._encode_priority(decision, own) if kind == PRIORITY else self._tasks[kind].encode(decision, own)
 
     def _encode_priority(self, decision: Decision, choice: int) -> bytes | None:
         if choice >= len(PRIORITY_CHOICES):

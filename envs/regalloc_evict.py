@@ -14,8 +14,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor, default_eviction
-from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, FeatureTable
-from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.features import BOUNDS, EVICTION_TABLE, FeatureLayout, FeatureTable
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -45,15 +44,15 @@ class EvictTask(AllocationTask):
             self._rule.append((struct.Struct(f"<{self.columns}{'q' if kind == 'l' else kind}"), fields[name][1]))
         self._mask_offset = fields["mask"][1]
         self.layout = FeatureLayout(header, bounds=BOUNDS)
-        self._features = FeatureLayout(header, exclude_features=("mask",), bounds=BOUNDS)
-        self.feature_names = self._features.names
+        self.unmasked_layout = FeatureLayout(header, exclude_features=("mask",), bounds=BOUNDS)
+        self.feature_names = self.unmasked_layout.names
         self.action_space = gym.spaces.Discrete(self.columns)
         self._vector = observation == "vector"
         if self._vector:
             self.observation_space, self.feature_names = self.layout.flat_space(), self.layout.names
         else:
             mask = gym.spaces.Box(0, 1, (self.columns,), np.int8)
-            self.observation_space = gym.spaces.Dict(observations=self._features.flat_space(), action_mask=mask)
+            self.observation_space = gym.spaces.Dict(observations=self.unmasked_layout.flat_space(), action_mask=mask)
         self._advice = [struct.pack("<q", column) for column in range(self.columns)]
 
     def observe(self, decision: Decision) -> Any:
@@ -63,7 +62,7 @@ class EvictTask(AllocationTask):
     def _see(self, payload: bytes, mask: npt.NDArray[np.int8]) -> Any:
         if self._vector:
             return self.layout.flat(payload)
-        return {"observations": self._features.flat(payload), "action_mask": mask}
+        return {"observations": self.unmasked_layout.flat(payload), "action_mask": mask}
 
     def final_observation(self) -> Any:
         """Return zeros; the mask allows the last column, since masked distributions need a legal action."""

@@ -14,9 +14,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.feature_table import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable, stage_names
-from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.features import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureLayout, FeatureTable, stage_names
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -27,11 +25,6 @@ unsigned number, and would turn 2^32 and NaN into 0."""
 _SPLIT = STAGES.index("split")
 _LONGEST = 2**23
 _INT64 = struct.Struct("<q")
-
-
-def priority_layout(header: LogHeader) -> FeatureLayout:
-    """Return the features of a live range as an observation has them, without infinite weights."""
-    return FeatureLayout(header, caps={"weight": WEIGHT_CAP})
 
 
 def size_order(size: int, stage: int) -> float:
@@ -65,7 +58,7 @@ class PriorityTask(AllocationTask):
 
     def _bind(self, observation: str) -> None:
         del observation  # both forms are equal without a mask
-        self.layout = priority_layout(self.headers[0])
+        self.layout = FeatureLayout(self.headers[0], caps={"weight": WEIGHT_CAP})
         self.feature_names = self.layout.names
         if missing := {"li_size", "stage"} - set(self.feature_names):
             raise ToolchainError(

@@ -1,17 +1,25 @@
-"""Makes environments by id, also from arguments that an untrusted file names."""
+"""Makes environments by id: here, from arguments that an untrusted file names, and in workers of a list of items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic
 
 import gymnasium as gym
 
 import mlgo_gym
 from mlgo_gym.corpus.flags import check_arguments
+from mlgo_gym.corpus.remote_modules import CorpusOutline, pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
-from mlgo_gym.errors import MlgoError, UntrustedError
+from mlgo_gym.errors import MlgoError, ToolchainError, UntrustedError
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.policies.model_files import pack_policies
+from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
+from mlgo_gym.scheduling.workers import Item, Result
 
 
 def compiler_environments() -> list[str]:
@@ -72,3 +80,96 @@ def recorded_arguments(
     if entries.get("flags"):
         check_arguments(tuple(entries["flags"]), origin)
     return checked
+
+
+_FILE_ARGUMENTS = ("vocabulary",)
+"""Arguments of environments that may name a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEnvironment:
+    """Description of an environment, from which another machine makes it.
+
+    `arguments` are those without corpus and compiler; `files` names those that name a file. `clang` is `bundled`, or a
+    path that is the same on every machine; `digest` is its SHA-256.
+    """
+
+    environment: str
+    arguments: Mapping[str, Any]
+    files: tuple[str, ...]
+    corpus: CorpusOutline
+    clang: str
+    digest: str
+    version: str
+
+    @classmethod
+    def of(cls, environment: str, arguments: Mapping[str, Any], env: CompilerEnv) -> RemoteEnvironment:
+        """Return the description of an environment; raise `MlgoError` if other machines cannot have its corpus."""
+        if env.setup.project_costs:
+            metrics = ", ".join(env.setup.project_costs)
+            raise MlgoError(f"expected a metric of single modules for a cluster, got {metrics}; use --jobs, jobs=")
+        sent = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
+        files = tuple(name for name in _FILE_ARGUMENTS if name in sent and Path(sent[name]).is_file())
+        toolchain, outline = env.toolchain, CorpusOutline.of(env.corpus)
+        clang = "bundled" if toolchain.bundled else toolchain.command[0]
+        return cls(environment, sent, files, outline, clang, toolchain.digest(), toolchain.version_text)
+
+    def arguments_on(self, store: FileStore) -> dict[str, Any]:
+        """Return the arguments with compiler and corpus; `ToolchainError` if this machine has another compiler."""
+        toolchain = find_toolchain(self.clang)
+        if toolchain.digest() != self.digest:
+            raise ToolchainError(
+                f"expected clang {self.version} with SHA-256 {self.digest[:16]} as on the machine that started it, "
+                f"got {toolchain.command[0]}, clang {toolchain.version_text} with SHA-256 {toolchain.digest()[:16]}; "
+                "install the same compiler on every machine, for instance the bundled one"
+            )
+        stored = {name: str(store.folder(name) / Path(self.arguments[name]).name) for name in self.files}
+        return {**self.arguments, **stored, "clang": self.clang, "corpus": self.corpus.open(store)}
+
+    def stored_files(self, policies: Sequence[str] = ()) -> dict[str, StoredFiles]:
+        """Return the files of the environment by argument, and those of policies by specification."""
+        paths = {name: Path(self.arguments[name]) for name in self.files}
+        return {**{name: {path.name: path.read_bytes()} for name, path in paths.items()}, **pack_policies(policies)}
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentWork(Generic[Item, Result]):
+    """Work on items, one after the other, in an environment that each worker makes.
+
+    Attributes:
+        environment, arguments: Id of the environment, and its arguments with the corpus, JSON-able.
+        start: Returns the function that works on an item, for an environment; picklable. The store has the files of
+            the policies on a remote machine.
+        policies: Specifications of the policies that the work needs.
+        needs: Returns the name of the module that an item needs. Default: the item itself.
+    """
+
+    environment: str
+    arguments: Mapping[str, Any]
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]]
+    policies: Sequence[str] = ()
+    needs: Callable[[Item], str] = str
+
+    def workers(self, env: CompilerEnv, execution: Execution) -> Workers[Item, Result]:
+        """Return the workers; the corpus of `env`, an environment on this machine, has the modules."""
+        return execution.workers(self._runner, remote=partial(self._remote_work, env))
+
+    def _runner(self, capacity: int) -> SequentialRunner[Item, Result]:
+        del capacity
+        return SequentialRunner(self.start(make_environment(self.environment, self.arguments), None))
+
+    def _remote_work(self, env: CompilerEnv) -> RemoteWork[Item, Result]:
+        remote = RemoteEnvironment.of(self.environment, self.arguments, env)
+        start = partial(_remote_runner, remote, self.start)
+        return RemoteWork(start, self.needs, partial(pack_module, env.corpus), remote.stored_files(self.policies))
+
+
+def _remote_runner(
+    remote: RemoteEnvironment,
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]],
+    capacity: int,
+    store: FileStore,
+) -> SequentialRunner[Item, Result]:
+    del capacity
+    env = make_environment(remote.environment, remote.arguments_on(store))
+    return SequentialRunner(start(env, store))

@@ -12,14 +12,13 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
 
-from mlgo_gym.compiler.interrupts import uninterrupted
+from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.vector.event_loop import EventLoop, SubEnvironment
-from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
-from mlgo_gym.episode.vector.info_batch import add_absent, batch_infos, plain_infos
+from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, add_absent, batch_infos, plain_infos, spread_seeds
 from mlgo_gym.errors import MlgoError
 
 Observations = Any

@@ -22,10 +22,10 @@ from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
 from mlgo_gym.cache import cache_directory, write_atomically
 from mlgo_gym.cli.options import option
 from mlgo_gym.cli.output import exit_with, show
-from mlgo_gym.compiler.confinement import confinement_support
-from mlgo_gym.compiler.scratch import make_scratch
+from mlgo_gym.compiler.connection import make_scratch
+from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.episode.metrics import find_counter
+from mlgo_gym.episode.metrics.counters import find_counter
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain

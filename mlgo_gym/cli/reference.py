@@ -18,7 +18,7 @@ from mlgo_gym.cli.output import show
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.errors import MlgoError, did_you_mean
-from mlgo_gym.tasks.feature_table import FeatureTable
+from mlgo_gym.tasks.features import FeatureTable
 from mlgo_gym.tasks.infos import KEYS, InfoKey, info_keys
 
 _DTYPES = {"int64_t": "int64", "float": "float32"}

@@ -1,4 +1,4 @@
-"""Files between this process and one clang: channels, object, optimisation record, and standard error."""
+"""Files between this process and one clang: channels, object, optimisation record, standard error, scratch folder."""
 
 from __future__ import annotations
 
@@ -6,19 +6,71 @@ import contextlib
 import copy
 import fcntl
 import os
+import shutil
+import signal
+import tempfile
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
+from mlgo_clang.files import abandoned_folders, process_prefix, remove_folder, scratch_parent
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.limits import Limits
-from mlgo_gym.compiler.process import CLANG_ACTION, FIRST_EXTRA_DESCRIPTOR, CompilerProcess, FileId, file_id
-from mlgo_gym.compiler.scratch import make_scratch, scratch_root
+from mlgo_gym.compiler.process import (
+    CLANG_ACTION,
+    FIRST_EXTRA_DESCRIPTOR,
+    CompilerProcess,
+    FileId,
+    close_descriptors,
+    file_id,
+)
+from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader
+
+_PREFIX = "mlgo-gym-"
+
+
+def make_scratch() -> Path:
+    """Make an empty folder for one compile in the scratch root, or raise `OSError`; the caller removes it."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
+    except FileNotFoundError:
+        # Another program has removed the root.
+        _make_root.cache_clear()
+        return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
+
+
+def scratch_root() -> Path:
+    """Return the folder with all scratch folders of this process; it is removed when the process exits."""
+    return _make_root(scratch_parent(), os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _make_root(parent: str, pid: int) -> Path:
+    for folder in abandoned_folders(parent, _PREFIX):
+        _kill_users_of(folder)
+        remove_folder(folder)
+    assert pid == os.getpid()
+    root = Path(tempfile.mkdtemp(prefix=process_prefix(_PREFIX), dir=parent))
+    # Unlike atexit this also runs in processes that multiprocessing starts.
+    Finalize(None, shutil.rmtree, args=(root,), kwargs={"ignore_errors": True}, exitpriority=0)
+    return root
+
+
+def _kill_users_of(folder: str) -> None:
+    """Kill this user's processes whose command line contains the folder, whose name is random and never reused."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if not entry.name.isdigit() or entry.stat().st_uid != os.getuid():
+                continue
+            if f"channel-base={folder}/".encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+
 
 _READ_SIZE = 1 << 16
 
@@ -132,7 +184,7 @@ class Channel:
 
     def close(self) -> None:
         """Close the descriptors. Idempotent."""
-        _close(self.advice, self.log)
+        close_descriptors(self.advice, self.log)
         self.advice = self.log = -1
 
 
@@ -197,16 +249,16 @@ class Connection:
             raise
         return new
 
-    def arguments(self, advisors: Sequence[Advisor]) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the `-cc1` arguments that name clang's ends."""
         words = []
-        for advisor, channel in zip(advisors, self.channels, strict=True):
+        for channel in self.channels:
             base = channel.base
             if self._folder >= 0:
                 # clang opens some channels late. A path by descriptor leads a copied clang into its own folder.
                 number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
                 base = f"/proc/self/fd/{number}/{Path(base).name}"
-            words += advisor.flags(base)
+            words += channel.advisor.flags(base)
         if "record" in self.outputs:
             number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.outputs["record"])
             words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
@@ -306,19 +358,12 @@ class Connection:
         self.closed = True
         for channel in self.channels:
             channel.close()
-        _close(*self.outputs.values(), self.stderr, self.stderr_write, self._folder)
+        close_descriptors(*self.outputs.values(), self.stderr, self.stderr_write, self._folder)
         self.outputs, self.stderr, self.stderr_write, self._folder = {}, -1, -1, -1
         self.remove_files()
 
 
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
 def _copy_file(original: int, path: str, files: dict[FileId, str]) -> int:
-    """Copy a file to a path, which is noted in `files`; return the descriptor of the copy."""
     files[file_id(os.fstat(original))] = path
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

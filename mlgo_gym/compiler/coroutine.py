@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.compiler.waiting import uninterrupted
+from mlgo_gym.errors import CompilerError
 
 T = TypeVar("T")
 
 CompilerCoroutine: TypeAlias = Generator[Session | None, Decision | None, T]
 """A generator that yields the session it waits for, and receives its next decision, or None when clang has exited.
 
-Errors of `Session.wait()` are raised at the yield. One for a `CoroutineDriver` may yield None: it waits for `resume()`.
+Errors of `Session.wait()` are raised at the yield. One for an event loop may yield None: it waits for an answer.
 """
 
 
@@ -69,72 +68,3 @@ def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
         CompilerError: A compile failed or timed out, and the coroutine does not handle it.
     """
     return run(coroutine, timeout)
-
-
-class CoroutineDriver(Generic[T]):
-    """Runs a coroutine for an event loop; it starts at once, and its errors are raised here.
-
-    Attributes:
-        session: The session to watch; None when the coroutine has finished, or waits for `resume()`.
-        deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
-    """
-
-    def __init__(self, coroutine: CompilerCoroutine[T], timeout: float) -> None:
-        self._coroutine = coroutine
-        self._send = coroutine.send
-        self._timeout = timeout
-        self._result: list[T] = []
-        self.session: Session | None = None
-        self.deadline = 0.0
-        self._resume(self._send, None)
-
-    @property
-    def result(self) -> T:
-        """Result of a finished coroutine; `MlgoError` for another one."""
-        if not self._result:
-            raise MlgoError("expected a coroutine that has finished, got one that waits or failed; poll() it")
-        return self._result[0]
-
-    def resume(self) -> None:
-        """Continue a coroutine that has yielded None."""
-        self._resume(self._send, None)
-
-    def restart_deadline(self) -> None:
-        """Measure the silence from now."""
-        self.deadline = time.monotonic() + self._timeout
-
-    def poll(self) -> bool:
-        """Continue without waiting; return whether the coroutine has finished, or waits for `resume()`."""
-        while (session := self.session) is not None:
-            try:
-                decision = session.poll()
-            except CompilerError as error:
-                self._resume(self._coroutine.throw, error)
-                continue
-            if decision is None and not session.exited:
-                return False
-            self._resume(self._send, decision)
-        return True
-
-    def time_out(self) -> None:
-        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU."""
-        if self.session is None:
-            raise MlgoError("expected a coroutine that waits for a clang, got one that does not; poll() tells")
-        if grace := self.session.grace(self._timeout):
-            self.deadline = time.monotonic() + grace
-            return
-        self._resume(self._coroutine.throw, self.session.timeout_error(self._timeout))
-
-    def _resume(self, step: Callable[[Any], Session | None], value: Decision | CompilerError | None) -> None:
-        self.session = None
-        try:
-            self.session = step(value)
-        except StopIteration as end:
-            self._result.append(end.value)
-        else:
-            self.deadline = time.monotonic() + self._timeout
-
-    def close(self) -> None:
-        """Cancel the coroutine, and kill its clang. Idempotent."""
-        self.session = None
-        self._coroutine.close()

@@ -18,9 +18,17 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from mlgo_gym.compiler.callee_features import DISCARDABLE, EXTERNAL, INTERNAL
-from mlgo_gym.compiler.callee_prediction import CALL, NAME, CallTracker, QueuedCall, parse_functions
-from mlgo_gym.compiler.inline_contexts import CONTEXT_FLAGS, InlineContexts
+from mlgo_gym.compiler.callee_features import (
+    CALL,
+    DISCARDABLE,
+    EXTERNAL,
+    INTERNAL,
+    NAME,
+    CallTracker,
+    QueuedCall,
+    parse_functions,
+)
+from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS, InlineContexts
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.training_log import LogHeader
 
@@ -208,7 +216,6 @@ class PrintedModule:
             yield name, function
 
     def _remove(self, name: str) -> Mapping[str, int]:
-        """Remove the code of a function, and return what it used."""
         if (removed := self.functions.pop(name, None)) is None:
             return {}
         self.uses.subtract(removed.uses)

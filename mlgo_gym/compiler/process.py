@@ -1,32 +1,27 @@
-"""One compiler process; it never outlives this process."""
+"""Child processes that never outlive this one: a compiler, and programs that run on untrusted input."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import selectors
 import signal
+import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Any
 
-from mlgo_gym.compiler.confinement import run_confined
-from mlgo_gym.compiler.interrupts import uninterrupted
-from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
-from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit, run_confined
+from mlgo_gym.compiler.waiting import interruptible, uninterrupted
+from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 
-
-class Closable(Protocol):
-    """Anything that holds descriptors."""
-
-    def close(self) -> None:
-        """Close everything. Idempotent."""
-
-
-CLOSED_AFTER_FORK: weakref.WeakSet[Closable] = weakref.WeakSet()
-"""Resources that every fork of this process closes: compilers belong to the original."""
+CLOSED_AFTER_FORK: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Resources that every fork of this process closes by `close()`: compilers belong to the original."""
 
 
 def _close_all() -> None:
@@ -35,6 +30,13 @@ def _close_all() -> None:
 
 
 os.register_at_fork(after_in_child=_close_all)
+
+
+def close_descriptors(*descriptors: int) -> None:
+    """Close the descriptors that are not negative."""
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class HostPipe:
@@ -65,9 +67,7 @@ class HostPipe:
     @uninterrupted()
     def close(self) -> None:
         """Close both ends. Idempotent."""
-        for descriptor in (self.read_end, self._write_end):
-            if descriptor >= 0:
-                os.close(descriptor)
+        close_descriptors(self.read_end, self._write_end)
         self.read_end = self._write_end = -1
         CLOSED_AFTER_FORK.discard(self)
 
@@ -176,9 +176,7 @@ class CompilerProcess:
             if response is not None:
                 response.send(withheld)
         except BaseException as error:
-            os.close(write_end)
-            if pidfd >= 0:
-                os.close(pidfd)
+            close_descriptors(write_end, pidfd)
             if pid:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
@@ -188,9 +186,7 @@ class CompilerProcess:
             message = f"cannot start {command[0]!r}: {error}"
             raise CompilerError(message, kind="start", command=tuple(command)) from error
         finally:
-            os.close(read_end)
-            for copy in copies:
-                os.close(copy)
+            close_descriptors(read_end, *copies)
             if response is not None:
                 response.close()
         return cls(pid, pidfd, write_end)
@@ -234,9 +230,7 @@ class CompilerProcess:
     @uninterrupted()
     def abandon(self) -> None:
         """Close the descriptors and leave the process alone: for a fork of this process."""
-        for descriptor in (self.pidfd, self.guard):
-            if descriptor >= 0:
-                os.close(descriptor)
+        close_descriptors(self.pidfd, self.guard)
         self.pidfd = self.guard = -1
 
 
@@ -254,3 +248,126 @@ FileId = tuple[int, int]
 def file_id(status: os.stat_result) -> FileId:
     """Return the identity of the file of a status."""
     return status.st_dev, status.st_ino
+
+
+TIMEOUT = 3600.0
+"""Default time limit in seconds."""
+
+MAX_OUTPUT = 64 << 20
+"""Maximum number of bytes on each standard stream; they are kept in memory."""
+
+_CHUNK = 1 << 16
+
+
+@uninterrupted()
+def run_bounded(
+    command: Sequence[str],
+    *,
+    writable: Sequence[str | os.PathLike[str]] | None = (),
+    folder: str | os.PathLike[str] | None = None,
+    timeout: float | None = TIMEOUT,
+    limits: Limits = DEFAULT_LIMITS,
+    name: str = "clang",
+    errors: str = "replace",
+) -> subprocess.CompletedProcess[str]:
+    """Run a program and return its output; the caller checks the exit status.
+
+    Its process group is killed when the program exits, when this function raises, and when this process exits.
+
+    Args:
+        command: Program and arguments.
+        writable: Folders in which the program may write, where the kernel has Landlock; None allows all.
+        folder: Working directory. Default: that of this process.
+        timeout: Time limit in seconds; None for none.
+        limits: Limits of the program, and of each program that it starts.
+        name: Name of the program in error messages.
+        errors: Handling of output that is not UTF-8, as for `bytes.decode()`.
+
+    Raises:
+        ToolchainError: The program cannot be started, exceeds the time limit, or writes more than `MAX_OUTPUT`.
+    """
+    guard = HostPipe()
+    try:
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(guard.read_end,),
+                start_new_session=True,
+            )
+
+        try:
+            process = start() if writable is None else run_confined(start, writable)
+        except OSError as error:
+            raise ToolchainError(f"cannot start {command[0]!r}: {error}") from error
+        with process:  # closes its streams, and waits
+            try:
+                guard.guard(process.pid)
+                limits.apply(process.pid)
+                written = _finish(process, name, timeout)
+            finally:
+                if process.returncode is None:
+                    _kill(process)
+    finally:
+        guard.close()
+    stdout, stderr = (stream.decode(errors=errors) for stream in written)
+    exceeded = limits.exceeded(process.returncode, stderr, name)
+    if exceeded is not None:
+        stderr = f"{exceeded}\n{stderr}".rstrip()
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+
+def _finish(process: subprocess.Popen[bytes], name: str, timeout: float | None) -> list[bytearray]:
+    end = None if timeout is None else time.monotonic() + timeout
+    assert process.stdout is not None
+    assert process.stderr is not None
+    written = {stream.fileno(): bytearray() for stream in (process.stdout, process.stderr)}
+    with selectors.DefaultSelector() as selector:
+        ended = os.pidfd_open(process.pid)
+        try:
+            selector.register(ended, selectors.EVENT_READ)
+            for stream, output in written.items():
+                os.set_blocking(stream, False)
+                selector.register(stream, selectors.EVENT_READ, partial(_read, name, stream, output))
+            over = False
+            while not over:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    words = " ".join(process.args)[:500]  # type: ignore[arg-type] # they are words
+                    raise ToolchainError(f"{name} did not finish within {timeout:g} s: {words}; raise the time limit")
+                for key, _ in interruptible(selector.select, left):
+                    over |= key.fd == ended
+                    # A closed stream stays readable.
+                    if key.fd != ended and key.data() is False:
+                        selector.unregister(key.fileobj)
+        finally:
+            os.close(ended)
+    # Programs that it left running may hold its streams open.
+    _kill(process)
+    for stream, output in written.items():
+        _read(name, stream, output)
+    process.wait()
+    return list(written.values())
+
+
+def _read(name: str, descriptor: int, output: bytearray) -> bool:
+    """Read the available output; return whether more may follow."""
+    while True:
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        output += data
+        if len(output) > MAX_OUTPUT:
+            raise ToolchainError(f"expected at most {MAX_OUTPUT >> 20} MiB of output from {name}, got more")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -15,21 +15,10 @@ from contextlib import AbstractContextManager, suppress
 from typing import NoReturn
 
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.compiler.affinity import SharedAffinity
-from mlgo_gym.compiler.callee_features import with_callee_features
-from mlgo_gym.compiler.callee_prediction import CalleePrediction
+from mlgo_gym.compiler.callee_features import CalleePrediction, with_callee_features
 from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import DecisionCode, PrintedModule
-from mlgo_gym.compiler.inline_contexts import (
-    CALLEE_FLAGS,
-    CODE_FLAGS,
-    CONTEXT_FLAGS,
-    SIZE_LIMIT_FLAGS,
-    InlineContexts,
-    check_command,
-)
-from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import (
     CLOSED_AFTER_FORK,
@@ -38,7 +27,16 @@ from mlgo_gym.compiler.process import (
     FileId,
     describe_exit,
 )
-from mlgo_gym.compiler.standard_error import StandardError
+from mlgo_gym.compiler.standard_error import (
+    CALLEE_FLAGS,
+    CODE_FLAGS,
+    CONTEXT_FLAGS,
+    SIZE_LIMIT_FLAGS,
+    InlineContexts,
+    StandardError,
+    check_command,
+)
+from mlgo_gym.compiler.waiting import SharedAffinity, interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.link_facts import LinkFacts
@@ -61,6 +59,10 @@ class Session(AbstractContextManager["Session"]):
         notes_size_limit: Whether `size_limited` is known.
         confined: Whether clang may write only into the scratch folder, where the kernel has Landlock.
         limits: Limits of the compile.
+
+    Attributes:
+        contexts: Contexts and remarks of the decisions so far; None without contexts.
+        code: Code at the pending decision; None without code.
 
     Raises:
         CompilerError: The program cannot be started, or its files cannot be made (kind `start`).
@@ -101,7 +103,7 @@ class Session(AbstractContextManager["Session"]):
             )
             printing = CODE_FLAGS if code is not None else CALLEE_FLAGS if callees else CONTEXT_FLAGS
             printing = (*(printing if contexts else ()), *(SIZE_LIMIT_FLAGS if notes_size_limit else ()))
-            self.command = (*command, *printing, *self._connection.arguments(self.advisors))
+            self.command = (*command, *printing, *self._connection.arguments())
             self._process: CompilerProcess | None = self._connection.start(self.command, confined, limits)
             self._watch()
         except BaseException as error:
@@ -119,7 +121,8 @@ class Session(AbstractContextManager["Session"]):
         self.exited = False
         self._pending: int | None = None
         self._ready: deque[Decision] = deque()
-        self._stderr = stderr
+        self._stderr, self.contexts, self.code = stderr, stderr.contexts, stderr.code
+        self._trackers = [tracker for tracker in (stderr.prediction, stderr.code) if tracker is not None]
         self._host = os.getpid()
         self._process = None
         self._connection = Connection()
@@ -142,16 +145,6 @@ class Session(AbstractContextManager["Session"]):
     def pid(self) -> int:
         """Process id of clang."""
         return self._started.pid
-
-    @property
-    def contexts(self) -> InlineContexts | None:
-        """Contexts and remarks of the decisions so far; None without contexts."""
-        return self._stderr.contexts
-
-    @property
-    def code(self) -> DecisionCode | None:
-        """Code at the pending decision; None without code."""
-        return self._stderr.code
 
     def stop_at(self, marker: bytes) -> None:
         """Kill clang once it prints a marker; `captured` starts here. An empty marker cancels that.
@@ -197,9 +190,8 @@ class Session(AbstractContextManager["Session"]):
         if self._pending is None:
             self._refuse()
         channel = self._connection.channels[self._pending]
-        for tracker in (self._stderr.prediction, self._stderr.code):
-            if tracker is not None:
-                tracker.answer(answer)
+        for tracker in self._trackers:
+            tracker.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, file_id
+from mlgo_gym.compiler.process import GUARD_DESCRIPTOR, CompilerProcess, FileId, close_descriptors, file_id
 from mlgo_gym.compiler.ptrace import (
     AX,
     DI,
@@ -100,8 +100,7 @@ def fork_process(
         finally:
             template.release()
     except BaseException as error:
-        if write_end >= 0:
-            os.close(write_end)
+        close_descriptors(write_end)
         if isinstance(error, OSError):
             raise SnapshotError(f"cannot copy process {pid} with ptrace: {error}; replay its decisions") from error
         raise
@@ -135,7 +134,6 @@ def _is_read_of(tracee: Tracee, registers: list[int], reading: FileId) -> bool:
 
 
 def _descriptors(pid: int) -> list[_Descriptor]:
-    """Return the open files of a stopped process, by ascending descriptor."""
     descriptors = []
     for number in sorted(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir()):
         status = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116 - Path takes several times as long, here and below

@@ -18,7 +18,7 @@ from mlgo_clang.driver_commands import cc1_commands
 from mlgo_clang.other_machines import library_headers
 from mlgo_clang.rustc_arguments import flags_of_level
 from mlgo_gym.cache import cache_directory
-from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.flags import arity
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.errors import CorpusError, ToolchainError

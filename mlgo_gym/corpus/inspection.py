@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.compilation import default_flags, plan
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.datasets.dataset import missing_in_folder

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mlgo_gym.cache import write_atomically
-from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.mlp import decides_evictions

@@ -23,8 +23,7 @@ from pathlib import Path
 
 from mlgo_clang.errors import exit_status_of
 from mlgo_gym.cache import key_of
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
-from mlgo_gym.compiler.callee_prediction import callee_prediction_code
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, callee_prediction_code, uses_callee_features
 from mlgo_gym.deploy.c_code import (
     FLAGS,
     eviction_code,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from mlgo_gym.cache import JsonCache
 from mlgo_gym.compiler.connection import CompileResult
@@ -20,46 +21,27 @@ _memory = JsonCache("baselines")
 _decisions = JsonCache("decisions")
 
 
-def known_baseline(compilation: Compilation, *, optimization_record: bool = False) -> Measurement | None:
-    """Return the measurement of the plain compile, or None if no process has measured it yet.
-
-    With `optimization_record` it includes the costs of register allocation.
-    """
-    value = _memory.get(_key(compilation, optimization_record))
-    if value is None:
-        return None
-    try:
-        return Measurement.from_json(value)
-    except (KeyError, TypeError):
-        return None  # written by another release
-
-
-def keep_baseline(compilation: Compilation, measurement: Measurement, *, optimization_record: bool = False) -> None:
-    """Keep the measurement of a plain compile; arguments as in `known_baseline()`."""
-    _memory.put(_key(compilation, optimization_record), measurement.to_json())
-
-
 def measure_baseline(compilation: Compilation, timeout: float, *, optimization_record: bool = False) -> Measurement:
-    """Return the measurement of the plain compile; compile only if it is not known. Raises `CompilerError`."""
+    """Return the measurement of the plain compile; compile only if no process has measured it yet.
+
+    With `optimization_record` it includes the costs of register allocation. Raises `CompilerError`.
+    """
     return run_blocking(baseline_coroutine(compilation, optimization_record=optimization_record), timeout)
 
 
 def baseline_coroutine(compilation: Compilation, *, optimization_record: bool) -> CompilerCoroutine[Measurement]:
     """Return `measure_baseline()` as a coroutine for an event loop."""
-    measurement = known_baseline(compilation, optimization_record=optimization_record)
-    if measurement is None:
-        with compilation.session(optimization_record=optimization_record) as session:
-            yield session
-            compiled = session.finish(0.0)
-        for watch in watchers:
-            watch(compiled, True)
-        measurement = Measurement.of(compiled)
-        keep_baseline(compilation, measurement, optimization_record=optimization_record)
+    key = compilation.key("baseline", optimization_record)
+    with suppress(KeyError, TypeError):  # unknown, or written by another release
+        return Measurement.from_json(_memory.get(key) or {})
+    with compilation.session(optimization_record=optimization_record) as session:
+        yield session
+        compiled = session.finish(0.0)
+    for watch in watchers:
+        watch(compiled, True)
+    measurement = Measurement.of(compiled)
+    _memory.put(key, measurement.to_json())
     return measurement
-
-
-def _key(compilation: Compilation, optimization_record: bool) -> str:
-    return compilation.key("baseline", optimization_record)
 
 
 def known_decisions(compilation: Compilation, task: Task) -> dict[str, int] | None:

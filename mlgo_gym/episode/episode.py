@@ -69,10 +69,11 @@ class Episode:
     ) -> None:
         options, self._task = setup.options, setup.task
         self.setup, self.compilation, self.function, self.given_baseline = setup, compilation, function, given_baseline
-        self.contexts = repeats or (options.follows_sites and INLINING in self._task.advisors)
         self.max_decisions = None if repeats else options.max_decisions
         self.credit = options.credit and not repeats
         self._reads_code = options.reads_code and not repeats
+        follows_sites = repeats or options.callee_features or self.credit or self._reads_code
+        self.contexts = follows_sites and (repeats or INLINING in self._task.advisors)
         self.strict, self.raises = options.strict, repeats or options.error_reward is None
         self._function_only = setup.measures_functions_alone
         self.decision: Decision | None = None

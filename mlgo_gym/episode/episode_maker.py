@@ -15,8 +15,8 @@ from weakref import WeakSet
 import numpy as np
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
-from mlgo_gym.compiler.interrupts import uninterrupted
 from mlgo_gym.compiler.snapshot_support import snapshot_support
+from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import check_type
@@ -150,7 +150,6 @@ class EpisodeMaker:
         return (yield from self._sample(np_random, OrderCursor() if cursor is None else cursor))
 
     def _sample(self, np_random: np.random.Generator, cursor: OrderCursor) -> CompilerCoroutine[Episode]:
-        """Draw modules without replacement until one has a decision."""
         setup, corpus = self.setup, self.setup.corpus
         drawn: set[int] = set()
         skipped: dict[str, str] = {}
@@ -228,7 +227,6 @@ class EpisodeMaker:
         return Episode(setup, compilation, function=function)
 
     def _order_of(self, module: str, function: str | None) -> int:
-        """Return the position of a function in clang's order of the functions with decisions."""
         return 0 if function is None else self._function_order[module][function]
 
     def join(self, user: object) -> None:

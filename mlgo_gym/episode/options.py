@@ -21,8 +21,7 @@ from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
-from mlgo_gym.tasks.reward import REWARDS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, REWARDS
 from mlgo_gym.tasks.task import GRAPH, Task
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
@@ -191,6 +190,10 @@ class EnvironmentOptions:
         each step; or None.""",
     )
 
+    # What `InliningOptions` declares as arguments has these values elsewhere.
+    callee_features = credit = ir = False
+    max_functions = 64
+
     def __post_init__(self) -> None:
         entries = self.compile_options
         if isinstance(entries, Mapping):
@@ -241,6 +244,8 @@ class EnvironmentOptions:
             raise MlgoError(
                 f"expected error_reward < 0, {LOWEST!r} or None, got {self.error_reward!r}; a failure must not pay"
             )
+        if self.max_functions < 2:
+            raise MlgoError(f"expected max_functions ≥ 2, got {self.max_functions!r}; a call has two")
         self._check_corpus()
         if self.compile_options.preoptimize and not task.after_optimization:
             raise MlgoError(
@@ -261,7 +266,6 @@ class EnvironmentOptions:
             raise MlgoError(f"expected reward='relative' with weights in metric, got {self.reward!r}; omit it")
 
     def _check_corpus(self) -> None:
-        """Check the name of the corpus, and that the flags of modules without recorded ones can count."""
         flags, named = self.compile_options.flags, False
         if isinstance(self.corpus, str):
             named = not any(spec.is_path for spec in parse_corpora(self.corpus))
@@ -289,19 +293,9 @@ class EnvironmentOptions:
         )
 
     @property
-    def callee_features(self) -> bool:
-        """Whether observations have the features of `mlgo_gym.compiler.callee_features`."""
-        return False
-
-    @property
     def link_facts(self) -> str | os.PathLike[str] | None:
         """The file of link facts."""
         return None
-
-    @property
-    def credit(self) -> bool:
-        """Whether the last info has the bytes that each decision saved."""
-        return False
 
     @property
     def task_arguments(self) -> dict[str, Any]:
@@ -311,17 +305,7 @@ class EnvironmentOptions:
     @property
     def reads_code(self) -> bool:
         """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
-        return False
-
-    @property
-    def max_functions(self) -> int:
-        """Largest number of functions in an observation of the call graph."""
-        return 0
-
-    @property
-    def follows_sites(self) -> bool:
-        """Whether sessions follow the site of each inlining decision."""
-        return self.callee_features or self.credit or self.reads_code
+        return self.ir or self.observation == GRAPH
 
     def preoptimizes(self, task: Task) -> bool:
         """Return whether modules are optimised once and episodes only generate code."""
@@ -366,17 +350,6 @@ class InliningOptions(EnvironmentOptions):
     max_functions: int = option(
         64, 'Largest number of functions in an observation with `observation="graph"` (≥ 2): the nearest to the call.'
     )
-
-    def check(self, task: Task) -> None:
-        """Raise `MlgoError` if an argument is not possible with a task."""
-        EnvironmentOptions.check(self, task)
-        if self.max_functions < 2:
-            raise MlgoError(f"expected max_functions ≥ 2, got {self.max_functions!r}; a call has two")
-
-    @property
-    def reads_code(self) -> bool:
-        """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
-        return self.ir or self.observation == GRAPH
 
 
 def declared_arguments(options_type: type[EnvironmentOptions]) -> Iterator[Argument]:

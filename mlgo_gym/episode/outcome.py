@@ -1,21 +1,41 @@
-"""The outcome of an episode: reward and last info from the measurements of a compile, or from its failure."""
+"""The outcome of an episode: reward and last info from its measurements or its failure, and costs of flipped decisions.
+
+A counterfactual is the exact cost of an episode with one decision flipped. The episode is compiled once more, and clang
+is forked at each requested decision. Each fork flips that decision and repeats all other actions by their sites. At a
+site that the episode lacks, because the call is part of inlined code, the fork takes clang's own choice.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.episode.attribution.credit import credit
+from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.episode.attribution.credit import CostChanges, credit
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.llvm.sizes import FunctionSizes, object_sizes, size_changes
 from mlgo_gym.tasks.infos import empty_last_info
-from mlgo_gym.tasks.measurement import WEIGHTED, Measurement
-from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
+from mlgo_gym.tasks.measurement import (
+    PROJECT_METRICS,
+    REWARDS,
+    SIZE_METRICS,
+    STACK,
+    WEIGHTED,
+    Measurement,
+    decision_rewards,
+    relative,
+    worst_cost,
+)
 
 if TYPE_CHECKING:
     from mlgo_gym.episode.episode import Episode
@@ -76,7 +96,6 @@ def reward(setup: Setup, cost: float, baseline: float) -> float:
 def _costs_by_key(
     setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None
 ) -> dict[str, Any]:
-    """Return the entries of the last info that a measurement and its baseline decide."""
     cost, reference = _costs(setup, measurement, baseline, function)
     info: dict[str, Any] = {}
     for prefix, measured in (("", measurement), ("baseline_", baseline)) if measurement.sizes is not None else ():
@@ -91,7 +110,7 @@ def _credit(episode: Episode, compiled: InlineCompile, cost: float, baseline: fl
     """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
     setup, indices = episode.setup, episode.agent_indices
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
-    if setup.shares_costs:
+    if setup.project_costs:
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
         every = credit(reference, compiled, indices, changes).saved
     else:
@@ -162,3 +181,167 @@ def _counts(episode: Episode) -> dict[str, Any]:
     if episode.notes_size_limit:
         info["size_limited"] = episode.session.size_limited
     return info if episode.function is None else {**info, "context": episode.function}
+
+
+MAX_FORKS = 16
+"""Maximum number of forks that wait at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """One flipped decision of an episode: its index and site, both actions, and the costs with each of them."""
+
+    decision_index: int
+    site: DecisionSite
+    action: int
+    alternative: int
+    cost: float
+    alternative_cost: float
+
+    @property
+    def saved(self) -> float:
+        """Cost saved by the decision, in the unit of the metric; positive if the flipped action costs more."""
+        return self.alternative_cost - self.cost
+
+
+def counterfactuals(episode: Episode, requested: Iterable[int | DecisionSite]) -> list[Counterfactual]:
+    """Flip decisions of an episode, one at a time; clang's own choices follow the actions of the episode.
+
+    Args:
+        episode: The episode, which may still run.
+        requested: Decisions, each by its index in the episode or by its site.
+
+    Raises:
+        CompilerError: A compile failed.
+        MlgoError: The episode lacks a requested decision, or the task is not inlining alone.
+    """
+    task = episode.setup.task
+    if task.advisors != (INLINING,):
+        raise MlgoError(f"expected a task that decides inlining alone, got {task.name}; fork() the environment instead")
+    keys = [key if isinstance(key, DecisionSite) else int(key) for key in requested]
+    results: dict[int | DecisionSite, Counterfactual] = {}
+    for first in range(0, len(keys), MAX_FORKS):
+        results |= _flip(episode, frozenset(keys[first : first + MAX_FORKS]))
+    missing = [key for key in keys if key not in results]
+    if missing:
+        raise MlgoError(f"expected a decision of the episode, got {missing[0]!r}; use info['site'] or decision_index")
+    return [results[key] for key in keys]
+
+
+def _flip(original: Episode, requested: frozenset[int | DecisionSite]) -> dict[int | DecisionSite, Counterfactual]:
+    """Repeat an episode once, fork it at the requested decisions, and finish it and its forks."""
+    actions, default_action = original.actions, original.setup.task.default_action
+    taken: dict[DecisionSite, int] = {}
+    results: dict[int | DecisionSite, Counterfactual] = {}
+    pending: list[tuple[list[int | DecisionSite], int, DecisionSite, int, Episode]] = []
+    with ExitStack() as forks, closing(original.restart()) as episode:
+        run_blocking(episode.proceed(), original.setup.timeout)
+        while (decision := episode.decision) is not None:
+            index, site = episode.decisions, decision.site
+            action = int(actions[index] if index < len(actions) else default_action(decision))
+            keys: list[int | DecisionSite] = [key for key in (index, site) if key in requested]
+            if keys:
+                pending.append((keys, index, site, action, forks.enter_context(closing(episode.fork()))))
+            taken[site] = action
+            episode.take(action)
+        total = costs(episode)[0]
+        for keys, index, site, action, fork in pending:
+            fork.take(1 - action)
+            while (decision := fork.decision) is not None:
+                fork.take(taken.get(decision.site, int(default_action(decision))))
+            results |= dict.fromkeys(keys, Counterfactual(index, site, action, 1 - action, total, costs(fork)[0]))
+    return results
+
+
+TEXT = "text"
+
+_PARTS = 1_000_000_000
+"""Unit of costs with weights: parts of the baseline."""
+
+
+class CompileCost(NamedTuple):
+    """The cost of a compile.
+
+    Attributes:
+        cost: Cost by the environment's metric.
+        functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
+            instructions, thousandths of an estimated byte, or with weights billionths of the baseline.
+    """
+
+    cost: float
+    functions: FunctionSizes
+
+
+class FunctionCosts:
+    """Splits the costs of compiles of one module among their functions.
+
+    Executed instructions and linked bytes are also those of functions outside the module, such as `strlen`.
+
+    Attributes:
+        baseline: Cost of a plain compile; `CompilerError` if it fails.
+        counts_calls: Whether the cost of a function depends on how often it is called.
+        unit: Number by which `CompileCost.functions` multiplies the metric; 1 with weights.
+    """
+
+    def __init__(self, setup: Setup, compilation: Compilation) -> None:
+        self._setup = setup
+        self._costs = setup.project_costs
+        self._weights = setup.weights
+        self.counts_calls = any(cost.counts_calls for cost in self._costs.values())
+        self._module = compilation.module.name
+        measured = measure_baseline(compilation, setup.timeout)
+        project = {metric: cost.functions(self._module).text / cost.unit for metric, cost in self._costs.items()}
+        measured = replace(measured, project=project)
+        self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
+        self._is_weighted = setup.metric == WEIGHTED
+        self.baseline = 1.0 if self._is_weighted else self._totals[setup.metric]
+        self.unit = self._unit(setup.metric)
+
+    def of(self, compiled: InlineCompile) -> CompileCost:
+        """Return the cost of a compile of the module; raise `MlgoError` if a metric is no sum over functions."""
+        by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
+        if not self._is_weighted:
+            functions = by_metric[self._setup.metric]
+            return CompileCost(functions.text / self.unit, functions)
+        costs: Counter[str] = Counter()
+        saved = 0.0
+        for metric, weight in self._weights.items():
+            functions, unit, total = by_metric[metric], self._unit(metric), self._totals[metric]
+            share = _PARTS * weight / max(total, 1.0) / unit
+            costs.update({name: round(value * share) for name, value in functions.functions.items()})
+            saved += weight * relative(functions.text / unit, total)
+        total_parts = round(_PARTS * (sum(self._weights.values()) - saved))
+        return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total_parts))
+
+    def changes(self, before: InlineCompile, after: InlineCompile) -> CostChanges:
+        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline."""
+        functions: defaultdict[str, float] = defaultdict(float)
+        costs: defaultdict[str, float] = defaultdict(float)
+        total = 0.0
+        for metric, weight in self._weights.items():
+            factor, unit = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0, self._unit(metric)
+            first, second = self._functions(metric, before), self._functions(metric, after)
+            for sums, values in ((functions, size_changes(first, second)), (costs, first.functions)):
+                for name, value in values.items():
+                    sums[name] += value / unit * factor
+            total += (second.text - first.text) / unit * factor
+        return CostChanges(functions, total, self.counts_calls, costs)
+
+    def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
+        if metric == TEXT:
+            return compiled.functions
+        if metric in SIZE_METRICS:
+            # Bytes beside the instructions, such as unwind tables, belong to no function.
+            size, functions = getattr(object_sizes(compiled.object_bytes), metric), compiled.functions
+            return replace(functions, unnamed=functions.unnamed + size - functions.text, text=size)
+        if metric == STACK and compiled.frames is not None:
+            # The largest frame is no sum, but a part with smaller frames is the better one.
+            largest = max(compiled.frames.values(), default=0)
+            return FunctionSizes(compiled.frames, {}, largest - sum(compiled.frames.values()), largest)
+        if metric not in self._costs:
+            known = ", ".join((*SIZE_METRICS, STACK, *PROJECT_METRICS))
+            raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
+        return self._costs[metric].functions(self._module, compiled.object_bytes)
+
+    def _unit(self, metric: str) -> int:
+        return self._costs[metric].unit if metric in self._costs else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,13 +40,9 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
     `ToolchainError` with clang's diagnostics if this clang has no interactive mode for the advisor.
     """
     key = key_of(toolchain.identity, advisor.name, advisor.flags("BASE"), flags)
-    known = _memory.get(key)
-    if known is not None:
-        try:
-            header = LogHeader.from_json(known["header"])
-            return Probe(header, int(known["decisions"]), bytes.fromhex(known["first"]))
-        except (KeyError, TypeError, ValueError):
-            pass  # written by another release
+    with suppress(KeyError, TypeError, ValueError):  # unknown, or written by another release
+        known = _memory.get(key) or {}
+        return Probe(LogHeader.from_json(known["header"]), int(known["decisions"]), bytes.fromhex(known["first"]))
     result = _measure(toolchain, advisor, flags)
     _memory.put(key, {"header": result.header.to_json(), "decisions": result.decisions, "first": result.first.hex()})
     return result

@@ -19,7 +19,9 @@ from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.baseline import count
-from mlgo_gym.episode.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
+from mlgo_gym.episode.metrics.counters import find_counter
+from mlgo_gym.episode.metrics.linked import EstimatedLinkedSize, LinkedSize, PlainObjects
+from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import MlgoError, ToolchainError
@@ -34,7 +36,6 @@ from mlgo_gym.tasks.measurement import (
     ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
-    PROJECT_METRICS,
     STACK,
     WEIGHTED,
 )
@@ -139,7 +140,9 @@ class Setup:
     def project_costs(self) -> dict[str, ProjectCost]:
         """The rewarded costs that depend on other modules of the project; `CorpusError` if the corpus lacks them."""
         trust, limits = self._compile_options.trust_flags, self._compile_options.limits
-        corpus, toolchain, plain = self._opened, self.toolchain, self.plain_objects
+        corpus, toolchain, whole = self._opened, self.toolchain, self._opened.whole()
+        # Also the objects of modules beyond this part of the corpus.
+        plain = PlainObjects(lambda name: self.compilation(whole.module(name)), self.timeout)
         makers: dict[str, Callable[[], ProjectCost]] = {
             INSTRUCTIONS: lambda: ModulePrograms(corpus, toolchain, plain.object, trust=trust),
             LINKED: lambda: LinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
@@ -150,12 +153,6 @@ class Setup:
         if INSTRUCTIONS in self.weights:
             find_counter()
         return {metric: make() for metric, make in makers.items() if metric in self.weights}
-
-    @cached_property
-    def plain_objects(self) -> PlainObjects:
-        """The objects of plain clang, also those of modules beyond this part of the corpus."""
-        whole = self._opened.whole()
-        return PlainObjects(lambda name: self.compilation(whole.module(name)), self.timeout)
 
     @cached_property
     def order(self) -> ModuleOrder:
@@ -179,18 +176,10 @@ class Setup:
     @property
     def info_conditions(self) -> set[str]:
         """The conditions of keys of the last info that hold here (`mlgo_gym.tasks.infos.KEYS`)."""
-        holds = {
-            SIZES: not self.measures_functions_alone,
-            FUNCTION: self.options.scope == "function",
-            CREDIT: self.options.credit,
-            **{with_metric(metric): True for metric in (*self.weights, self.metric)},
-        }
-        return {condition for condition in holds if holds[condition]}
-
-    @property
-    def shares_costs(self) -> bool:
-        """Whether credit shares costs of functions other than the bytes of the object."""
-        return not self.weights.keys().isdisjoint(PROJECT_METRICS)
+        sizes = set() if self.measures_functions_alone else {SIZES}
+        function = {FUNCTION} if self.options.scope == "function" else set()
+        credit = {CREDIT} if self.options.credit else set()
+        return {*sizes, *function, *credit, *map(with_metric, (*self.weights, self.metric))}
 
     def compilation(self, module: Module) -> Compilation:
         """Return the compile of a module; preoptimise the module first if the arguments say so."""

@@ -15,7 +15,7 @@ import mlgo_gym
 from mlgo_gym.cache import key_of
 from mlgo_gym.corpus.corpus import Corpus, Module, Part
 from mlgo_gym.episode.argument_types import check_type
-from mlgo_gym.episode.metrics import ModulePrograms
+from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts, bitcode_facts, effective_arguments

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mlgo_gym.episode.metrics import Counter, link_program, measure_program, program_counter, read_programs
-from mlgo_gym.episode.metrics.programs import modules_of
+from mlgo_gym.episode.metrics.counters import Counter
+from mlgo_gym.episode.metrics.programs import link_program, measure_program, modules_of, program_counter, read_programs
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects
 from mlgo_gym.evaluation.statistics import Change, estimates

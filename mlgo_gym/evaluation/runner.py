@@ -15,11 +15,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.corpus.remote_modules import pack_module
-from mlgo_gym.environment_work import RemoteEnvironment
-from mlgo_gym.episode.vector.info_batch import unbatch_infos
+from mlgo_gym.episode.vector.in_process import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyPool, RunnerSettings
 from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
+from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.policies import Policy, act_batch
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.protocol import is_batched, rows

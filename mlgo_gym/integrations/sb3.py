@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.episode.vector.in_process import InProcessVectorEnv
-from mlgo_gym.episode.vector.info_batch import unbatch_infos
+from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, unbatch_infos
 from mlgo_gym.errors import MissingExtraError, MlgoError, PolicyError
 from mlgo_gym.policies.features import MASK
 from mlgo_gym.policies.network import Network

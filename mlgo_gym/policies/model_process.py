@@ -19,10 +19,9 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.compiler.affinity import SharedAffinity
-from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import Limits, Starvation, is_out_of_memory, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, FIRST_EXTRA_DESCRIPTOR, CompilerProcess
+from mlgo_gym.compiler.waiting import SharedAffinity, interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, PolicyError
 
 SECONDS = 60.0

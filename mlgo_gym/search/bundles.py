@@ -22,7 +22,7 @@ from mlgo_gym.episode.attribution.affected_functions import (
     independent,
 )
 from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineCompile, InlineDecision, run_inline_compile
-from mlgo_gym.episode.function_costs import FunctionCosts
+from mlgo_gym.episode.outcome import FunctionCosts
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import needs_callee_features

@@ -12,11 +12,10 @@ from typing import Any
 
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION
-from mlgo_gym.make_env import make_environment
+from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure

@@ -19,7 +19,7 @@ from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.feature_table import FeatureTable
+from mlgo_gym.tasks.features import FeatureTable
 from mlgo_gym.tasks.measurement import (
     ESTIMATED_INSTRUCTIONS,
     PROJECT_METRICS,
@@ -199,7 +199,6 @@ class Task(ABC):
 
 
 def _write(observation: Any, batch: Any, row: int) -> None:
-    """Write an observation into a row of a batch: an array, or a dictionary of batches."""
     if isinstance(batch, dict):
         for key, part in batch.items():
             _write(observation[key], part, row)

@@ -22,7 +22,7 @@ from mlgo_gym.episode.argument_types import check_types
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean
 from mlgo_gym.policies.normalization import CLIP, Normalization
-from mlgo_gym.tasks.feature_table import BOUNDS
+from mlgo_gym.tasks.features import BOUNDS
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels
 

@@ -23,10 +23,9 @@ from mlgo_gym.cache import key_of, write_atomically
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.corpus.training_digests import sidecar_digests, training_digest, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.options import LOWEST
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.make_env import make_environment
+from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure, Workers

@@ -18,9 +18,9 @@ import numpy as np
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.mlp import MlpPolicy

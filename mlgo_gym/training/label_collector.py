@@ -14,11 +14,10 @@ from typing import Any
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.make_env import make_environment
+from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy

@@ -7,8 +7,8 @@ import select
 
 import pytest
 
-from mlgo_gym.compiler.affinity import BURST_SECONDS, SharedAffinity
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.waiting import BURST_SECONDS, SharedAffinity
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.llvm.advisors import INLINING
 from tests.fakes.no_ptrace import without_system_call

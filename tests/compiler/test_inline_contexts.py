@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.compiler.callee_features import callee_name
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.compiler.inline_contexts import callee_name, strip_context_output
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.standard_error import strip_context_output
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CompilerError

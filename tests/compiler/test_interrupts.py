@@ -16,11 +16,10 @@ import gymnasium as gym
 import pytest
 
 import mlgo_gym
-from mlgo_gym.compiler.bounded_run import run_bounded
-from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.limits import Limits
-from mlgo_gym.compiler.process import CompilerProcess
+from mlgo_gym.compiler.process import CompilerProcess, run_bounded
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING

@@ -15,10 +15,8 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.bounded_run import run_bounded
-from mlgo_gym.compiler.confinement import confinement_support
-from mlgo_gym.compiler.limits import Limits, Starvation, cpu_wait_seconds
-from mlgo_gym.compiler.process import CompilerProcess
+from mlgo_gym.compiler.limits import Limits, Starvation, confinement_support, cpu_wait_seconds
+from mlgo_gym.compiler.process import CompilerProcess, run_bounded
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 from mlgo_gym.evaluation import evaluate
@@ -231,7 +229,7 @@ def test_it_is_killed_with_its_host(tmp_path: Path) -> None:
     os.mkfifo(started)
     words = ["sh", "-c", f"{LIMITED}; sleep 1000 & echo $! > {started}; wait"]
     run = f"run_bounded({words}, writable=None)"
-    code = f"from mlgo_gym.compiler.bounded_run import run_bounded; {run}"
+    code = f"from mlgo_gym.compiler.process import run_bounded; {run}"
     with subprocess.Popen([sys.executable, "-c", code]) as host:
         child = int(started.read_text())
         host.kill()

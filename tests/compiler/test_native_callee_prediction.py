@@ -10,11 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.compiler.callee_prediction import callee_prediction_code
-from mlgo_gym.compiler.inline_contexts import CALLEE_FLAGS
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, callee_prediction_code
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.compiler.standard_error import TAIL_BYTES
+from mlgo_gym.compiler.standard_error import CALLEE_FLAGS, TAIL_BYTES
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.compiler.scratch import make_scratch
+from mlgo_gym.compiler.connection import make_scratch
 
-MAKE = "import os; from mlgo_gym.compiler.scratch import make_scratch; print(make_scratch(), flush=True)"
+MAKE = "import os; from mlgo_gym.compiler.connection import make_scratch; print(make_scratch(), flush=True)"
 
 
 def test_a_host_removes_what_killed_hosts_left_and_nothing_else() -> None:

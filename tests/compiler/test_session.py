@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import struct
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.compiler.connection import CompileResult
-from mlgo_gym.compiler.coroutine import CompilerCoroutine, CoroutineDriver, drive, drive_coroutine, run_blocking
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
@@ -281,21 +280,9 @@ def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compila
         session.advise_ahead([bytes(8)])
 
 
-# Coroutines that wait for compilers, run by blocking and by an event loop
+# Coroutines that wait for compilers; tests of vector environments run them by an event loop
 
 ANSWER = b"answered"
-
-
-def loop(coroutine: CompilerCoroutine[bytes], timeout: float) -> bytes:
-    """Run a coroutine as an event loop does; each decision extends the deadline."""
-    driver = CoroutineDriver(coroutine, timeout)
-    first = driver.deadline
-    while not driver.poll():
-        assert driver.session is not None
-        if not select.select(driver.session.descriptors(), [], [], timeout)[0]:
-            driver.time_out()
-    assert driver.deadline > first
-    return driver.result
 
 
 def answer_all(behaviour: str) -> CompilerCoroutine[bytes]:
@@ -310,26 +297,9 @@ def second_try(behaviour: str) -> CompilerCoroutine[bytes]:
         return error.kind.encode() + (yield from answer_all("ask:3"))
 
 
-@pytest.mark.parametrize("run", [run_blocking, loop])
-def test_a_coroutine_receives_every_decision_and_may_continue_after_a_failure(
-    run: Callable[[CompilerCoroutine[bytes], float], bytes],
-) -> None:
+def test_a_coroutine_receives_every_decision_and_may_continue_after_a_failure() -> None:
     failures = [("exit@half", 30.0, b"exit"), ("garbage", 30.0, b"protocol"), ("stall@start", 1.0, b"timeout")]
     for behaviour, timeout, kind in failures:
-        assert run(second_try(behaviour), timeout) == kind + ANSWER * 3
+        assert run_blocking(second_try(behaviour), timeout) == kind + ANSWER * 3
     with pytest.raises(CompilerError, match="fatal error: lost at the question"):
-        run(answer_all("exit@question"), 30.0)
-
-
-def test_a_coroutine_that_is_closed_kills_its_clang_and_one_that_waits_has_no_result() -> None:
-    driver = CoroutineDriver(answer_all("stall@start"), 30.0)
-    session = driver.session
-    assert session is not None
-    with pytest.raises(MlgoError, match="expected a coroutine that has finished"):
-        _ = driver.result
-    driver.close()
-    driver.close()
-    assert session.exited
-    assert driver.session is None
-    with pytest.raises(MlgoError, match="expected a coroutine that waits"):
-        driver.time_out()
+        run_blocking(answer_all("exit@question"), 30.0)

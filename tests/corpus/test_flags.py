@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.corpus import Module

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
-from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
+from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG, one_hot_vocabulary, vocabulary_file
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.ir2vec import ENTITIES, OPCODES, one_hot_vocabulary, vocabulary_file
+from mlgo_gym.tasks.features import ENTITIES, OPCODES
 from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import play
 from tests.textual_ir import instructions, opcodes, predicates

@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.episode.metrics import ModulePrograms
+from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from tests.fakes.drive import default_action, failed_end, run
 from tests.tasks.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus

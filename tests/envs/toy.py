@@ -15,8 +15,7 @@ from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.feature_table import Feature, FeatureTable
-from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.features import Feature, FeatureLayout, FeatureTable
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 

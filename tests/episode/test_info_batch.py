@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgo_gym.episode.vector.info_batch import batch_infos, unbatch_infos
+from mlgo_gym.episode.vector.in_process import batch_infos, unbatch_infos
 
 SIZE = 4
 

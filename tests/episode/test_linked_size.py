@@ -12,12 +12,12 @@ from mlgo_gym.corpus.corpus import join_corpora
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.environment_work import RemoteEnvironment
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.sizes import function_sizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.search import search_module
 from tests.fakes.drive import failed_end
 

@@ -11,11 +11,10 @@ from typing import Literal
 import pytest
 
 from mlgo_gym import open_corpus
-from mlgo_gym.compiler.bounded_run import run_bounded
-from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.compiler.limits import confinement_support
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, find_dataset
 from mlgo_gym.corpus.targets import TARGETS
-from mlgo_gym.episode.metrics import link_program, read_programs
 from mlgo_gym.episode.metrics.counters import (
     PROGRAM_TARGET,
     Count,
@@ -24,6 +23,7 @@ from mlgo_gym.episode.metrics.counters import (
     has_hardware_counter,
     run_program,
 )
+from mlgo_gym.episode.metrics.programs import link_program, read_programs
 from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError, ToolchainError
 from mlgo_gym.evaluation.evaluated_policies import PLAIN
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command

@@ -20,7 +20,7 @@ import gymnasium as gym
 import pytest
 
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.compiler.scratch import scratch_root
+from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
@@ -112,7 +112,7 @@ def test_a_signal_ends_the_host_and_its_compilers(
     # The next host removes the folder of one that a signal ended.
     folders = f"mlgo-gym-{running.pid}-*"
     if list(Path(scratch_parent()).glob(folders)):
-        next_host = "from mlgo_gym.compiler.scratch import scratch_root; scratch_root()"
+        next_host = "from mlgo_gym.compiler.connection import scratch_root; scratch_root()"
         subprocess.run([sys.executable, "-c", next_host], check=True)
     assert not list(Path(scratch_parent()).glob(folders))
 
@@ -226,7 +226,7 @@ def test_snapshots_are_tested_again_after_a_shortage() -> None:
         pytest.skip(reason)
     program = """
 import ctypes
-from mlgo_gym.compiler.scratch import scratch_root
+from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 libc, folder = ctypes.CDLL(None), bytes(scratch_root())
 assert libc.mount(b"none", folder, b"tmpfs", 0, b"size=4k,nr_inodes=3,mode=700") == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.confinement import confinement_support
+from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment

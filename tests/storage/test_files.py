@@ -26,6 +26,7 @@ from mlgo_gym.corpus.importing import read_elf_sections
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.corpus.training_digests import read_digests
+from mlgo_gym.envs.inline_ir2vec import vocabulary_file
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
@@ -34,7 +35,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.json_files import FolderKind, JsonLines, ModuleFolder, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
-from mlgo_gym.tasks.ir2vec import vocabulary_file
 
 KEY = key_of("a key")
 KIND = FolderKind("plums", ".plum", "mlgo-gym pick")

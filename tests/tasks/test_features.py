@@ -18,16 +18,17 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, Toolchain, find_toolchain
 from mlgo_gym.llvm.training_log import SCALAR_TYPES, LogHeader, TensorSpec
-from mlgo_gym.tasks.feature_table import (
+from mlgo_gym.tasks.features import (
+    BOUND,
     COLUMNS,
     DIMENSIONS,
     EMBEDDINGS,
+    ENTITIES,
     FEATURES,
     Feature,
+    FeatureLayout,
     stage_names,
 )
-from mlgo_gym.tasks.features import BOUND, FeatureLayout
-from mlgo_gym.tasks.ir2vec import ENTITIES
 from mlgo_gym.tasks.measurement import Measurement
 
 MIXED = LogHeader(

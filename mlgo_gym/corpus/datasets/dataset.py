@@ -19,7 +19,7 @@ from typing import Any
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.rustc_arguments import rustc_version
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
-from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, find_dataset, missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.corpus.driver import PORTABLE_TARGET, library_is_built

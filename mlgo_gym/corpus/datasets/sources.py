@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from mlgo_gym.cache import UNWRITABLE, cache_directory, sha256_of
-from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Dataset
 from mlgo_gym.errors import CorpusError, UnreachableError
 from mlgo_gym.extras import library

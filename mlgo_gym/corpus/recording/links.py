@@ -15,8 +15,8 @@ from typing import Any
 
 from mlgo_clang.driver_commands import drop_options
 from mlgo_gym.cache import write_atomically
-from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import linker_command, linker_overrides
 from mlgo_gym.corpus.flags import safe_name
 from mlgo_gym.corpus.folder import is_outside, read_json_object

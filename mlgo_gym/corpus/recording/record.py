@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
-from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.folder import format_counts
 from mlgo_gym.corpus.recording import shim

@@ -154,7 +154,6 @@ def causes_of_changes(
 
 
 def _kept_calls(decisions: Iterable[InlineDecision]) -> dict[str, Counter[str]]:
-    """Return the number of kept calls of each callee in each context."""
     kept: dict[str, Counter[str]] = defaultdict(Counter)
     for decision in decisions:
         if not decision.answer:
@@ -203,7 +202,6 @@ def _follow_calls(
 
 
 def _callers(kept: tuple[_Calls, _Calls]) -> dict[str, set[str]]:
-    """Return the functions that keep calls of each callee in either compile."""
     callers: dict[str, set[str]] = defaultdict(set)
     for calls in kept:
         for callee, contexts in calls.items():
@@ -307,13 +305,8 @@ def flip_effects(
 ) -> FlipEffects:
     """Return the effect of each flip of a compile.
 
-    Args:
-        before: The decisions of the compile without the flips.
-        after: The decisions of the compile with the flips.
-        changes: Growth of each function in bytes; unchanged functions are absent.
-        flips: The flipped decisions, as in `before`.
-        sizes: Bytes of each function of the compile without the flips.
-        counts_calls: As for `causes_of_changes()`.
+    The first compile is without the flips, the second has them; `flips` are the decisions as in `before`. The other
+    arguments are those of `causes_of_changes()`.
     """
     causes = causes_of_changes(before, after, changes, [[flip] for flip in flips], sizes, counts_calls=counts_calls)
     groups = group_causes(len(flips), causes)

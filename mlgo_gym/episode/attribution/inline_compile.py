@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.compiler.callee_features import callee_name, printed_features, uses_callee_features
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
-from mlgo_gym.compiler.inline_contexts import callee_name, printed_features
-from mlgo_gym.compiler.interrupts import interruptible
+from mlgo_gym.compiler.waiting import interruptible
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
@@ -112,7 +111,7 @@ class InlineCompile:
             decisions.append(
                 InlineDecision(
                     site=decision.site,
-                    callee=callee_name(remark, printed) or "",
+                    callee=callee_name(remark, printed),
                     answer=answer,
                     default=int(task.default_action(decision)),
                     payload=decision.payload,

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from mlgo_gym.cache import cache_directory, write_atomically
-from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import bundled_target
 from mlgo_gym.corpus.targets import Target
 from mlgo_gym.errors import MlgoError, ToolchainError
@@ -180,7 +180,6 @@ def _run(command: Sequence[str], folder: Path, timeout: float, memory: float | N
 
 @lru_cache(maxsize=1)
 def _launcher() -> Path:
-    """Return the program that starts others; compiled once and cached."""
     freestanding = ["-static", "-nostdlib", "-ffreestanding"]
     return _built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-O1", *freestanding])
 

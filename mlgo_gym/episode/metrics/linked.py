@@ -65,13 +65,13 @@ class PlainObjects:
         return functions, LinkedSymbols(shared, called)
 
 
+@dataclass
 class BuildLinks:
     """The links of a recorded build, by the modules in them.
 
     A link runs without link time optimisation, also one that the build made with it: the objects are native code.
 
-    Args:
-        corpus: The corpus.
+    Attributes:
         toolchain: The compiler, whose driver links.
         plain: Objects by plain clang.
         trust: Whether to run link arguments unchecked.
@@ -79,25 +79,18 @@ class BuildLinks:
         facts: Link facts of the build, for the estimate: copies of functions in objects outside of the corpus.
     """
 
+    corpus: Corpus
+    toolchain: Toolchain
+    plain: PlainObjects
+    trust: bool
+    limits: Limits
+    facts: LinkFacts | None = None
+
     counts_calls = False
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        toolchain: Toolchain,
-        plain: PlainObjects,
-        *,
-        trust: bool,
-        limits: Limits,
-        facts: LinkFacts | None = None,
-    ) -> None:
-        self._corpus = corpus
-        self._facts = facts
-        self._links = read_links(corpus.path) if corpus.path is not None and corpus.path.is_dir() else ()
-        self._toolchain = toolchain
-        self._plain = plain
-        self._trust = trust
-        self._limits = limits
+    def __post_init__(self) -> None:
+        folder = self.corpus.path
+        self._links = read_links(folder) if folder is not None and folder.is_dir() else ()
         self._libraries: dict[str, bytes] = {}
 
     def _links_of(self, module: str) -> tuple[Link, ...]:
@@ -110,20 +103,20 @@ class BuildLinks:
                 files: dict[str, Path] = {}
                 for number, name in enumerate(link.modules):
                     files[name] = scratch / f"{number}.o"
-                    files[name].write_bytes(objects.get(name) or self._plain.object(name))
+                    files[name].write_bytes(objects.get(name) or self.plain.object(name))
                 libraries: dict[str, Path] = {}
                 for number, output in enumerate(entry.link for entry in link.inputs if entry.link is not None):
                     libraries[output] = scratch / f"library-{number}"
                     libraries[output].write_bytes(self._library(output))
                 relink(
                     link,
-                    self._corpus.path or Path(),
+                    self.corpus.path or Path(),
                     files,
                     scratch / "linked",
-                    self._toolchain,
+                    self.toolchain,
                     libraries=libraries,
-                    trust_flags=self._trust,
-                    limits=self._limits,
+                    trust_flags=self.trust,
+                    limits=self.limits,
                 )
                 return (scratch / "linked").read_bytes()
         except (CompilerError, UntrustedError):
@@ -138,14 +131,11 @@ class BuildLinks:
         return self._libraries[output]
 
     def _key(self, link: Link, objects: Mapping[str, bytes]) -> str:
-        """Return a key of all that decides the linked file."""
         digests = [
-            hashlib.sha256(objects[name]).hexdigest()
-            if name in objects
-            else self._plain.compilation(name).key("object")
+            hashlib.sha256(objects[name]).hexdigest() if name in objects else self.plain.compilation(name).key("object")
             for name in link.modules
         ]
-        return key_of("linked", self._toolchain.identity, asdict(link), digests)
+        return key_of("linked", self.toolchain.identity, asdict(link), digests)
 
 
 class LinkedSize(BuildLinks):
@@ -156,13 +146,11 @@ class LinkedSize(BuildLinks):
 
     unit = 1
 
-    def __init__(
-        self, corpus: Corpus, toolchain: Toolchain, plain: PlainObjects, *, trust: bool, limits: Limits
-    ) -> None:
-        super().__init__(corpus, toolchain, plain, trust=trust, limits=limits)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self._links:
             raise CorpusError(
-                f"expected a corpus with link steps for metric='linked', got {corpus.name!r}; record a build with "
+                f"expected a corpus with link steps for metric='linked', got {self.corpus.name!r}; record a build with "
                 "`mlgo-gym corpus record` and name its folder alone, or use metric='estimated-linked'"
             )
 
@@ -242,8 +230,7 @@ class EstimatedLinkedSize(BuildLinks):
 
     @cached_property
     def _projects(self) -> dict[tuple[str, str], list[str]]:
-        """The modules of each project of each corpus."""
-        whole = self._corpus.whole()
+        whole = self.corpus.whole()
         projects: dict[tuple[str, str], list[str]] = {}
         for name in whole.names:
             projects.setdefault(self._project(name), []).append(name)
@@ -254,7 +241,7 @@ class EstimatedLinkedSize(BuildLinks):
         return {}
 
     def _project(self, module: str) -> tuple[str, str]:
-        project, local = self._corpus.origin(module)
+        project, local = self.corpus.origin(module)
         return module.removesuffix(local), project
 
     def _groups(self, module: str) -> list[_LinkedTogether]:
@@ -270,13 +257,13 @@ class EstimatedLinkedSize(BuildLinks):
             copies, definitions, callers = (Counter[str]() for _ in range(3))
             names: set[str] = set()
             for name in modules:
-                functions, symbols = self._plain.symbols(name)
+                functions, symbols = self.plain.symbols(name)
                 names.update(functions)
                 copies.update(symbols.shared)
                 callers.update(symbols.called)
-                definitions.update(shared_definitions(self._corpus.whole().module(name).bitcode))
-            if self._facts is not None:
-                copies |= Counter({name: count for name, (count, _) in self._facts.counts.items()})
+                definitions.update(shared_definitions(self.corpus.whole().module(name).bitcode))
+            if self.facts is not None:
+                copies |= Counter({name: count for name, (count, _) in self.facts.counts.items()})
             dropped = frozenset[str]() if link is None else self._dropped(link, names)
             has_stubs = link is not None and _calls_by_name(link)
             self._together[key] = _LinkedTogether(copies, definitions, dropped, callers if has_stubs else None)
@@ -298,7 +285,7 @@ class EstimatedLinkedSize(BuildLinks):
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
         """Return the estimated bytes of each function and of the stubs for calls of it, in thousandths."""
-        data = self._plain.object(module) if object_bytes is None else object_bytes
+        data = self.plain.object(module) if object_bytes is None else object_bytes
         sizes, symbols = function_sizes(data), linked_symbols(data)
         groups = self._groups(module)
         estimated = {

@@ -8,29 +8,35 @@ import math
 import select
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.compiler.coroutine import CoroutineDriver
+from mlgo_gym.compiler.coroutine import CompilerCoroutine
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.interrupts import interruptible
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.waiting import interruptible
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.outcome import EpisodeOutcome
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 
 
-class PendingEpisode(CoroutineDriver[Episode]):
-    """An episode before its first decision, with its own random generator and cursor: it can start ahead of time.
+class EpisodeDriver:
+    """Runs an episode for an event loop, with its own random generator and cursor, so that it can start ahead of time.
 
-    Once it has started, the next pending episode starts from the states of `np_random` and `cursor`.
+    It starts at once, and its errors are raised here. Once it has reached its first decision, the next episode starts
+    from the states of `np_random` and `cursor`.
+
+    Attributes:
+        session: The session to watch; None while a decision is pending, and at the end.
+        deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
+        episode: The episode; None before its first decision.
     """
 
     def __init__(
@@ -43,23 +49,69 @@ class PendingEpisode(CoroutineDriver[Episode]):
     ) -> None:
         self._before = np_random.bit_generator.state, cursor.copy()
         self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
-        super().__init__(maker.begin(self.np_random, module, function, self.cursor), maker.setup.timeout)
+        self.episode: Episode | None = None
+        self._timeout = maker.setup.timeout
+        self._coroutine = self._run(maker, module, function)
+        self.resume()
+
+    def _run(self, maker: EpisodeMaker, module: Module | None, function: str | None) -> CompilerCoroutine[None]:
+        self.episode = episode = yield from maker.begin(self.np_random, module, function, self.cursor)
+        try:
+            yield None
+            yield from episode.proceed(to_end=True)
+        finally:
+            episode.close()
 
     def follows(self, np_random: np.random.Generator, cursor: OrderCursor) -> bool:
         """Return whether the episode started from these states."""
         return bool(self._before == (np_random.bit_generator.state, cursor))
 
+    def restart_deadline(self) -> None:
+        """Measure the silence from now."""
+        self.deadline = time.monotonic() + self._timeout
+
+    def poll(self) -> bool:
+        """Continue without waiting; return whether a decision is pending, or the episode has ended."""
+        while (session := self.session) is not None:
+            try:
+                decision = session.poll()
+            except CompilerError as error:
+                self._resume(self._coroutine.throw, error)
+                continue
+            if decision is None and not session.exited:
+                return False
+            self._resume(self._coroutine.send, decision)
+        return True
+
+    def time_out(self, session: Session) -> None:
+        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU."""
+        if grace := session.grace(self._timeout):
+            self.deadline = time.monotonic() + grace
+        else:
+            self._resume(self._coroutine.throw, session.timeout_error(self._timeout))
+
+    def resume(self) -> None:
+        """Continue after the answer to the pending decision."""
+        self._resume(self._coroutine.send, None)
+
+    def _resume(self, step: Callable[[Any], Session | None], value: Decision | CompilerError | None) -> None:
+        self.session: Session | None = None
+        try:
+            self.session = step(value)
+        except StopIteration:
+            return
+        self.restart_deadline()
+
     def close(self) -> None:
-        """End the compile, even if it already waits at its first decision. Idempotent."""
-        super().close()
-        for episode in self._result:
-            episode.close()
+        """End the episode and its compile. Idempotent."""
+        self.session = None
+        self._coroutine.close()
 
 
 class SubEnvironment:
     """Runs the episodes of one environment, one after another.
 
-    `begin()` and `act()` start something, and `poll()` continues it until `driver` is None. Then there is a
+    `begin()` and `act()` start something, and `poll()` continues it until `driver` watches no session. Then there is a
     `step_result()`, or an error for `take_error()`.
 
     Args:
@@ -70,7 +122,7 @@ class SubEnvironment:
         autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
 
     Attributes:
-        driver: Whatever runs; None when there is a result or an error.
+        driver: Runs the episode from its start to its end; None between episodes, and after an error.
         episode, last_episode: The running episode, None between episodes; and the last started one.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
         np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
@@ -80,8 +132,7 @@ class SubEnvironment:
         self, maker: EpisodeMaker, number: int, prefetch: int, autoreset_mode: AutoresetMode, cursor: OrderCursor
     ) -> None:
         self.number, self.cursor = number, cursor
-        self.driver: CoroutineDriver[Any] | None = None
-        self._steps: CoroutineDriver[None] | None = None
+        self.driver: EpisodeDriver | None = None
         self.episode: Episode | None = None
         self.last_episode: Episode | None = None
         self.outcome: EpisodeOutcome | None = None
@@ -89,7 +140,7 @@ class SubEnvironment:
         self._maker, self._mode, self._prefetch = maker, autoreset_mode, prefetch
         self._error: MlgoError | None = None
         self._sampled = True
-        self._prefetched: deque[PendingEpisode] = deque()
+        self._prefetched: deque[EpisodeDriver] = deque()
 
     @property
     def decision(self) -> Decision | None:
@@ -124,7 +175,7 @@ class SubEnvironment:
                 self.driver = self._prefetched.popleft()
                 self.driver.restart_deadline()
             else:
-                self.driver = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
+                self.driver = EpisodeDriver(self._maker, self.np_random, self.cursor, module, function)
         except MlgoError as error:
             self._fail(error)
         else:
@@ -144,15 +195,11 @@ class SubEnvironment:
 
     def act(self, answer: Answer | None) -> None:
         """Answer the pending decision, or, with None, begin the next episode."""
-        if answer is None or self.episode is None:
+        if answer is None or self.episode is None or self.driver is None:
             self.begin()
         else:
             self.episode.answer(answer)
-            if self._steps is None:
-                self._steps = CoroutineDriver(self.episode.proceed(to_end=True), self._maker.setup.timeout)
-            else:
-                self._steps.resume()
-            self.driver = self._steps
+            self.driver.resume()
 
     def poll(self) -> None:
         """Continue without waiting."""
@@ -166,28 +213,26 @@ class SubEnvironment:
     def time_out(self) -> None:
         """End a compile whose deadline has passed, unless it had no CPU to run on."""
         try:
-            if self.driver is not None:
-                self.driver.time_out()
+            if self.driver is not None and self.driver.session is not None:
+                self.driver.time_out(self.driver.session)
         except MlgoError as error:
             self._fail(error)
         self.poll()
 
-    def _settle(self, driver: CoroutineDriver[Any]) -> None:
+    def _settle(self, driver: EpisodeDriver) -> None:
         """Make the next decision the result, or the end of the episode; with SAME_STEP the next episode follows."""
-        self.driver = None
-        if driver is self._steps:
-            if self.episode is not None and self.episode.outcome is not None:
-                self.outcome = self.episode.outcome
-                self._end()
-                if self._mode is AutoresetMode.SAME_STEP:
-                    self._begin()
-        elif isinstance(driver, PendingEpisode):
-            self.episode = self.last_episode = driver.result
+        if self.episode is None:
+            self.episode = self.last_episode = driver.episode
             self._follow(driver)
             if self._sampled:
                 self._start_prefetch()
+        elif self.episode.outcome is not None:
+            self.outcome = self.episode.outcome
+            self._end()
+            if self._mode is AutoresetMode.SAME_STEP:
+                self._begin()
 
-    def _follow(self, pending: PendingEpisode) -> None:
+    def _follow(self, pending: EpisodeDriver) -> None:
         """Continue from where an episode started, unless the order has changed since."""
         self.np_random = pending.np_random
         if pending.cursor.order is self.cursor.order:
@@ -195,10 +240,10 @@ class SubEnvironment:
 
     def _start_prefetch(self) -> None:
         self._drop_outdated_prefetch()
-        previous: PendingEpisode | SubEnvironment = self._prefetched[-1] if self._prefetched else self
+        previous: EpisodeDriver | SubEnvironment = self._prefetched[-1] if self._prefetched else self
         while len(self._prefetched) < self._prefetch:
             try:
-                self._prefetched.append(PendingEpisode(self._maker, previous.np_random, previous.cursor))
+                self._prefetched.append(EpisodeDriver(self._maker, previous.np_random, previous.cursor))
             except MlgoError:
                 return  # the episode itself will raise it
             previous = self._prefetched[-1]
@@ -209,14 +254,13 @@ class SubEnvironment:
                 self._prefetched.popleft().close()
 
     def _end(self) -> None:
-        for part in (self.driver, self._steps, self.episode):
-            if part is not None:
-                part.close()
-        self.driver = self._steps = self.episode = None
+        if self.driver is not None:
+            self.driver.close()
+        self.driver = self.episode = None
 
     def _fail(self, error: MlgoError) -> None:
         """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
-        if isinstance(self.driver, PendingEpisode):
+        if self.driver is not None and self.episode is None:
             self._follow(self.driver)
         self._end()
         self._error, self.outcome = error, EpisodeOutcome(0.0, True, {})
@@ -338,7 +382,7 @@ class EventLoop:
 
     def _deadline(self, number: int) -> float:
         driver = self._sub_envs[number].driver
-        return math.inf if driver is None else driver.deadline
+        return math.inf if driver is None or driver.session is None else driver.deadline
 
     def _update(self, number: int) -> None:
         """Queue a sub-environment that is ready; else watch its session instead of the last one, or unmute it."""
