@@ -14,7 +14,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, CallGraph
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import InliningOptions
-from mlgo_gym.episode.probe import probe
+from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -26,7 +26,7 @@ from mlgo_gym.compiler.connection import make_scratch
 from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.episode.metrics.counters import find_counter
-from mlgo_gym.episode.probe import probe
+from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
 

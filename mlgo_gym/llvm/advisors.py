@@ -36,7 +36,7 @@ class Advisor:
         scalar_type: the type of the answer, as the header must state it.
         answer: any legal answer to a question, for the trial of a clang: it takes the header of the channel and the
             bytes of the observation, and returns those of an advice tensor.
-        trial: textual IR, read by every clang, that makes it ask; empty: the module of `mlgo_gym.episode.probe`.
+        trial: textual IR, read by every clang, that makes it ask; empty: the module of `mlgo_gym.episode.setup`.
     """
 
     name: str

@@ -11,7 +11,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.cli.reference import manual
-from mlgo_gym.episode.probe import probe
+from mlgo_gym.episode.setup import probe
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.testing import check_environment

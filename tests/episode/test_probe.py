@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.episode.probe import probe
+from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain

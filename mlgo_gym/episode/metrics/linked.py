@@ -14,7 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from mlgo_gym.cache import JsonCache, key_of
@@ -163,14 +163,11 @@ class LinkedSize(BuildLinks):
         """Return the bytes with an object of a module; None is that of plain clang. Kept on disk."""
         objects = {} if object_bytes is None else {module: object_bytes}
 
-        def text(link: Link) -> int:
-            def compute() -> dict[str, int]:
-                return {"text": object_sizes(self._linked_file(link, objects)).text}
+        def text(link: Link) -> dict[str, int]:
+            return {"text": object_sizes(self._linked_file(link, objects)).text}
 
-            size: int = JsonCache("linked").remembered(self._key(link, objects), compute)["text"]
-            return size
-
-        return float(sum(map(text, self._links_of(module))))
+        sizes, links = JsonCache("linked"), self._links_of(module)
+        return float(sum(sizes.remembered(self._key(link, objects), partial(text, link))["text"] for link in links))
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
         """Return the bytes of each function of the linked files; `MlgoError` if the build strips them."""
