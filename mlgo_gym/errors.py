@@ -12,10 +12,10 @@ from mlgo_clang.errors import MlgoError as MlgoError
 from mlgo_clang.errors import PolicyError as PolicyError
 
 
-def did_you_mean(value: str, names: Iterable[str], *, count: int = 1) -> str:
-    """Return `; did you mean …?` with the names that are close to a value, or an empty text."""
-    close = get_close_matches(value, list(names), n=count, cutoff=0.6)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+def did_you_mean(value: str, names: Iterable[str]) -> str:
+    """Return `; did you mean …?` with the name that is closest to a value, or an empty text."""
+    close = get_close_matches(value, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class MlgoWarning(UserWarning):

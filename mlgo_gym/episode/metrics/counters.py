@@ -128,12 +128,12 @@ def run_program(
     return Count(output, instructions if instructions >= 0 else None, nanoseconds / 1e9, kibibytes << 10)
 
 
-def count_program(command: Sequence[str], folder: Path, counter: Counter, *, timeout: float = TIMEOUT) -> Count:
+def count_program(command: Sequence[str], folder: Path, counter: Counter) -> Count:
     """Run a program and count its instructions; arguments and errors as for `run_program()`.
 
     With cachegrind the program runs twice, so that wall time and memory are its own.
     """
-    plain = run_program(command, folder, timeout=timeout)
+    plain = run_program(command, folder)
     if counter == "hardware":
         if plain.instructions is None:
             raise MlgoError("expected a hardware counter, got none; use the counter cachegrind")
@@ -142,7 +142,7 @@ def count_program(command: Sequence[str], folder: Path, counter: Counter, *, tim
     options = ["--tool=cachegrind", "--cache-sim=no", "--vgdb=no", "--demangle=no", "--quiet"]
     # Valgrind writes temporary files, and may write in this folder alone.
     words = ["env", f"TMPDIR={folder}", "valgrind", *options, f"--cachegrind-out-file={profile}", *command]
-    output = _run(words, folder, timeout * CACHEGRIND_FACTOR, _MEMORY)
+    output = _run(words, folder, TIMEOUT * CACHEGRIND_FACTOR, _MEMORY)
     if output != plain.output:
         raise MlgoError(f"expected the same output of {Path(command[0]).name} twice, got two; remove what varies")
     functions = read_cachegrind(profile.read_text(errors="replace"))
