@@ -17,7 +17,7 @@ from docs.site.measurements import facts_of, sizes_of
 from docs.site.tables import CARDS
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar
-from mlgo_gym.policies.model_files import NETWORKS, file_digest
+from mlgo_gym.policies.loading import NETWORKS, file_digest
 from mlgo_gym.policies.network import Network
 
 DIGESTS_PER_LINE = 6

@@ -21,7 +21,8 @@ from typing import Any, Protocol, TypeVar
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, read_json, write_json
 from mlgo_gym.episode.metrics.counters import count_program, find_counter
 from mlgo_gym.episode.metrics.programs import Program, modules_of
-from mlgo_gym.evaluation.evaluated_policies import PLAIN, EvaluatedPolicies, PolicyObjects, RunnerSettings
+from mlgo_gym.evaluation.linking import PolicyObjects
+from mlgo_gym.evaluation.runner import PLAIN, EvaluatedPolicies, RunnerSettings
 
 FIRST = "Oz"
 """The variant that the others are compared with; it gives the expected output."""

@@ -37,7 +37,8 @@ from mlgo_gym.episode.metrics.counters import find_emulator, run_program
 from mlgo_gym.episode.metrics.programs import Program, check_output, link_program, program_target, read_programs
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyObjects, RunnerSettings
+from mlgo_gym.evaluation.linking import PolicyObjects
+from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.tasks.task import Task, read_action

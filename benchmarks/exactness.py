@@ -41,7 +41,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.sizes import object_sizes
-from mlgo_gym.policies.rules import RuleText, rule_file
+from mlgo_gym.policies.loading import policy_file
+from mlgo_gym.policies.rules import RuleText
 from mlgo_gym.tasks.task import Task
 from tests.ways_to_answer import EVICT, INLINE, PRIORITY, TIMEOUT, Ways, answering_plugin, in_wrapper, make, over_ray
 
@@ -158,7 +159,7 @@ def check_rule(corpus: str, module: str, clang: str | None, plugin: Path) -> Ent
 
     The environment answers as the plugin did, so that the decisions before each one are equal.
     """
-    env, rule = make(INLINE, corpus, callee_features=True, clang=clang), RuleText.load(rule_file(RULE))
+    env, rule = make(INLINE, corpus, callee_features=True, clang=clang), RuleText.load(policy_file(RULE))
     compilation, header = env.compilation(env.corpus.module(module)), env.task.headers[0]
     with tempfile.TemporaryDirectory() as folder:
         command = [*compilation.command, *REMARKS, f"-fpass-plugin={plugin}", "-o", f"{folder}/object.o"]

@@ -56,7 +56,7 @@ from benchmarks.protocol import (
 )
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.record import DONE
-from mlgo_gym.evaluation.result_folder import load_result
+from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.network import Network

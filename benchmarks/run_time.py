@@ -23,7 +23,7 @@ from benchmarks.measuring import RESULTS, command_line, read_json, write_json
 from mlgo_gym.episode.metrics.counters import find_counter, run_program
 from mlgo_gym.episode.metrics.programs import Program, link_program, measure_program, read_programs
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.evaluated_policies import PLAIN
+from mlgo_gym.evaluation.runner import PLAIN
 
 CORPORA = ("programs", "builtin")
 

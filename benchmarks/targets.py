@@ -25,7 +25,7 @@ from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json,
 from mlgo_gym.corpus.targets import TARGETS
 from mlgo_gym.episode.metrics.programs import Program, link_program, linked_size, modules_of, read_programs
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.evaluated_policies import PLAIN
+from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.search import search_module
 

@@ -17,7 +17,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.errors import MlgoError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.model_files import pack_policies
+from mlgo_gym.policies.loading import pack_policies
 from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
 from mlgo_gym.scheduling.workers import Item, Result
 

@@ -20,8 +20,7 @@ from mlgo_gym.deploy.plugin import build_link_plugins
 from mlgo_gym.errors import UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.evaluation import ENVS
-from mlgo_gym.evaluation.linking import LinkResult, link_modes, linked_table
-from mlgo_gym.evaluation.programs import ProgramResult, programs_tables
+from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_table, programs_tables
 from mlgo_gym.evaluation.report import as_data, notes, short_tables
 from mlgo_gym.evaluation.result import with_smallest
 from mlgo_gym.scheduling import Execution

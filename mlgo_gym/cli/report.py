@@ -12,10 +12,8 @@ from mlgo_gym.cache import write_atomically
 from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import echo, show
 from mlgo_gym.evaluation.comparison import compare as compare_runs
-from mlgo_gym.evaluation.page import page
-from mlgo_gym.evaluation.report import all_tables, as_data, notes
-from mlgo_gym.evaluation.result import with_smallest
-from mlgo_gym.evaluation.result_folder import load_results
+from mlgo_gym.evaluation.report import all_tables, as_data, notes, page
+from mlgo_gym.evaluation.result import load_results, with_smallest
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
 
 

@@ -11,10 +11,10 @@ from mlgo_gym.cli.output import echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.episode.reproducer import reproduce as repeat
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS
-from mlgo_gym.evaluation.replay import validate as reproduce_episodes
-from mlgo_gym.evaluation.result_folder import load_result
+from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.trace import Trajectory
 from mlgo_gym.evaluation.trace import trace as write_trace
+from mlgo_gym.evaluation.trace import validate as reproduce_episodes
 from mlgo_gym.integrations.minari import MinariDataset
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment

@@ -16,11 +16,11 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-from mlgo_gym.training import Evolution, Labelling, Pipeline, PolicyTraining, TreeImitation, imitate, read_labels
+from mlgo_gym.training import Evolution, Labelling, PolicyTraining, TreeImitation, imitate, read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
 from mlgo_gym.training.distillation import NetworkSettings
-from mlgo_gym.training.label_collector import drawn_modules
 from mlgo_gym.training.monitor import Monitor, Progress
+from mlgo_gym.training.pipeline import drawn_modules, run_pipeline
 from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, TreeSettings, rates_columns
 
 PADDING = 16
@@ -184,7 +184,7 @@ def imitation(
         valid = corpus.filter(names=drawn_modules(corpus, trees["seed"], largest, validation_modules))
         choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
     with training_monitor(output) as monitor:
-        Pipeline(lambda *_: stored, fit, choice).run(output, monitor)
+        run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)
     facts, margin_facts = monitor.results["network"][0], monitor.results["margin"][0]
     lines = [*margin_lines(margin_facts), f"{facts['labels']} labels of {facts['modules']} modules"]
     if "estimates" in facts:

@@ -27,9 +27,10 @@ from mlgo_gym.deploy.exports import (
 from mlgo_gym.deploy.network_graph import Binary, check_outputs, forward
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.mlp import COLUMN_FEATURES
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.rules import RuleText, is_rule, rule_file
+from mlgo_gym.policies.rules import RuleText
 
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
 """Compiler options for the code: nothing may be fused or reordered."""
@@ -86,7 +87,7 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
     if network is not None:
         return network_decision_code(policy, network)
     if is_rule(policy):
-        rule = RuleText.load(rule_file(policy))
+        rule = RuleText.load(policy_file(policy))
     else:
         name, _, argument = policy.partition(":")
         conditions = {"never": "1 < 0", "always": "0 < 1", "default": f"{INLINING_DEFAULT} > 0"}

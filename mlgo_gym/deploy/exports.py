@@ -11,10 +11,9 @@ from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.mlp import decides_evictions
-from mlgo_gym.policies.model_files import network_file
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.rules import is_rule
 
 EVICTION_COLUMNS = 33
 """Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
@@ -62,7 +61,7 @@ def policy_network(policy: str, *, callee_features: bool = False, evictions: boo
         return None
     if colon and kind != "mlp":
         raise PolicyError(f"expected a rule, rule:FILE, mlp:FILE or a bundled policy, got {policy!r}")
-    network = Network.load(network_file(policy))
+    network = Network.load(policy_file(policy))
     if decides_evictions(network) and not evictions:
         raise PolicyError(
             f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "

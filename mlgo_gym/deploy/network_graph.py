@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.extras import library
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import CLIP, Normalization
+from mlgo_gym.policies.network import CLIP, Network, Normalization
 
 Value = TypeVar("Value")
 """A tensor of a graph under construction."""

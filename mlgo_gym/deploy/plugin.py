@@ -17,7 +17,8 @@ from mlgo_gym.deploy.exports import output_of, writing
 from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.rules import RuleText, is_rule, rule_file
+from mlgo_gym.policies.loading import is_rule, policy_file
+from mlgo_gym.policies.rules import RuleText
 from mlgo_gym.storage.temporary_folders import process_folder
 
 OLDEST = 19
@@ -198,7 +199,7 @@ def rule_cpp(policy: str) -> DecisionCode:
     """
     if not is_rule(policy):
         raise PolicyError(f"expected last-call or rule:FILE, got {policy!r}; export it with `mlgo-gym export plugin`")
-    rule = RuleText.load(rule_file(policy))
+    rule = RuleText.load(policy_file(policy))
     names = [_FUNCTIONS.get(name) or _parameter(name) for name in rule.features]
     condition = _INPUT.sub(lambda match: names[int(match[1])], _WHOLE.sub(r"\1", rule.code))
     functions = [name for name in _ARGUMENTS if name in condition]

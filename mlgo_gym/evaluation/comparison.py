@@ -8,8 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import effective_arguments
-from mlgo_gym.evaluation.record import DONE
+from mlgo_gym.evaluation.record import DONE, effective_arguments
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.evaluation.table import (
@@ -29,8 +28,6 @@ _POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "observ
 
 _MAX_NAME = 32
 """Characters of a policy's name in a table."""
-
-NamedResult = tuple[str, EvaluationResult]
 
 
 class EvaluatedPolicy(NamedTuple):
@@ -133,7 +130,7 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
     return Comparison(metric, runs, tuple(pairs), tuple(notes))
 
 
-def _notes(first: NamedResult, other: NamedResult) -> list[str]:
+def _notes(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> list[str]:
     """Return the differences between two evaluations that do not prevent a comparison."""
     before, later = first[1], other[1]
     lines = []

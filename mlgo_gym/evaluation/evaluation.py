@@ -18,17 +18,29 @@ from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts, bitcode_facts, effective_arguments
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.linking import LinkResult, link_modes, linked_sizes
-from mlgo_gym.evaluation.programs import ProgramResult, run_programs
-from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord
-from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.result_folder import LINKS, PROGRAMS, ResultFolder, read_episodes, write_modules
-from mlgo_gym.evaluation.runner import episode_runner, record_of, remote_episodes
+from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_sizes, run_programs
+from mlgo_gym.evaluation.record import (
+    DONE,
+    FAILED,
+    NO_DECISIONS,
+    Assignment,
+    Configuration,
+    EpisodeRecord,
+    ModuleFacts,
+    bitcode_facts,
+    effective_arguments,
+)
+from mlgo_gym.evaluation.result import LINKS, PROGRAMS, EvaluationResult, ResultFolder, read_episodes, write_modules
+from mlgo_gym.evaluation.runner import (
+    EpisodeRunner,
+    EvaluatedPolicies,
+    RunnerSettings,
+    is_plain_clang,
+    remote_episodes,
+)
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
-from mlgo_gym.scheduling import Execution
+from mlgo_gym.scheduling import Execution, WorkerFailure
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 Policies = str | Sequence[str] | Mapping[str, str | Policy]
@@ -52,12 +64,10 @@ class Schedule:
         self,
         policies: Sequence[str],
         modules: Iterable[str],
-        size: Callable[[str], int],
-        project: Callable[[str], str],
-        results: Iterable[EpisodeRecord] = (),
+        corpus: Corpus,
+        results: Iterable[EpisodeRecord],
     ) -> None:
-        ordered = sorted(modules, key=lambda name: (-size(name), name))
-        projects = {name: project(name) for name in ordered}
+        ordered = sorted(modules, key=lambda name: (-corpus.size(name), name))
         first = [(policy, module) for policy in policies[:1] for module in ordered]
         others = [(policy, module) for module in ordered for policy in policies[1:]]
         results = list(results)
@@ -65,7 +75,7 @@ class Schedule:
         self._without_decisions = {result.module for result in results if result.status == NO_DECISIONS}
         self._running = 0
         self._waiting = deque(
-            Assignment(policy, module, projects[module])
+            Assignment(policy, module, corpus.project(module))
             for policy, module in (*first, *others)
             if (policy, module) not in done
         )
@@ -102,16 +112,12 @@ class Schedule:
 class Evaluation:
     """An evaluation that can be interrupted and resumed: `run()` runs it, `result` has the results so far.
 
-    The arguments are those of `evaluate()`.
+    The arguments and errors are those of `evaluate()`.
 
     Attributes:
         configuration: Settings that the results depend on.
         evaluated: Environment and policies.
         schedule: Assignments without a result.
-
-    Raises:
-        MlgoError: The environment, the corpus or the output cannot be used.
-        PolicyError: A policy is unknown, or does not fit the environment.
     """
 
     def __init__(
@@ -127,6 +133,8 @@ class Evaluation:
         limit: int | None = None,
     ) -> None:
         check_type("limit", limit, int | None)
+        if limit is not None and limit < 1:
+            raise MlgoError(f"expected limit ≥ 1, got {limit}; omit it to take all modules")
         check_type("seed", seed, int)
         check_type("env_kwargs", env_kwargs, Mapping[str, Any] | None)
         arguments = dict(env_kwargs or {})
@@ -143,7 +151,8 @@ class Evaluation:
         self._settings = RunnerSettings(environment, corpus, arguments, named, seed)
         self.evaluated = EvaluatedPolicies(self._settings)
         everything = self.evaluated.env.corpus
-        modules = choose_modules(everything if split is None else everything.split(split), limit, seed)
+        part = everything if split is None else everything.split(split)
+        modules = part.sample(limit, seed=seed) if limit is not None and limit < len(part) else list(part)
         levels, self._modules = _describe(everything, modules)
         configuration = self._configure(modules, levels, split, limit)
         self._results: dict[tuple[str, str], EpisodeRecord] = {}
@@ -151,11 +160,10 @@ class Evaluation:
         self._folder = None if self._output is None else ResultFolder(self._output, configuration)
         self.configuration = configuration if self._folder is None else self._folder.configuration
         deciding_first = sorted(named, key=lambda name: is_plain_clang(named[name]))
-        names = [module.name for module in modules]
         try:
             if self._output is not None:
                 write_modules(self._output, self._modules.values())
-            self.schedule = Schedule(deciding_first, names, everything.size, everything.project, self._episodes())
+            self.schedule = Schedule(deciding_first, self._modules, everything, self._episodes())
         except BaseException:
             self.close()
             raise
@@ -217,16 +225,19 @@ class Evaluation:
             raise MlgoError(f"expected envs ≥ 1, got {envs}; give each worker one episode or more")
         if not len(self.schedule):
             return
-        start = partial(episode_runner, self._settings, self.evaluated if execution.in_process else None)
+        start = partial(EpisodeRunner, self._settings, self.evaluated if execution.in_process else None)
         remote = partial(remote_episodes, self.evaluated)
         with (
             execution.workers(start, envs, remote=remote) as running,
             closing(running.run(self.schedule)) as results,
         ):
             for assignment, result in results:
-                episode = record_of(assignment, result)
-                self.add(episode)
-                yield episode
+                if isinstance(result, WorkerFailure):
+                    died = f"the worker process died: {result.how}"
+                    error = {"kind": "worker", "message": died, "exit_status": result.status}
+                    result = EpisodeRecord(*assignment, FAILED, error=error)
+                self.add(result)
+                yield result
 
     def add(self, episode: EpisodeRecord) -> None:
         """Add the result of an assignment that was taken from `schedule`."""
@@ -248,7 +259,7 @@ class Evaluation:
         return self._written(LINKS, rows)
 
     def run_programs(self, *, trust_flags: bool = False) -> list[ProgramResult]:
-        """Return the results of `programs.run_programs()`; the output has `programs.json`."""
+        """Return the results of `linking.run_programs()`; the output has `programs.json`."""
         return self._written(PROGRAMS, run_programs(self.evaluated, trust=trust_flags))
 
     def _written(self, name: str, rows: Iterable[Row]) -> list[Row]:
@@ -324,19 +335,6 @@ def evaluate(
         return evaluation.result
 
 
-def choose_modules(corpus: Corpus, limit: int | None, seed: int) -> list[Module]:
-    """Return all modules of a corpus, or `limit` of them drawn at random.
-
-    Raises:
-        MlgoError: `limit` is below 1.
-    """
-    if limit is not None and limit < 1:
-        raise MlgoError(f"expected limit ≥ 1, got {limit}; omit it to take all modules")
-    if limit is not None and limit < len(corpus):
-        return corpus.sample(limit, seed=seed)
-    return list(corpus)
-
-
 def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments as they are after a round trip through JSON, which has no tuples."""
     try:
@@ -352,7 +350,8 @@ def _describe(corpus: Corpus, modules: Sequence[Module]) -> tuple[dict[str, dict
     counts: dict[str, Counter[str]] = {}
     facts: dict[str, ModuleFacts] = {}
     for module in modules:
-        facts[module.name] = ModuleFacts.of(module)
+        in_bitcode = bitcode_facts(module)
+        facts[module.name] = ModuleFacts.of(module, in_bitcode)
         member = module.name.partition("/")[0] if len(members) > 1 else corpus.name
-        counts.setdefault(member, Counter())[bitcode_facts(module).level] += 1
+        counts.setdefault(member, Counter())[in_bitcode.level] += 1
     return {member: dict(levels) for member, levels in counts.items()}, facts

@@ -112,7 +112,6 @@ def _show_percent(axis: Any) -> None:
 
 
 def _changes(summary: Summary, metric: str) -> Floats:
-    """Return the change of each module in percent."""
     return np.asarray(100 * np.expm1(summary.changes[metric].logarithms), float)
 
 

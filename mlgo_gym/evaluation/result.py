@@ -1,18 +1,23 @@
-"""Results of an evaluation, and the statistics of its policies."""
+"""Results of an evaluation: the statistics of its policies, and the folder on disk."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
+from pathlib import Path
+from typing import Any, TypeVar
 
+from mlgo_clang.files import read_untrusted
+from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import UNKNOWN, Configuration, ModuleFacts
-from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, EpisodeRecord
+from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, UNKNOWN, Configuration, EpisodeRecord, ModuleFacts
 from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Summary
-from mlgo_gym.evaluation.table import certainty, overview
+from mlgo_gym.evaluation.table import Table, certainty, overview
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,12 @@ class EvaluationResult:
         return sorted({episode.module for episode in self.episodes if episode.status == NO_DECISIONS})
 
     @property
+    def decided(self) -> list[EpisodeRecord]:
+        """The episodes of modules with decisions."""
+        excluded = set(self.without_decisions)
+        return [episode for episode in self.episodes if episode.module not in excluded]
+
+    @property
     def failures(self) -> list[EpisodeRecord]:
         """The failed episodes."""
         return [episode for episode in self.episodes if episode.status == FAILED]
@@ -72,12 +83,10 @@ class EvaluationResult:
 
     def summaries(self, project: str | None = None, *, language: str | None = None) -> list[Summary]:
         """Return the summary of each policy, over all modules or those of one project or language."""
-        excluded = set(self.without_decisions)
         by_policy: dict[str, list[EpisodeRecord]] = {policy: [] for policy in self.policies}
-        for episode in self.episodes:
+        for episode in self.decided:
             if (
                 episode.policy in by_policy
-                and episode.module not in excluded
                 and project in (None, episode.project)
                 and (language is None or language == self.language(episode.module))
             ):
@@ -113,11 +122,10 @@ class EvaluationResult:
 
     def values(self, policy: str, metric: str) -> dict[str, float]:
         """Return a policy's metric on each module that it finished and that has decisions."""
-        excluded = set(self.without_decisions)
         return {
             episode.module: episode.metrics[metric][0]
-            for episode in self.episodes
-            if episode.policy == policy and episode.status == DONE and episode.module not in excluded
+            for episode in self.decided
+            if episode.policy == policy and episode.status == DONE
         }
 
     def change(self, policy: str) -> float:
@@ -140,10 +148,13 @@ class EvaluationResult:
             raise MlgoError(f"{policy} finished no module with decisions; look at `failures`")
         return summary.changes[self.metrics[0]].mean
 
-    def __str__(self) -> str:
+    def tables(self) -> tuple[Table, Table]:
+        """Return the sums of each policy, and its statistics with their intervals."""
         summaries = self.summaries()
-        tables = overview(self.configuration, summaries), certainty(self.configuration.metric, summaries)
-        return "\n\n".join(table.as_text() for table in tables)
+        return overview(self.configuration, summaries), certainty(self.configuration.metric, summaries)
+
+    def __str__(self) -> str:
+        return "\n\n".join(table.as_text() for table in self.tables())
 
 
 def with_smallest(result: EvaluationResult) -> EvaluationResult:
@@ -161,11 +172,9 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
     if count < 2:
         raise MlgoError(f"expected results of two or more policies, got {count}; evaluate another policy")
     name = f"smallest of {count}"
-    excluded = set(result.without_decisions)
     by_module: dict[str, list[EpisodeRecord]] = defaultdict(list)
-    for episode in result.episodes:
-        if episode.module not in excluded:
-            by_module[episode.module].append(episode)
+    for episode in result.decided:
+        by_module[episode.module].append(episode)
     for module, episodes in by_module.items():
         if len(episodes) < count:
             raise MlgoError(
@@ -191,3 +200,150 @@ def _smallest(name: str, episodes: Sequence[EpisodeRecord], metric: str) -> Epis
 
 def _as_plain(episode: EpisodeRecord) -> EpisodeRecord:
     return replace(episode, metrics={name: (plain, plain) for name, (_, plain) in episode.metrics.items()})
+
+
+HEADER = "meta.json"
+MODULES = "modules.jsonl"
+EPISODES = "episodes.jsonl"
+LINKS = "links.json"
+PROGRAMS = "programs.json"
+
+Line = TypeVar("Line")
+
+
+def load_result(folder: str | Path) -> EvaluationResult:
+    """Return the results in the output folder of an evaluation, finished or not.
+
+    Raises:
+        MlgoError: The folder has no results, or they are damaged.
+    """
+    path = Path(folder)
+    result = EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
+    for episode in result.episodes:
+        missing = [name for name in result.metrics if name not in episode.metrics]
+        if missing and episode.status == DONE:
+            raise MlgoError(
+                f"{path}: expected the {' and '.join(missing)} of {episode.policy} on {episode.module}, got none; "
+                "evaluate into another output"
+            )
+    return result
+
+
+def load_results(paths: Sequence[Path]) -> dict[str, EvaluationResult]:
+    """Return the results in several folders by name: the last parts of each path that distinguish it, mostly one.
+
+    Raises:
+        MlgoError: A folder is named twice, has no results, or they are damaged.
+    """
+    resolved = [path.resolve() for path in paths]
+    for path, full in zip(paths, resolved, strict=True):
+        if resolved.count(full) > 1:
+            raise MlgoError(f"expected each path once, got {str(path)!r} twice; name it once")
+    length = 1
+    while len({path.parts[-length:] for path in resolved}) < len(resolved):
+        length += 1
+    return {"/".join(path.parts[-length:]).lstrip("/"): load_result(path) for path in resolved}
+
+
+def read_configuration(folder: Path) -> Configuration:
+    """Return the configuration of the results in a folder; raise an MlgoError without a header of this form."""
+    path = folder / HEADER
+    try:
+        return Configuration.from_json(parse_json(read_untrusted(path)))
+    except FileNotFoundError:
+        raise MlgoError(f"expected results in {folder}, got no {HEADER}; give the --output of `evaluate`") from None
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise MlgoError(
+            f"{path}: expected the header of results, got another form ({error!r}), perhaps of another version of "
+            "mlgo-gym; choose another output"
+        ) from error
+
+
+def write_modules(folder: Path, modules: Iterable[ModuleFacts]) -> None:
+    """Write facts about modules to `modules.jsonl`, one line each; an existing file is replaced."""
+    lines = (json.dumps(asdict(module)) + "\n" for module in modules)
+    write_atomically(folder / MODULES, "".join(lines).encode())
+
+
+def read_modules(folder: Path) -> dict[str, ModuleFacts]:
+    """Return the facts about modules by name; empty without `modules.jsonl`. Errors are those of `load_result()`."""
+    lines = _parsed(folder / MODULES, ModuleFacts.from_json, "facts about modules", "evaluate again")
+    return {facts.module: facts for facts in lines}
+
+
+def read_episodes(folder: Path) -> list[EpisodeRecord]:
+    """Return the last record of each policy and module, in the order in which they finished.
+
+    An unfinished last line, which a killed process may leave, is ignored. Errors are those of `load_result()`.
+    """
+    records: dict[tuple[str, str], EpisodeRecord] = {}
+    for record in _parsed(folder / EPISODES, EpisodeRecord.from_json, "a result", "delete it"):
+        records.pop((record.policy, record.module), None)
+        records[record.policy, record.module] = record
+    return list(records.values())
+
+
+def _parsed(path: Path, parse: Callable[[Any], Line], expected: str, remedy: str) -> Iterator[Line]:
+    for number, value in read_json_lines(path):
+        try:
+            parsed = parse(value)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MlgoError(
+                f"{path}, line {number}: expected {expected}, got another form ({error!r}); {remedy}"
+            ) from error
+        yield parsed
+
+
+class ResultFolder:
+    """A folder of results to which this process alone adds.
+
+    Args:
+        path: The folder; made if it does not exist.
+        configuration: Configuration of the new results.
+
+    Attributes:
+        configuration: The configuration, with the policies that the folder already has.
+
+    Raises:
+        MlgoError: The folder has results of another configuration, is in use by another process, or is damaged.
+    """
+
+    def __init__(self, path: Path, configuration: Configuration) -> None:
+        self._path = path
+        self._lines = JsonLines(path / EPISODES)
+        try:
+            self.configuration = self._merge(path, configuration)
+        except BaseException:
+            self._lines.close()
+            raise
+
+    @staticmethod
+    def _merge(path: Path, configuration: Configuration) -> Configuration:
+        policies: Mapping[str, str] = configuration.policies
+        if (path / HEADER).exists():
+            recorded = read_configuration(path)
+            differences = recorded.differences(configuration)
+            if differences:
+                listed = "".join(f"\n  {line}" for line in differences)
+                raise MlgoError(
+                    f"{path} has results of another configuration, which cannot be mixed:{listed}\nchoose another "
+                    "output, or delete that folder"
+                )
+            policies = {**recorded.policies, **policies}
+        elif (path / EPISODES).stat().st_size:
+            raise MlgoError(f"{path} has {EPISODES} but no {HEADER}; choose another output, or delete that folder")
+        merged = replace(configuration, policies=policies)
+        write_atomically(path / HEADER, (json.dumps(merged.to_json(), indent=2) + "\n").encode())
+        return merged
+
+    def append(self, record: EpisodeRecord) -> None:
+        """Write a record; it is on disk on return."""
+        self._lines.append(record.to_json())
+
+    def write_rows(self, name: str, rows: Iterable[Any]) -> None:
+        """Write dataclasses as `LINKS` or `PROGRAMS`; an existing file is replaced."""
+        write_atomically(self._path / name, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
+
+    def close(self) -> None:
+        """Release the folder. Idempotent."""
+        self._lines.close()

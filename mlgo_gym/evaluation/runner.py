@@ -1,4 +1,4 @@
-"""Runs episodes at the same time in this process, a worker process or a remote one; policies decide in batches."""
+"""Runs episodes of an evaluation's policies at the same time, in this process, a worker process or a remote one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,118 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.remote_modules import pack_module
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.episode.vector.in_process import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyPool, RunnerSettings
-from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
-from mlgo_gym.make_env import RemoteEnvironment
-from mlgo_gym.policies import Policy, act_batch
-from mlgo_gym.policies.model_files import unpack_policy
+from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, compile_metrics
+from mlgo_gym.make_env import RemoteEnvironment, make_environment
+from mlgo_gym.policies import Policy, act_batch, load_policy
+from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
 from mlgo_gym.policies.protocol import is_batched, rows
-from mlgo_gym.scheduling import FileStore, RemoteWork, WorkerFailure
+from mlgo_gym.scheduling import FileStore, RemoteWork
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
 from mlgo_gym.vector_env import as_vector
+
+PLAIN = "plain clang"
+"""Policy name of clang without a policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """The settings from which a process makes an environment and policies.
+
+    Attributes:
+        environment: Id of the environment.
+        corpus: Corpus, as `open_corpus` takes it.
+        arguments: Other arguments of the environment.
+        policies: Policies by name: a specification for `load_policy`, `clang:FLAGS`, or a policy.
+        seed: Seed of random policies.
+    """
+
+    environment: str
+    corpus: str | Corpus = "builtin"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    policies: Mapping[str, str | Policy] = field(default_factory=dict)
+    seed: int = 0
+
+
+class EvaluatedPolicies:
+    """The environment of an evaluation, its policies, and its plain compiles; errors are those of `evaluate()`.
+
+    Attributes:
+        settings: The settings, with callee features if a policy uses them.
+        env: The environment.
+        policies: Policies that decide, by name.
+        timeout: Seconds without a sign of life after which a compile fails.
+    """
+
+    def __init__(self, settings: RunnerSettings) -> None:
+        deciding = [spec for spec in settings.policies.values() if isinstance(spec, str) and not is_plain_clang(spec)]
+        settings = replace(settings, arguments=with_callee_features(settings.arguments, deciding))
+        self.settings = settings
+        self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
+        self.timeout = self.env.setup.timeout
+        self.policies: dict[str, Policy] = {}
+        self._plain: dict[str, CompilerEnv] = {}
+        for name, policy in settings.policies.items():
+            if is_plain_clang(policy):
+                if self.env.metric == ESTIMATED_INSTRUCTIONS:
+                    raise MlgoError(
+                        f"expected decisions of a policy for metric={ESTIMATED_INSTRUCTIONS!r}, got {policy!r}; use "
+                        "another metric"
+                    )
+                self._plain[name] = self._with_flags(plain_clang_flags(policy))
+            elif isinstance(policy, str):
+                self.policies[name] = load_policy(policy, self.env, seed=settings.seed)
+            else:
+                self.policies[name] = policy
+
+    def _with_flags(self, added: Sequence[str]) -> CompilerEnv:
+        """Return an environment whose plain compile has further flags."""
+        flags = [*self.env.setup.options.compile_options.extra_flags, *added]
+        # A preoptimised module was optimised without these flags.
+        changed = with_compile_options(self.settings.arguments, extra_flags=flags, preoptimize=False)
+        return make_environment(self.settings.environment, {**changed, "corpus": self.env.corpus})
+
+    def env_of(self, name: str) -> CompilerEnv:
+        """Return the environment of a policy; a plain clang with other flags has one of its own."""
+        return self._plain.get(name, self.env)
+
+    def compile(self, assignment: Assignment) -> EpisodeRecord:
+        """Return the result of a plain compile; a failure of the compile is a result, too."""
+        env = self._plain[assignment.policy]
+        record = env.task.optimization_record
+        try:
+            module = self.env.corpus.module(assignment.module)
+            baseline = measure_baseline(self.env.compilation(module), self.timeout, optimization_record=record)
+            started = time.perf_counter()
+            with env.compilation(module).session(optimization_record=record) as session:
+                measurement = Measurement.of(session.finish(self.timeout))
+        except MlgoError as error:
+            return EpisodeRecord.of_error(assignment, error)
+        seconds = time.perf_counter() - started
+        metrics = compile_metrics(env.task, measurement, baseline)
+        return EpisodeRecord(*assignment, DONE, metrics=metrics, seconds=round(seconds, 6))
+
+    def close(self) -> None:
+        """Close the environment. Idempotent."""
+        self.env.close()
+
+
+def is_plain_clang(policy: str | Policy) -> TypeGuard[str]:
+    """Return whether a policy is `clang:FLAGS`, a plain compile without decisions."""
+    return isinstance(policy, str) and policy.startswith(PLAIN_CLANG)
+
 
 Finished = tuple[Assignment, EpisodeRecord]
 
@@ -52,7 +147,6 @@ class _RunningEpisode:
         self.info = info
 
     def record(self, space: gym.Space[Any]) -> EpisodeRecord:
-        """Return the record of the finished episode."""
         return EpisodeRecord.of_episode(
             self.assignment,
             self.info,
@@ -69,13 +163,15 @@ class EpisodeRunner:
     """Runs episodes in this process, with the results that each has alone.
 
     Policies decide as soon as a decision arrives. While a policy with a batched form is running, the runner waits for
-    half of the `envs` environments, so that batches form. A plain compile blocks the other episodes.
+    half of the `envs` environments, so that batches form. A plain compile blocks the other episodes. A worker process
+    makes the environment of the settings.
     """
 
-    def __init__(self, evaluated: EvaluatedPolicies, envs: int) -> None:
+    def __init__(self, settings: RunnerSettings, evaluated: EvaluatedPolicies | None, envs: int) -> None:
+        self._evaluated = evaluated = evaluated or EvaluatedPolicies(settings)
         settings = evaluated.settings
-        self._evaluated = evaluated
-        self._pool = PolicyPool(evaluated)
+        self._free = {name: [policy] for name, policy in evaluated.policies.items()}
+        self._single = {name for name, policy in settings.policies.items() if not isinstance(policy, str)}
         self._size = envs
         self._envs = as_vector(
             gym.make_vec(
@@ -90,24 +186,25 @@ class EpisodeRunner:
         self._idle = list(range(envs))
         self._running: dict[int, _RunningEpisode] = {}
         self._waiting: deque[Assignment] = deque()
+        self._finished: list[Finished] = []
 
     def work(self, assignments: Sequence[Assignment]) -> list[Finished]:
         """Start assignments, decide until an episode ends, and return the results."""
         self._waiting.extend(assignments)
-        finished = self._start()
-        while self._running and not finished:
-            finished = self._step()
+        self._start()
+        while self._running and not self._finished:
+            self._step()
+        finished, self._finished = self._finished, []
         return finished
 
-    def _start(self) -> list[Finished]:
+    def _start(self) -> None:
         """Start the waiting assignments, except those of a policy whose only object is in use."""
-        finished = []
         for assignment in list(self._waiting):
-            if self._evaluated.is_plain_compile(assignment):
+            if assignment.policy not in self._evaluated.policies:
                 self._waiting.remove(assignment)
-                finished.append((assignment, self._evaluated.compile(assignment)))
+                self._finished.append((assignment, self._evaluated.compile(assignment)))
                 continue
-            policy = self._pool.take(assignment.policy)
+            policy = self._take(assignment.policy)
             if policy is None:
                 continue
             self._waiting.remove(assignment)
@@ -117,10 +214,27 @@ class EpisodeRunner:
             try:
                 self._envs.async_reset(options={"module": names}, env_ids=[number])
             except MlgoError as error:
-                finished.append(self._fail(number, error))
-        return finished
+                self._fail(number, error)
 
-    def _step(self) -> list[Finished]:
+    def _take(self, name: str) -> Policy | None:
+        """Return a policy object for one episode; None while the only one is in use.
+
+        A policy with a batched form serves any number of episodes. Of any other policy each episode gets an object of
+        its own, loaded by the same specification. If that returns the same object again, episodes take turns.
+        """
+        first, free = self._evaluated.policies[name], self._free[name]
+        if is_batched(first):
+            return first
+        if not free and name not in self._single:
+            settings = self._evaluated.settings
+            another = load_policy(str(settings.policies[name]), self._evaluated.env, seed=settings.seed)
+            if another is first:
+                self._single.add(name)
+            else:
+                free.append(another)
+        return free.pop() if free else None
+
+    def _step(self) -> None:
         """Receive the decisions of some environments, and answer them."""
         batched = any(is_batched(running.policy) for running in self._running.values())
         self._envs.batch_size = max(1, len(self._running) // 2) if batched else 1
@@ -129,22 +243,21 @@ class EpisodeRunner:
         except MlgoError as error:
             if error.env_id is None:
                 raise
-            return [self._fail(error.env_id, error)]
+            self._fail(error.env_id, error)
+            return
         numbers = infos.pop("env_id").tolist()
-        finished = []
         pending: dict[int, list[int]] = {}
         for row, (number, info) in enumerate(zip(numbers, unbatch_infos(infos, len(numbers)), strict=True)):
             running = self._running[number]
             running.add_info(_as_single(info), float(rewards[row]))
             if terminations[row] or truncations[row]:
-                finished.append(self._end(number, running.record(self._envs.single_action_space)))
+                self._end(number, running.record(self._envs.single_action_space))
             else:
                 pending.setdefault(id(running.policy), []).append(row)
         for batch in pending.values():
-            finished += self._decide([numbers[row] for row in batch], rows(observations, batch))
-        return finished
+            self._decide([numbers[row] for row in batch], rows(observations, batch))
 
-    def _decide(self, numbers: list[int], observations: Any) -> list[Finished]:
+    def _decide(self, numbers: list[int], observations: Any) -> None:
         """Answer decisions by the policy that they share; if it raises, each decision is tried alone."""
         infos = [self._running[number].info for number in numbers]
         started = time.process_time()
@@ -154,34 +267,34 @@ class EpisodeRunner:
                 raise MlgoError(f"expected {len(numbers)} actions of act_batch(), got {len(actions)}")
         except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
             if len(numbers) == 1:
-                return [self._fail(numbers[0], error)]
-            alone = (self._decide([number], rows(observations, [row])) for row, number in enumerate(numbers))
-            return [result for results in alone for result in results]
+                self._fail(numbers[0], error)
+                return
+            for row, number in enumerate(numbers):
+                self._decide([number], rows(observations, [row]))
+            return
         share = (time.process_time() - started) / len(numbers)
-        for number in numbers:
-            self._running[number].policy_seconds += share
-        sent = map(self._send, numbers, actions)
-        return [result for result in sent if result is not None]
+        for number, action in zip(numbers, actions, strict=True):
+            running = self._running[number]
+            running.policy_seconds += share
+            try:
+                self._envs.send([action], [number])
+                running.actions.append(action)
+            except Exception as error:  # noqa: BLE001 - the action may be anything
+                self._fail(number, error)
 
-    def _send(self, number: int, action: Any) -> Finished | None:
-        try:
-            self._envs.send([action], [number])
-        except Exception as error:  # noqa: BLE001 - the action may be anything
-            return self._fail(number, error)
-        self._running[number].actions.append(action)
-        return None
-
-    def _fail(self, number: int, error: Exception) -> Finished:
+    def _fail(self, number: int, error: Exception) -> None:
         assignment = self._running[number].assignment
         if isinstance(error, NoDecisionError):
-            return self._end(number, EpisodeRecord(*assignment, NO_DECISIONS))
-        return self._end(number, EpisodeRecord.of_error(assignment, error))
+            self._end(number, EpisodeRecord(*assignment, NO_DECISIONS))
+        else:
+            self._end(number, EpisodeRecord.of_error(assignment, error))
 
-    def _end(self, number: int, result: EpisodeRecord) -> Finished:
+    def _end(self, number: int, result: EpisodeRecord) -> None:
         running = self._running.pop(number)
-        self._pool.give_back(running.assignment.policy, running.policy)
+        if not is_batched(running.policy):
+            self._free[running.assignment.policy].append(running.policy)
         self._idle.append(number)
-        return running.assignment, result
+        self._finished.append((running.assignment, result))
 
     def close(self) -> None:
         """End all episodes. Idempotent."""
@@ -197,17 +310,8 @@ def _as_single(info: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def episode_runner(settings: RunnerSettings, evaluated: EvaluatedPolicies | None, capacity: int) -> EpisodeRunner:
-    """Return a runner of `capacity` episodes at the same time; a worker process makes the environment of `settings`."""
-    return EpisodeRunner(evaluated or EvaluatedPolicies(settings), capacity)
-
-
 def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeRecord]:
-    """Return the work as remote machines need it.
-
-    Raises:
-        MlgoError: A policy file cannot be read.
-    """
+    """Return the work as remote machines need it; raise an MlgoError if a policy file cannot be read."""
     settings, env = evaluated.settings, evaluated.env
     remote = RemoteEnvironment.of(settings.environment, settings.arguments, env)
     files = remote.stored_files([policy for policy in settings.policies.values() if isinstance(policy, str)])
@@ -226,12 +330,4 @@ def _start_remotely(
         name: unpack_policy(policy, store) if isinstance(policy, str) else policy
         for name, policy in settings.policies.items()
     }
-    return episode_runner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, capacity)
-
-
-def record_of(assignment: Assignment, result: EpisodeRecord | WorkerFailure) -> EpisodeRecord:
-    """Return the record of an episode; a failure if its worker died."""
-    if not isinstance(result, WorkerFailure):
-        return result
-    error = {"kind": "worker", "message": f"the worker process died: {result.how}", "exit_status": result.status}
-    return EpisodeRecord(*assignment, FAILED, error=error)
+    return EpisodeRunner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, capacity)

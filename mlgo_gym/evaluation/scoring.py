@@ -24,10 +24,10 @@ import mlgo_gym
 from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.protocol import flat_part, run_episode
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText, rule_policy
 from mlgo_gym.scheduling import SequentialRunner, WorkerFailure, processes
 
@@ -113,7 +113,6 @@ class _Candidate:
         return SequentialRunner(self.run)
 
     def run(self, name: str) -> _Outcome:
-        """Return the outcome of a module."""
         env = self.environment()
         try:
             return _run(env, _choose(self.text, env, is_rule=self.is_rule), name, explain=self.explain)
@@ -121,7 +120,6 @@ class _Candidate:
             return _Outcome(error=str(error))
 
     def outcomes(self, names: list[str]) -> Generator[tuple[str, _Outcome], None, None]:
-        """Yield the outcome of each module, in order."""
         if self.is_rule:
             end = time.monotonic() + self.seconds
             for name in names:
@@ -271,20 +269,20 @@ def _reason(error: BaseException) -> str:
 
 
 def _run(env: CompilerEnv, choose: Choose, name: str, *, explain: bool) -> _Outcome:
-    """Compile a module under a candidate."""
     taken: list[tuple[int, Any, Mapping[str, Any]]] = []
+
+    def act(observation: Any, info: Mapping[str, Any]) -> int:
+        action = choose(observation, info)
+        if explain:
+            taken.append((action, flat_part(observation), info))
+        return action
+
     try:
-        observation, info = env.reset(options={"module": name})
+        _, _, info = run_episode(env, act, options={"module": name})
     except NoDecisionError:
         return _Outcome()
-    over = False
-    try:
-        while not over:
-            action = choose(observation, info)
-            if explain:
-                taken.append((action, flat_part(observation), info))
-            observation, _, terminated, truncated, info = env.step(action)
-            over = terminated or truncated
+    except CompilerError:
+        raise
     except Exception as error:  # noqa: BLE001 - a candidate may raise anything
         env.close()
         return _Outcome(error=_reason(error))

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Interval = tuple[float, float]
-Profile = tuple[list[float], tuple[list[float], list[float]] | None]
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 """int64 of shape (samples, modules): how often each module was drawn."""
@@ -47,7 +45,7 @@ class Estimate:
     high: float | None = None
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> tuple[float, float] | None:
         """Both ends; None for fewer than two modules."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
@@ -140,7 +138,11 @@ class Change:
         task, averaged over tasks. A module corresponds to a task with one run, because a compile is deterministic.
         """
         wins = [(value < other) + 0.5 * (value == other) for value, other in self.pairs]
-        return mean_with_interval(np.asarray(wins, float), self.clusters)
+        values = np.asarray(wins, float)
+        if len(values) < 2:
+            return Estimate(float(values.mean()) if len(values) else 0.0)
+        low, high = _ends(self.clusters, lambda counts: (counts @ values / counts.sum(axis=1))[:, None])
+        return Estimate(float(values.mean()), *low, *high)
 
     def extremes(self) -> tuple[list[Extreme], list[Extreme]]:
         """Return the modules with the largest relative reductions, and those with the largest increases."""
@@ -247,7 +249,9 @@ def trimmed_means(values: Floats, counts: Counts) -> Floats:
     return means
 
 
-def profile(change: Change, thresholds: Floats | Sequence[float]) -> Profile:
+def profile(
+    change: Change, thresholds: Floats | Sequence[float]
+) -> tuple[list[float], tuple[list[float], list[float]] | None]:
     """Return the performance profile of a change of some modules: the share that shrinks by more than each threshold.
 
     It is the run-score distribution of Agarwal et al. 2021; the score is the relative reduction of a module. If one
@@ -263,14 +267,6 @@ def profile(change: Change, thresholds: Floats | Sequence[float]) -> Profile:
         return shares, None
     low, high = _ends(change.clusters, lambda counts: counts @ above / counts.sum(axis=1, keepdims=True))
     return shares, (low, high)
-
-
-def mean_with_interval(values: Floats, clusters: tuple[str, ...]) -> Estimate:
-    """Return the mean of one value per module, such as 1 for a win; the clusters are the projects of the modules."""
-    if len(values) < 2:
-        return Estimate(float(values.mean()) if len(values) else 0.0)
-    low, high = _ends(clusters, lambda counts: (counts @ values / counts.sum(axis=1))[:, None])
-    return Estimate(float(values.mean()), *low, *high)
 
 
 def _ends(clusters: Sequence[str], statistics: Callable[[Counts], Floats]) -> list[list[float]]:

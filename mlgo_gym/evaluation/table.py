@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.record import Configuration
 from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Estimate, Extreme, Summary, estimates
 from mlgo_gym.tasks.measurement import BYTE_METRICS
 

@@ -8,12 +8,12 @@ is the reward of the step.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mlgo_gym.cache import errors_name_file
 from mlgo_gym.compiler.coroutine import run_blocking
@@ -23,11 +23,14 @@ from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.episode.outcome import failure_reward
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult
-from mlgo_gym.evaluation.record import NO_DECISIONS, Assignment, EpisodeRecord
-from mlgo_gym.evaluation.result_folder import HEADER
+from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, Metrics, unpack_actions
+from mlgo_gym.evaluation.result import HEADER, load_result
+from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings, is_plain_clang
 from mlgo_gym.llvm.training_log import LogHeader, LogWriter, TensorSpec
+from mlgo_gym.make_env import recorded_arguments
 from mlgo_gym.policies import Policy
-from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.policies.loading import plain_clang_flags, with_callee_features
+from mlgo_gym.policies.rules import Rule
 from mlgo_gym.tasks.task import Task
 
 SCORE = TensorSpec("reward", "float", (1,))
@@ -98,8 +101,7 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
             action, advice, is_illegal = episode.take(policy.act(observation, episode.info()))
             steps.append(Step(decision, advice, observation, action))
             illegal += is_illegal
-    if episode.outcome is None:
-        raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
+    assert episode.outcome is not None, "no decision is left"
     result = EpisodeRecord.of_episode(
         assignment,
         episode.full_info,
@@ -130,14 +132,9 @@ def trace(
     `strict` and `error_reward` of the environment apply to illegal actions and failed compiles.
 
     Args:
-        environment: Id of the environment, such as `mlgo/Inline-v0`.
+        environment, corpus, env_kwargs, seed, limit, trust_flags: As for `evaluate()`.
         policy: Policy, as `load_policy` takes it. If it uses callee features, the environment computes them.
         output: A new folder, or an unfinished trace with the same arguments.
-        corpus: Corpus, as `open_corpus` takes it.
-        env_kwargs: Other arguments of the environment, JSON values.
-        seed: Seed of random policies and of `limit`.
-        limit: Number of modules to draw at random (≥ 1). Default: all.
-        trust_flags: Whether to run recorded flags without checking them.
         progress: Called with each episode.
 
     Raises:
@@ -162,23 +159,30 @@ def trace(
         while len(evaluation.schedule):
             assignment = evaluation.schedule.popleft()
             trajectory = record_trajectory(evaluated.env, evaluated.policies[policy], assignment)
-            for path, write in logs_of(trajectory, evaluated.env.task).items():
-                (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                with errors_name_file(folder / path), (folder / path).open("wb") as stream:
-                    write(stream)
+            _write_logs(folder, trajectory, evaluated.env.task)
             evaluation.add(trajectory.result)
             progress(trajectory)
         return evaluation.result
 
 
-def logs_of(trajectory: Trajectory, task: Task) -> dict[str, Callable[[IO[bytes]], None]]:
-    """Return a function that writes the log, by its path in the output, for each advisor; none without decisions."""
-    logs: dict[str, Callable[[IO[bytes]], None]] = {}
+def _write_logs(folder: Path, trajectory: Trajectory, task: Task) -> None:
+    """Write the decisions of each advisor and their rewards, byte for byte as LLVM's `Logger` would; none without."""
     for number, name in enumerate(log_names(trajectory.result.module, task) if trajectory.steps else ()):
-        own = [index for index, step in enumerate(trajectory.steps) if step.decision.advisor == number]
-        steps = [trajectory.steps[index] for index in own]
-        logs[name] = partial(write_log, header=task.headers[number], steps=steps, rewards=trajectory.rewards_at(own))
-    return logs
+        header = task.headers[number]
+        assert header.advice is not None, "clang waits for it"
+        indices = [index for index, step in enumerate(trajectory.steps) if step.decision.advisor == number]
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with errors_name_file(path), path.open("wb") as stream:
+            log = LogWriter(stream, LogHeader((*header.features, header.advice), score=SCORE))
+            context: str | None = None
+            for index, reward in zip(indices, trajectory.rewards_at(indices), strict=True):
+                step = trajectory.steps[index]
+                if step.decision.context != context:
+                    context = step.decision.context
+                    log.context(context)
+                log.observation(step.decision.payload + step.advice)
+                log.outcome(reward)
 
 
 def log_names(module: str, task: Task) -> list[str]:
@@ -192,19 +196,114 @@ def log_names(module: str, task: Task) -> list[str]:
     return [f"logs/{module}{advisor}.log" for advisor in advisors]
 
 
-def write_log(stream: IO[bytes], header: LogHeader, steps: Sequence[Step], rewards: Sequence[float]) -> None:
-    """Write the decisions of one advisor and their rewards in order, byte for byte as LLVM's `Logger` would.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an episode of a policy on a module was reproduced; `problem` is the difference, and empty if it was."""
+
+    policy: str
+    module: str
+    problem: str = ""
+
+
+def validate(
+    folder: str | Path,
+    *,
+    corpus: str | None = None,
+    clang: str | None = None,
+    trust_flags: bool = False,
+    modules: Container[str] | None = None,
+    progress: Callable[[Verdict], object] = lambda _: None,
+) -> list[Verdict]:
+    """Reproduce every finished episode of an evaluation by its recorded actions, and compare the metrics.
+
+    The policies are not needed.
+
+    Args:
+        folder: Output of `evaluate()` or `trace()`.
+        corpus: Corpus, as `open_corpus` takes it. Default: the recorded one.
+        clang: Compiler of the recorded version. Default: as for a new environment.
+        trust_flags: Whether to run recorded flags and arguments without checking them.
+        modules: Names of the modules to reproduce. Default: all.
+        progress: Called with each verdict.
 
     Raises:
-        MlgoError: The header of the channel has no advice.
+        UntrustedError: Running recorded arguments could do more than compile.
+        MlgoError: The folder has no results, the corpus does not exist, or the compiler has another version.
     """
-    if header.advice is None:
-        raise MlgoError("expected the header of an interactive channel, got one without advice; use a compiler's own")
-    log = LogWriter(stream, LogHeader((*header.features, header.advice), score=SCORE))
-    context: str | None = None
-    for step, reward in zip(steps, rewards, strict=True):
-        if step.decision.context != context:
-            context = step.decision.context
-            log.context(context)
-        log.observation(step.decision.payload + step.advice)
-        log.outcome(reward)
+    result = load_result(folder)
+    configuration = result.configuration
+    plain = {name: name for name in configuration.policies.values() if is_plain_clang(name)}
+    arguments = recorded_arguments(
+        str(folder),
+        configuration.environment,
+        configuration.arguments,
+        corpus=None if corpus else configuration.corpus,
+        extra_flags=map(plain_clang_flags, plain),
+        trust_flags=trust_flags,
+    )
+    arguments["clang"] = clang
+    settings = RunnerSettings(configuration.environment, corpus or configuration.corpus, arguments, plain)
+    verdicts = []
+    with closing(EvaluatedPolicies(settings)) as evaluated:
+        version = evaluated.env.toolchain.version_text
+        if version != configuration.clang:
+            raise MlgoError(f"expected clang {configuration.clang}, got {version}; name that version with --clang")
+        for record in result.episodes:
+            if record.status != DONE or (modules is not None and record.module not in modules):
+                continue
+            policy = configuration.policies.get(record.policy, record.policy)
+            try:
+                problem = _problem(evaluated, policy, record)
+            except MlgoError as error:
+                problem = str(error)
+            verdicts.append(Verdict(record.policy, record.module, problem))
+            progress(verdicts[-1])
+    return verdicts
+
+
+def _problem(evaluated: EvaluatedPolicies, policy: str, record: EpisodeRecord) -> str:
+    """Return the difference between an episode and its record; empty without one."""
+    if is_plain_clang(policy):
+        result = evaluated.compile(Assignment(policy, record.module, record.project))
+    else:
+        result = _reproduce(evaluated, record).result
+    if result.error is not None:
+        return f"the compile failed: {result.error['message']}"
+    return _difference(record.metrics, result.metrics)
+
+
+def _reproduce(evaluated: EvaluatedPolicies, record: EpisodeRecord) -> Trajectory:
+    if record.actions is None and record.decisions:
+        raise MlgoError("expected recorded actions, got none; evaluate again")
+    actions = unpack_actions(record.actions, evaluated.env.action_space) if record.actions else []
+    if len(actions) != record.decisions:
+        raise MlgoError(f"expected {record.decisions} recorded actions, got {len(actions)}; evaluate again")
+    remaining = deque(actions)
+
+    def act(_observation: Any, _info: Any) -> Any:
+        if not remaining:
+            raise MlgoError(f"expected {len(actions)} decisions, got more; evaluate again")
+        return remaining.popleft()
+
+    assignment = Assignment(record.policy, record.module, record.project)
+    try:
+        trajectory = record_trajectory(evaluated.env, Rule(act), assignment)
+    except CompilerError as error:
+        return Trajectory(EpisodeRecord.of_error(assignment, error))
+    if unused := len(remaining):
+        raise MlgoError(f"expected {len(actions)} decisions, got {len(actions) - unused}; evaluate again")
+    return trajectory
+
+
+def _difference(recorded: Metrics, reproduced: Metrics) -> str:
+    """Return the differences between metrics; empty if they are equal."""
+    lines = []
+    for name in sorted({*recorded, *reproduced}):
+        was, now = recorded.get(name), reproduced.get(name)
+        if was is None or now is None or tuple(was) != tuple(now):
+            lines.append(f"{name} was {_pair(was)}, is {_pair(now)}")
+    return "; ".join(lines)
+
+
+def _pair(pair: tuple[float, float] | None) -> str:
+    return "not measured" if pair is None else f"{pair[0]:g} (plain clang {pair[1]:g})"

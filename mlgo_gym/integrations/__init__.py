@@ -5,6 +5,6 @@ needs that library.
 """
 
 from mlgo_gym.integrations.normalize_features import NormalizeFeatures, fit_normalization
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Normalization
 
 __all__ = ["Normalization", "NormalizeFeatures", "fit_normalization"]

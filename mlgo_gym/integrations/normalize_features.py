@@ -11,8 +11,8 @@ from gymnasium.utils import RecordConstructorArgs
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.features import flat_part
-from mlgo_gym.policies.normalization import CLIP, Floats, Normalization
+from mlgo_gym.policies.network import CLIP, Floats, Normalization
+from mlgo_gym.policies.protocol import flat_part
 
 
 class FlatNormalizer:
@@ -123,7 +123,7 @@ def record_observations(
 def fit_normalization(env: gym.Env[Any, Any], method: str = "log_standard", **sample: int) -> Normalization:
     """Return a normalization fitted on the environment's corpus, under clang's own choices.
 
-    `method` is one of `mlgo_gym.policies.normalization.METHODS`; `sample` has the arguments of `record_observations()`.
+    `method` is one of `mlgo_gym.policies.network.METHODS`; `sample` has the arguments of `record_observations()`.
 
     Raises:
         MlgoError: as in `record_observations()` and `Normalization.fit()`.

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Network, Normalization
 
 try:
     import torch

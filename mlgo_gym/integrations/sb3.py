@@ -15,9 +15,8 @@ from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, unbatch_infos
 from mlgo_gym.errors import MissingExtraError, MlgoError, PolicyError
-from mlgo_gym.policies.features import MASK
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Network, Normalization
+from mlgo_gym.policies.protocol import MASK
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 try:

@@ -9,7 +9,7 @@ import gymnasium as gym
 from gymnasium.vector.utils import batch_space
 
 from mlgo_gym.integrations.normalize_features import FlatNormalizer
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Normalization
 
 if TYPE_CHECKING:
     # Generic in some versions of Gymnasium alone.

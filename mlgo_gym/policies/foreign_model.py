@@ -18,9 +18,8 @@ from mlgo_clang.files import read_untrusted
 from mlgo_gym.cache import parse_json
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.policies.features import MASK, chooser, feature_vector, mask_size
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
-from mlgo_gym.policies.protocol import row
+from mlgo_gym.policies.protocol import MASK, chooser, feature_vector, mask_size, rows
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +92,8 @@ class ForeignModel:
         """Return an output of the model by its index, flat; `rows` is the extent of free first dimensions.
 
         Raises:
-            PolicyError: the model cannot be run, or gives another output; the next run starts a new process.
+            PolicyError: the model cannot be run, crashed, took too long or gives another output; the next run starts a
+                new process.
         """
         if self._process.loaded is not self._token and self._load() != (self.inputs, self.outputs):
             raise self._unusable("its inputs and outputs changed between two loads")
@@ -186,11 +186,7 @@ class ForeignPolicy:
         self._kind, self._space = kind, env.action_space
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Return the model's decision.
-
-        Raises:
-            PolicyError: the model cannot be run, crashed or took too long; the next decision starts a new process.
-        """
+        """Return the model's decision; errors are those of `ForeignModel.run()`."""
         return self._action(self._model.run(self._output, self._inputs(observation)), info)
 
     def _action(self, output: Array, info: Mapping[str, Any]) -> Any:
@@ -216,7 +212,7 @@ class OnnxPolicy(ForeignPolicy):
 
     def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return the model's decisions, in one run if its first dimensions are free, else one by one."""
-        singles = [row(observations, number) for number in range(len(infos))]
+        singles = [rows(observations, number) for number in range(len(infos))]
         if not self._batched:
             return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
         arrays = map(np.concatenate, zip(*map(self._inputs, singles), strict=True))

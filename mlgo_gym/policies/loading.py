@@ -1,4 +1,9 @@
-"""From a policy's specification to the policy, which may be a Python object that a user names."""
+"""From a policy's specification to the policy and its files: models, bundled networks, rules, and users' code.
+
+Each bundled network is three files of `mlgo_gym/policies/networks/`: the weights (`NAME.safetensors`), the model card
+for people (`NAME.md`) and the same facts for programs (`NAME.json`). A network that is added to the folder can be used
+at once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,33 +23,111 @@ from typing import Any
 
 import gymnasium as gym
 
+from mlgo_gym.cache import sha256_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.policies.features import check_advisor, check_binary
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
 from mlgo_gym.policies.mlp import decides_evictions, network_policy
-from mlgo_gym.policies.model_files import (
-    MODEL_POLICIES,
-    bundled_policies,
-    file_digest,
-    is_model,
-    model_file,
-    network_file,
-)
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.rules import (
-    RULES,
-    RuleText,
-    bundled_rules,
-    is_rule,
-    load_rule,
-    ratio_policy,
-    rule_file,
-    threshold_policy,
-)
+from mlgo_gym.policies.protocol import Policy, check_advisor
+from mlgo_gym.policies.rules import RULE_SUFFIX, RULES, RuleText, ratio_policy, rule_policy, threshold_policy
+from mlgo_gym.scheduling import FileStore, StoredFiles
+
+KINDS = ("mlp", "rule", "tflite", "onnx")
+"""Prefixes of models in files. Nothing in such a file can run."""
+
+NETWORKS = Path(__file__).with_name("networks")
+"""Folder of the bundled networks."""
+
+
+_NETWORK_SUFFIX = ".safetensors"
+
+
+def bundled_policies() -> tuple[str, ...]:
+    """Return the names of the bundled policies that are networks."""
+    return tuple(sorted(path.stem for path in NETWORKS.glob(f"*{_NETWORK_SUFFIX}")))
+
+
+def bundled_rules() -> tuple[str, ...]:
+    """Return the names of the bundled rules."""
+    return tuple(sorted(path.stem for path in NETWORKS.glob(f"*{RULE_SUFFIX}")))
+
+
+def is_model(spec: str) -> bool:
+    """Return whether a policy is a model in a file."""
+    kind, colon, _ = spec.partition(":")
+    return bool(colon) and kind in KINDS
+
+
+def is_rule(spec: str) -> bool:
+    """Return whether a policy is `rule:FILE` or a bundled rule."""
+    return spec.startswith("rule:") or spec in bundled_rules()
+
+
+def policy_file(spec: str) -> Path:
+    """Return the file or folder of a model or of a bundled policy; without one, raise a PolicyError."""
+    if is_model(spec):
+        path = Path(spec.partition(":")[2]).expanduser()
+        if not path.exists():
+            raise PolicyError(f"expected a model in a file, got {spec}, and there is no {path}; check the path")
+        return path
+    if spec not in (*bundled_policies(), *bundled_rules()):
+        raise PolicyError(f"expected a bundled policy, got {spec!r}; use one of {', '.join(bundled_policies())}")
+    return NETWORKS / f"{spec}{RULE_SUFFIX if is_rule(spec) else _NETWORK_SUFFIX}"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file as of `sha256sum`, or of the names and contents of a folder, in hexadecimal."""
+    if path.is_file():
+        return sha256_of(path)
+    digest = hashlib.sha256()
+    for file in _files_in(path):
+        digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(part for part in folder.rglob("*") if part.is_file())
+
+
+def pack_policies(specs: Sequence[str]) -> dict[str, StoredFiles]:
+    """Return the files of policies by specification, for machines without these files.
+
+    Models and `path/to/file.py:Name` have files. A policy of an installed module must be installed on every machine.
+
+    Raises:
+        PolicyError: a file cannot be read.
+    """
+    packed: dict[str, StoredFiles] = {}
+    for spec in specs:
+        path = _file_of(spec)
+        if path is not None:
+            files = _files_in(path) if path.is_dir() else [path]
+            try:
+                packed[spec] = {str(Path(path.name, file.relative_to(path))): file.read_bytes() for file in files}
+            except OSError as error:
+                raise PolicyError(f"the files of {spec} cannot be read: {error}; check the path") from error
+    return packed
+
+
+def unpack_policy(spec: str, store: FileStore | None) -> str:
+    """Return the specification of a policy on a machine that received its files; the same without a store."""
+    path = None if store is None else _file_of(spec)
+    if store is None or path is None:
+        return spec
+    received = store.folder(spec) / path.name
+    return f"{spec.partition(':')[0]}:{received}" if is_model(spec) else f"{received}:{spec.rpartition(':')[2]}"
+
+
+def _file_of(spec: str) -> Path | None:
+    if is_model(spec):
+        return Path(spec.partition(":")[2]).expanduser()
+    place, colon, _ = spec.rpartition(":")
+    return Path(place) if colon and place.endswith(".py") else None
+
 
 _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
     "threshold": (threshold_policy, "20"),
@@ -54,13 +137,10 @@ _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
 
 _MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
     "mlp": lambda env, file: network_policy(env, Network.load(file), f"mlp:{file}"),
-    "rule": load_rule,
     "tflite": TflitePolicy,
     "onnx": OnnxPolicy,
 }
 """Makes a policy of an environment and a file, by prefix."""
-
-_KINDS = (*_WITH_NUMBER, *_MODELS)
 
 PLAIN_CLANG = "clang:"
 """Prefix of a plain clang with other flags, for instance `clang:-mllvm,-inline-threshold=20`; no policy decides."""
@@ -108,15 +188,15 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         return policy
     if spec in bundled_policies():
         return _bundled_policy(inner, spec)
-    if spec in bundled_rules():
-        return load_rule(inner, rule_file(spec))
+    if is_rule(spec):
+        return rule_policy(inner, RuleText.load(policy_file(spec)), spec)
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} is another compile without decisions; only an evaluation can use it")
     if is_model(spec):
-        return _MODELS[name](inner, model_file(spec))
+        return _MODELS[name](inner, policy_file(spec))
     # A misspelt kind of policy cannot be a module.
     is_module = not name.isidentifier() or find_spec(name) is not None
-    if not colon or (not is_module and get_close_matches(name, _KINDS, cutoff=0.75)):
+    if not colon or (not is_module and get_close_matches(name, (*_WITH_NUMBER, *KINDS), cutoff=0.75)):
         raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_rules(), *bundled_policies()))
     return _users_policy(spec, inner)
 
@@ -136,10 +216,10 @@ def plain_clang_flags(spec: str) -> tuple[str, ...]:
 def needs_callee_features(spec: str) -> bool:
     """Return whether a policy uses callee features."""
     if is_rule(spec):
-        return uses_callee_features(RuleText.load(rule_file(spec)).features)
+        return uses_callee_features(RuleText.load(policy_file(spec)).features)
     if not spec.startswith("mlp:") and spec not in bundled_policies():
         return False
-    return uses_callee_features(Network.load(network_file(spec)).features)
+    return uses_callee_features(Network.load(policy_file(spec)).features)
 
 
 def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
@@ -153,19 +233,20 @@ def policy_identity(spec: str) -> str:
     Raises:
         PolicyError: The policy names a file or a module that does not exist.
     """
-    if is_rule(spec) or spec in bundled_policies():
-        return f"{spec} {file_digest(rule_file(spec) if is_rule(spec) else network_file(spec))}"
-    # Names without a colon are of this package, or of a task.
-    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in _WITH_NUMBER:
+    if spec.startswith(PLAIN_CLANG) or spec.partition(":")[0] in _WITH_NUMBER:
         return spec
-    return f"{spec} {file_digest(model_file(spec)) if is_model(spec) else source_digest(spec)}"
+    if is_model(spec) or spec in (*bundled_policies(), *bundled_rules()):
+        return f"{spec} {file_digest(policy_file(spec))}"
+    if ":" not in spec:  # of this package, or of a task
+        return spec
+    source = getattr(_module_of(spec), "__file__", None)
+    return f"{spec} {sha256_of(Path(source)) if source else None}"
 
 
 def _bundled_policy(env: CompilerEnv, name: str) -> Policy:
-    network = Network.load(network_file(name))
+    network = Network.load(policy_file(name))
     if name.startswith("inline-"):
         check_advisor(name, env, INLINING)
-        check_binary(name, env)
     missing = [feature for feature in network.features if feature not in env.feature_names]
     if missing and not decides_evictions(network) and not uses_callee_features(missing):
         raise PolicyError(
@@ -193,18 +274,12 @@ def _users_policy(spec: str, env: CompilerEnv) -> Policy:
 
 def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
     kind, colon, argument = spec.partition(":")
-    close = get_close_matches(kind, _KINDS if colon else names, n=2, cutoff=0.5)
+    close = get_close_matches(kind, (*_WITH_NUMBER, *KINDS) if colon else names, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(f'{name}{colon}{argument}' for name in close)}? " if close else ""
     return PolicyError(
-        f"there is no policy {spec!r}; {hint}use one of {', '.join((*names, *MODEL_POLICIES))}, clang:FLAGS for a "
-        "plain clang with other flags, or your own as package.module:Name or path/to/file.py:Name"
+        f"there is no policy {spec!r}; {hint}use one of {', '.join(names)}, {':FILE, '.join(KINDS)}:FILE, clang:FLAGS "
+        "for a plain clang with other flags, or your own as package.module:Name or path/to/file.py:Name"
     )
-
-
-def source_digest(spec: str) -> str | None:
-    """Return the SHA-256 of the file of a specification, in hexadecimal; None if it has no file."""
-    source = getattr(_module_of(spec), "__file__", None)
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else None
 
 
 def _module_of(spec: str) -> ModuleType:

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
-from mlgo_gym.policies.features import check_advisor, chooser, feature_vector
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Floats
-from mlgo_gym.policies.protocol import Policy, row
+from mlgo_gym.policies.network import Floats, Network
+from mlgo_gym.policies.protocol import Policy, check_advisor, chooser, feature_vector, rows
 
 COLUMN_FEATURES = (
     *("is_free", "nr_urgent", "nr_broken_hints", "is_hint", "is_local", "nr_rematerializable", "nr_defs_and_uses"),
@@ -91,7 +89,7 @@ class EvictionPolicy:
 
     def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the column at each decision."""
-        return [self.act(row(observations, number), info) for number, info in enumerate(infos)]
+        return [self.act(rows(observations, number), info) for number, info in enumerate(infos)]
 
 
 def decides_evictions(network: Network) -> bool:
@@ -126,17 +124,15 @@ class MlpPolicy:
         return [self._choose(values, info.get("action_mask")) for values, info in zip(outputs, infos, strict=True)]
 
     def logits(self, observations: Any) -> Floats:
-        """Return the preference of action 1 over action 0, float32 of shape (decisions,); an error for more actions."""
+        """Return the preference of action 1 over action 0, float32 of shape (decisions,)."""
         part = observations
         while isinstance(part, dict):
             part = next(iter(part.values()))
         outputs = self._outputs(observations, len(part))
-        if outputs.shape[1] > 2:
-            raise PolicyError(f"expected a network with 1 or 2 outputs, got {outputs.shape[1]} outputs")
         return outputs[:, -1] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def _outputs(self, observations: Any, count: int) -> Floats:
-        return self._network(np.stack([self._features(row(observations, number)) for number in range(count)]))
+        return self._network(np.stack([self._features(rows(observations, number)) for number in range(count)]))
 
 
 def network_policy(env: CompilerEnv, network: Network, name: str) -> Policy:

@@ -26,10 +26,8 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY, default_eviction
-from mlgo_gym.policies.features import check_advisor, check_binary, feature_vector, misfit
-from mlgo_gym.policies.model_files import NETWORKS
-from mlgo_gym.policies.normalization import Floats
-from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies.network import Floats
+from mlgo_gym.policies.protocol import Policy, check_advisor, check_binary, feature_vector, misfit
 
 _LARGEST = 2.0**24
 """Size in slots above which `size_order` treats live ranges alike: float32 holds every smaller size."""
@@ -153,7 +151,6 @@ RULES: dict[str, Callable[[CompilerEnv, int], Policy]] = {
 }
 """Rules by name; each takes an environment and a seed, and raises a PolicyError if it does not fit."""
 
-
 RULE_SUFFIX = ".rule"
 
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -223,7 +220,6 @@ class _Translation:
         self._name = name
 
     def condition(self, node: ast.expr) -> str:
-        """Return a condition as C, or raise a PolicyError."""
         if isinstance(node, ast.BoolOp):
             sign = " && " if isinstance(node.op, ast.And) else " || "
             return f"({sign.join(map(self.condition, node.values))})"
@@ -254,34 +250,8 @@ class _Translation:
         return PolicyError(f"expected {expected} in {self._name}, got {ast.unparse(node)[:100]!r}")
 
 
-def load_rule(env: CompilerEnv, path: Path) -> Policy:
-    """Return the policy of a rule's file, which inlines a call where the condition holds.
-
-    Raises:
-        PolicyError: the file has no condition, or the environment lacks a feature or has other decisions.
-    """
-    return rule_policy(env, RuleText.load(path), path.stem if path.parent == NETWORKS else f"rule:{path}")
-
-
 def rule_policy(env: CompilerEnv, rule: RuleText, name: str) -> Rule:
-    """Return the policy of a rule; `name` is for errors. Raises `PolicyError` as `load_rule()`."""
+    """Return the policy of a rule; `name` is for errors. Raises `PolicyError` if the environment lacks a feature."""
     check_advisor(name, env, INLINING)
-    check_binary(name, env)
     features = feature_vector(name, env, rule.features)
     return Rule(lambda observation, _info: int(rule(features(observation))))
-
-
-def bundled_rules() -> tuple[str, ...]:
-    """Return the names of the bundled rules."""
-    return tuple(sorted(path.stem for path in NETWORKS.glob(f"*{RULE_SUFFIX}")))
-
-
-def is_rule(spec: str) -> bool:
-    """Return whether a policy is `rule:FILE` or a bundled rule."""
-    return spec.startswith("rule:") or spec in bundled_rules()
-
-
-def rule_file(spec: str) -> Path:
-    """Return the file of `rule:FILE` or of a bundled rule."""
-    _, colon, path = spec.partition(":")
-    return Path(path).expanduser() if colon else NETWORKS / f"{spec}{RULE_SUFFIX}"

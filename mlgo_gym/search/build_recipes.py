@@ -8,8 +8,8 @@ bitcode of a module from standard input, searches its decisions, and keeps the r
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,14 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.driver import code_generation_flags
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import search_module
-from mlgo_gym.search.recipes import make_recipe
-from mlgo_gym.search.search_space import search_arguments
+from mlgo_gym.search.corpus_search import make_recipe
+from mlgo_gym.search.search_space import search_environment
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED
 
@@ -53,11 +51,7 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
 
 
 def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
-    """Compile the module of a recipe with its decisions; return the problem, or an empty string.
-
-    Raises:
-        CompilerError: clang fails.
-    """
+    """Compile a module with the decisions of a recipe, as `verify_recipe()` does."""
     try:
         recipe.check(module.digest(), toolchain.version_text)
         compilation = plan(module, toolchain)
@@ -89,25 +83,36 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
     return code_generation_flags(lines[0])
 
 
-@contextmanager
-def module_environment(
+def search_recipe(
     data: bytes,
+    source: str,
     command: Sequence[str],
     clang: str,
     policy: str,
+    compiles: int,
     *,
     evicts: bool = False,
     metric: str = "text",
     facts: str = "",
-) -> Iterator[CompilerEnv]:
-    """Give an environment with one module, compiled by `clang` as a driver's command line compiles its source.
+) -> Recipe:
+    """Return the best decisions that a search finds for a module, compiled as a driver's command line compiles it.
 
-    The data are the module's bitcode before any optimisation. The environment is of inlining, and computes callee
-    features if the policy uses them; or it is of evictions, by the metric `estimated-instructions`. With a file of link
-    facts, the metric of inlining is `estimated-linked`: each copy of a function counts its share of the linked file.
+    Inlining is searched by `metric`, evictions by `estimated-instructions`. With a file of link facts, the metric of
+    inlining is `estimated-linked`: each copy of a function counts its share of the linked file.
+
+    Args:
+        data: The module's bitcode before any optimisation.
+        source: Name of the module in the recipe.
+        command: The driver's command line, which compiles the source.
+        clang: The compiler.
+        policy: The policy to start from.
+        compiles: Maximum number of compiles.
+        evicts: Whether to search evictions.
+        metric: Metric of inlining.
+        facts: File of link facts, or empty.
 
     Raises:
-        MlgoError: the flags or the module cannot be used.
+        MlgoError: The flags or the module cannot be used, or the module cannot be searched.
     """
     with temporary_folder() as folder:
         bitcode = folder / "module.bc"
@@ -119,29 +124,16 @@ def module_environment(
             env_id, arguments["metric"] = "mlgo/RegAllocEvict-v0", ESTIMATED_INSTRUCTIONS
         elif facts:
             arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
-        env = make_environment(env_id, search_arguments(env_id, arguments, policy))
-        try:
-            yield env
-        finally:
-            env.close()
-
-
-def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int) -> Recipe:
-    """Return the best decisions that a search from a policy finds for the only module of an environment.
-
-    The recipe has `source` as the name of the module. The search takes at most `compiles` compiles.
-
-    Raises:
-        MlgoError: the module cannot be searched.
-    """
-    module = next(iter(env.corpus))
-    used, actions = 0, None
-    if env.decisions(module):
-        result = search_module(env, module, compiles=max(compiles, 1), start=policy)
-        used = result.compiles
-        if result.verified and result.cost < result.baseline:
-            actions = result.actions
-    return replace(make_recipe(env, module, actions, used), module=source)
+        env, _ = search_environment(env_id, arguments, policy)
+        with closing(env):
+            module = next(iter(env.corpus))
+            used, actions = 0, None
+            if env.decisions(module):
+                result = search_module(env, module, compiles=max(compiles, 1), start=policy)
+                used = result.compiles
+                if result.verified and result.cost < result.baseline:
+                    actions = result.actions
+            return replace(make_recipe(env, module, actions, used), module=source)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,9 +142,8 @@ def main(arguments: Sequence[str]) -> int:
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        evicts = kind == EVICTION.name
-        with module_environment(data, command, clang, policy, evicts=evicts, metric=metric, facts=facts) as env:
-            recipe = search_recipe(env, source, policy, int(compiles))
+        options: dict[str, Any] = {"evicts": kind == EVICTION.name, "metric": metric, "facts": facts}
+        recipe = search_recipe(data, source, command, clang, policy, int(compiles), **options)
         keep_recipe(recipe, folder, data)
 
     return exit_status_of(search)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,9 +27,20 @@ from mlgo_gym.errors import CompilerError
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import needs_callee_features
 from mlgo_gym.policies.rules import Rule
-from mlgo_gym.search.expected_compile import ExpectedCompile, FlipPlan, Trial
-from mlgo_gym.search.moves import Flip, Move, MoveKey, MoveRanking, all_moves, code_copies, make_move, single_moves
-from mlgo_gym.search.search_space import Leaf, SearchSpace
+from mlgo_gym.search.moves import (
+    ExpectedCompile,
+    Flip,
+    Move,
+    MoveKey,
+    MoveRanking,
+    Plan,
+    Trial,
+    all_moves,
+    code_copies,
+    make_move,
+    single_moves,
+)
+from mlgo_gym.search.search_space import Found, SearchSpace
 
 VERIFY_EVERY = 8
 """Number of compiles with new moves before one without, if a move helped."""
@@ -43,17 +54,13 @@ _MAX_PAIRS = 8  # of calls, per caller and per callee
 
 
 class BundleSearch:
-    """The state of a search by bundles; `best` is the best compile so far.
-
-    Raises:
-        MlgoError: The metric has no value for each function, or the task is not inlining.
-        CompilerError: The compile with clang's own choices failed. Other failures are counted.
-    """
+    """The state of a search by bundles; `best` is the best compile so far. Errors are those of `search_module()`."""
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
         self._space = space
         self._compilation = space.setup.compilation(space.module)
         self._timeout = space.setup.timeout
+        self._dtype = space.task.headers[0].dtype
         self._costs = FunctionCosts(space.setup, self._compilation)
         self._generator = np.random.default_rng(seed)
         self._ranking = MoveRanking(by_cost=self._costs.counts_calls)
@@ -87,8 +94,8 @@ class BundleSearch:
     def _expects_improvement(self) -> bool:
         return self._expected.total < self.best.total
 
-    def run(self) -> Leaf:
-        """Search until the budget is spent or nothing is left to try; return the best leaf."""
+    def run(self) -> Found:
+        """Search until the budget is spent or nothing is left to try; return the best compile."""
         self._try_portfolio()
         budget = self._space.budget
         while not budget.is_spent:
@@ -100,26 +107,19 @@ class BundleSearch:
                 self._verify()
             else:
                 break
-        return self._leaf(self.best)
+        return self.best.compiled.answers, self.best.cost, self._costs.baseline
 
     def _expect(self, trial: Trial) -> ExpectedCompile:
         return ExpectedCompile(trial, counts_calls=self._costs.counts_calls)
 
-    def _leaf(self, trial: Trial) -> Leaf:
-        return Leaf(trial.compiled.answers, trial.cost, self._costs.baseline)
-
-    def _plan(self, changes: Iterable[tuple[DecisionSite, int]] = (), *, pinned: bool = False) -> FlipPlan:
-        dtype = self._space.task.headers[0].dtype
-        return FlipPlan(self._expected.visits, self._expected.overrides, changes, dtype, pinned=pinned)
-
-    def _compile(self, plan: FlipPlan | None, *, callee_features: bool = False) -> Trial | None:
+    def _compile(self, plan: Plan | None, *, callee_features: bool = False) -> Trial | None:
         """Return a compile by a plan, and by the policy where the plan has no answer; None if it failed."""
         space, indices = self._space, itertools.count()
         overrides: set[DecisionSite] = set()
 
         def choose(decision: Decision) -> int:
             default = space.action_of(self._policy, decision, next(indices))
-            answer = None if plan is None else plan.answer(decision)
+            answer = None if plan is None else plan(decision)
             if answer is not None and answer != default:
                 overrides.add(decision.site)
             return default if answer is None else answer
@@ -135,10 +135,10 @@ class BundleSearch:
         except CompilerError:
             if is_first and self._policy is None:
                 raise
-            space.record_failure()
+            space.record(None)
             return None
         trial = Trial(compiled, frozenset(overrides), functions, cost)
-        space.record(self._leaf(trial))
+        space.record(cost)
         return trial
 
     def _try_portfolio(self) -> None:
@@ -167,7 +167,9 @@ class BundleSearch:
         (self.best, self._policy), *self._restarts = trials
         self._expected = self._expect(self.best)
         for trial, _ in self._restarts:
-            self._expected.replace_worse_parts(trial.override_all())
+            # All its answers are kept under another policy.
+            sites = frozenset(decision.site for decision in trial.compiled.decisions)
+            self._expected.replace_worse_parts(trial._replace(overrides=sites))
         if self._expects_improvement and budget.remaining > VERIFY_EVERY:
             self._verify()
 
@@ -214,7 +216,6 @@ class BundleSearch:
         return all_moves(self._expected.visits, policies)
 
     def _answer(self, name: str, decision: InlineDecision) -> int:
-        """Return the answer of a policy of the portfolio to a recorded decision."""
         return self._space.action_of(self._space.portfolio[name], Decision(0, decision.site, decision.payload), 0)
 
     def _clear_tried(self) -> None:
@@ -255,7 +256,7 @@ class BundleSearch:
         affected = [frozenset(predicted.of(move.decisions)) for move in moves]
         copies = code_copies(decisions, sizes)
         changes = [change for move in moves for change in move.changes]
-        trial = self._compile(self._plan(changes, pinned=pinned))
+        trial = self._compile(self._expected.plan(self._dtype, changes, pinned=pinned))
         self._unverified += 1
         if trial is None:
             for move, functions in zip(moves, affected, strict=True):
@@ -303,11 +304,13 @@ class BundleSearch:
             self._alone.discard(key)
         for move in moves:
             if len(move.changes) == 1:
-                self._tried[move.undo_key] = frozenset()
+                # The move that undoes it.
+                ((call, answer),) = move.key[1]
+                self._tried["keep" if move.kind == "inline" else "inline", ((call, 1 - answer),)] = frozenset()
 
     def _verify(self) -> None:
         """Compile as expected, without new moves, and combine the result with the best compile."""
-        trial = self._compile(self._plan())
+        trial = self._compile(self._expected.plan(self._dtype))
         self._unverified = 0
         if trial is None:
             self._expected = self._expect(self.best)

@@ -1,4 +1,4 @@
-"""The search of one module, and the resumable search of a corpus."""
+"""The search of one module, its recipe, and the resumable search of a corpus."""
 
 from __future__ import annotations
 
@@ -10,20 +10,90 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.corpus import Module
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import run_allocation_compile
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
+from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.advisors import EVICTION
-from mlgo_gym.make_env import EnvironmentWork, make_environment
+from mlgo_gym.llvm.advisors import EVICTION, INLINING
+from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS
+from mlgo_gym.llvm.sizes import object_sizes
+from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.model_files import unpack_policy
+from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
-from mlgo_gym.search.recipes import make_recipe, recipe_flags
-from mlgo_gym.search.search_space import Budget, SearchSpace, search_arguments
+from mlgo_gym.search.search_space import Budget, SearchSpace, search_environment, searches_evictions
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
+from mlgo_gym.tasks.measurement import SIZE_METRICS, STACK, Measurement
+
+_MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
+
+
+def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
+    """Return the recipe of some actions, from a new compile that takes them.
+
+    Args:
+        env: The environment; it gives compiler and flags.
+        module: The module.
+        actions: Action of each decision; None if no search result is smaller than a plain compile.
+        compiles: Number of compiles of the search.
+
+    Raises:
+        MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
+        CompilerError: The compile failed.
+    """
+    compilation, task = env.compilation(module), env.task
+    evicts = searches_evictions(env)
+    baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=task.optimization_record)
+    assert baseline.sizes is not None, "a plain compile makes an object"
+    text, by_site, others = baseline.sizes.text, dict[DecisionSite, int](), dict[str, Any]()
+    if actions is not None:
+        remaining = iter(actions)
+        if evicts:
+            allocated = run_allocation_compile(
+                env.setup, compilation, lambda decision, _: next(remaining, task.default_action(decision))
+            )
+            evictions = [eviction for decisions in allocated.functions.values() for eviction in decisions]
+            by_site = {eviction.decision.site: eviction.answer for eviction in evictions}
+            assert allocated.measurement.sizes is not None, "a compile makes an object"
+            text = allocated.measurement.sizes.text
+            cost = allocated.cost, float(task.outcome(baseline, env.metric))
+            others = {"cost": cost}
+        else:
+            compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
+            by_site = {decision.site: decision.answer for decision in compiled.decisions}
+            text = compiled.text
+            if env.metric in (*SIZE_METRICS, STACK) and env.metric != "text":
+                measured = Measurement(object_sizes(compiled.object_bytes), frames=compiled.frames), baseline
+                others = {"cost": tuple(task.outcome(measurement, env.metric) for measurement in measured)}
+        if len(by_site) != len(actions):
+            raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
+    return Recipe(
+        module=module.name,
+        digest=module.digest(),
+        clang=env.toolchain.version_text,
+        flags=recipe_flags(env, module),
+        text=text,
+        baseline_text=baseline.sizes.text,
+        actions=by_site,
+        compiles=compiles,
+        advisor=EVICTION.name if evicts else INLINING.name,
+        **others,
+    )
+
+
+def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
+    """Return the flags of a compile of the whole module, without those that only measure."""
+    # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.setup.preoptimize`).
+    flags, measuring = env.compilation(module).flags, (*_MEASURING, STACK_USAGE_FLAGS[0])
+    return edit_flags(flags, delete=("-disable-llvm-passes", *measuring) if env.task.after_optimization else measuring)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,28 +169,28 @@ def search_module(
         MlgoError: The environment is neither of inlining nor of evictions, its metric has no value for each function,
             or the policy does not fit it.
         CorpusError: The module has no decision.
-        CompilerError: A compile failed.
+        CompilerError: The first compile failed; later failures are counted.
     """
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
     space = SearchSpace(env, module, budget, policy, seed)
-    search = FunctionSearch if env.task.advisors == (EVICTION,) else BundleSearch
-    best = search(space, seed).run()
-    spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
+    search = FunctionSearch if searches_evictions(env) else BundleSearch
+    actions, cost, baseline = search(space, seed).run()
+    compiles, seconds = budget.spent, budget.seconds
     return SearchResult(
         module=module.name,
-        actions=best.actions,
-        cost=best.cost,
-        baseline=best.baseline,
-        compiles=spent,
-        seconds=elapsed,
-        verified=space.replay(best.actions) == best.cost,
-        improvements=improvements,
+        actions=actions,
+        cost=cost,
+        baseline=baseline,
+        compiles=compiles,
+        seconds=seconds,
+        verified=space.replay(actions) == cost,
+        improvements=tuple(space.improvements),
         failed=space.failed,
     )
 
 
-_Found = tuple[SearchResult, Recipe | None]
+_Searched = tuple[SearchResult, Recipe | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +224,7 @@ class CorpusSearch:
             CorpusError: The corpus lacks one of `names`.
             CompilerError: The compiler fails on a module when its decisions are counted.
         """
-        env = make_environment(self.environment, self._arguments)
+        env, _ = self._environment()
         names = [env.corpus.module(name).name for name in dict.fromkeys(self.names)] or env.corpus.names
         decided = [name for name in names if env.decisions(env.corpus.module(name))]
         return sorted(decided, key=lambda name: (-env.corpus.size(name), name))
@@ -184,16 +254,14 @@ class CorpusSearch:
                 lines.append(result.to_json())
                 yield result
 
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        """The arguments, with callee features if a policy of the search uses them."""
-        return search_arguments(self.environment, self.arguments, self.start)
+    def _environment(self) -> tuple[CompilerEnv, dict[str, Any]]:
+        return search_environment(self.environment, self.arguments, self.start)
 
     def _search(self, names: list[str], execution: Execution) -> Iterator[SearchResult]:
         if not names:
             return
-        env = make_environment(self.environment, self._arguments)
-        work = EnvironmentWork(self.environment, self._arguments, self._start, [self.start])
+        env, arguments = self._environment()
+        work = EnvironmentWork(self.environment, arguments, self._start, [self.start])
         with work.workers(env, execution) as workers, closing(workers.run(deque(names))) as results:
             for name, found in results:
                 if isinstance(found, WorkerFailure):
@@ -207,14 +275,13 @@ class CorpusSearch:
                     keep_recipe(local, self.recipes, module.bitcode.read_bytes())
                 yield result
 
-    def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], _Found]:
-        local = self if store is None else replace(self, start=unpack_policy(self.start, store))
-        return partial(local._one, env)
+    def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], _Searched]:
+        return partial(replace(self, start=unpack_policy(self.start, store))._one, env)
 
     def _failure(self, name: str, error: str) -> SearchResult:
         return SearchResult(name, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
 
-    def _one(self, env: CompilerEnv, name: str) -> _Found:
+    def _one(self, env: CompilerEnv, name: str) -> _Searched:
         limits: dict[str, Any] = {"compiles": self.compiles, "seconds": self.seconds}
         try:
             module = env.corpus.module(name)

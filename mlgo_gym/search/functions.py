@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.episode.allocation_compile import (
     AllocationCompile,
-    Eviction,
     can_split,
     legal_answer,
     run_allocation_compile,
@@ -23,7 +21,7 @@ from mlgo_gym.episode.allocation_compile import (
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies import Policy
-from mlgo_gym.search.search_space import Leaf, SearchSpace
+from mlgo_gym.search.search_space import Found, SearchSpace
 
 NOTHING = 0.3
 """Share of the trials that evict nothing, where that is legal."""
@@ -31,20 +29,8 @@ NOTHING = 0.3
 _MIN_RULES = 8  # compiles from which other rules are tried first
 
 
-class _Best(NamedTuple):
-    """The best known allocation of a function: its compile and its columns."""
-
-    compiled: AllocationCompile
-    decisions: list[Eviction]
-
-
 class FunctionSearch:
-    """The state of a search of all functions at once.
-
-    Raises:
-        MlgoError: The metric is no sum over functions.
-        CompilerError: The first compile failed. Later failures are counted.
-    """
+    """The state of a search of all functions at once. Errors are those of `search_module()`."""
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
         if not can_split(space.setup):
@@ -61,11 +47,12 @@ class FunctionSearch:
         first = self._first = self._compile(lambda decision, _: self._default(decision))
         if not first.functions:
             space.begin().close()  # raises the error of a module without decisions
-        self._best = {name: _Best(first, decisions) for name, decisions in first.functions.items()}
+        # The best known compile of each function.
+        self._best = dict.fromkeys(first.functions, first)
         self._record()
 
-    def run(self) -> Leaf:
-        """Search until the budget is spent; return the leaf, of a compile that verifies it."""
+    def run(self) -> Found:
+        """Search until the budget is spent; return the best compile, which verifies what was found."""
         space = self._space
         if space.start is not None:
             self._try(self._legal(space.start))
@@ -74,11 +61,10 @@ class FunctionSearch:
                 self._try(self._legal(policy))
         while space.budget.remaining > 1 and not space.budget.is_spent:
             self._try_flips()
-        actions = (eviction.answer for name in self._first.functions for eviction in self._best[name].decisions)
+        actions = (eviction.answer for name in self._first.functions for eviction in self._best[name].functions[name])
         verified = self._compile(lambda *_: next(actions))
-        leaf = Leaf(verified.actions, verified.cost, self._baseline)
-        space.record(leaf)
-        return leaf
+        space.record(verified.cost)
+        return verified.actions, verified.cost, self._baseline
 
     def _default(self, decision: Decision) -> int:
         return int(self._space.task.default_action(decision))
@@ -92,26 +78,27 @@ class FunctionSearch:
 
     def _record(self) -> None:
         """Count a compile; the cost is that of the best allocation of each function."""
-        changes = (self._first.change(name, best.compiled) for name, best in self._best.items())
-        self._space.record(Leaf((), self._first.cost + math.fsum(changes), self._baseline))
+        changes = (self._first.change(name, best) for name, best in self._best.items())
+        self._space.record(self._first.cost + math.fsum(changes))
 
     def _try(self, choose: Callable[[Decision, int], int]) -> None:
         try:
             compiled = self._compile(choose)
         except CompilerError:
-            self._space.record_failure()
+            self._space.record(None)
             return
         for name, best in self._best.items():
-            if best.compiled.change(name, compiled) < 0:
-                self._best[name] = _Best(compiled, compiled.functions[name])
+            if best.change(name, compiled) < 0:
+                self._best[name] = compiled
         self._record()
 
     def _try_flips(self) -> None:
         """Compile the best columns of each function, but for one decision that takes another column."""
         flips: dict[tuple[str, int], int] = {}
         for name, best in self._best.items():
-            index = int(self._generator.integers(len(best.decisions)))
-            _, answer, legal = best.decisions[index]
+            decisions = best.functions[name]
+            index = int(self._generator.integers(len(decisions)))
+            _, answer, legal = decisions[index]
             others = [column for column in legal if column != answer]
             if others:
                 takes_nothing = others[-1] == self._nothing and self._generator.random() < NOTHING
@@ -122,7 +109,7 @@ class FunctionSearch:
             if (name, index) in flips:
                 return flips[name, index]
             # Behind a flip the same columns are tried where clang's own choice was not taken before.
-            for known in self._best[name].decisions[index : index + 1]:
+            for known in self._best[name].functions[name][index : index + 1]:
                 if known.decision.payload == decision.payload:
                     return known.answer
             return self._default(decision)

@@ -1,18 +1,27 @@
-"""Moves of a search by bundles: flips of one call or of several, and their ranking by expected savings."""
+"""Moves of a search by bundles, flips of one call or of several, and the compile that they should give."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.compiler.decision import Decision, DecisionSite, functions_of
+from mlgo_gym.episode.attribution.affected_functions import causes_of_changes, group_causes
 from mlgo_gym.episode.attribution.credit import cost_of_call, expected_growth, is_last_call
-from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineDecision, Visits
+from mlgo_gym.episode.attribution.inline_compile import (
+    CallSite,
+    InlineCompile,
+    InlineDecision,
+    Visits,
+    differing,
+    with_counterpart,
+)
+from mlgo_gym.llvm.sizes import FunctionSizes, size_changes
 
 FEW_CALLS = 24
 """Moves with more calls are a kind of their own: they affect many functions, and few of them fit into one compile."""
@@ -40,12 +49,6 @@ class Move(NamedTuple):
     key: MoveKey
     changes: tuple[tuple[DecisionSite, int], ...]
     decisions: tuple[InlineDecision, ...]
-
-    @property
-    def undo_key(self) -> MoveKey:
-        """The key of the move that undoes a move of one call."""
-        ((call, answer),) = self.key[1]
-        return "keep" if self.kind == "inline" else "inline", ((call, 1 - answer),)
 
 
 def make_move(kind: str, flips: Sequence[Flip]) -> Move:
@@ -201,3 +204,158 @@ def _kind_of_move(move: Move) -> tuple[str, int]:
 def _kind_of_flip(decision: InlineDecision) -> tuple[str, int]:
     kind = ("keep last" if is_last_call(decision.estimate) else "keep") if decision.answer else "inline"
     return kind, bisect_right(_COST_EDGES, cost_of_call(decision.estimate))
+
+
+# Number of recorded decisions to search for a call; those in between come from bodies that are not inlined now.
+_LOOK_AHEAD = 24
+
+# Features that distinguish the calls of a function as long as their callees are unchanged.
+_CALL_FEATURES = (
+    "callee_basic_block_count",
+    "nr_ctant_params",
+    "cost_estimate",
+    "callee_conditionally_executed_blocks",
+)
+
+
+Plan = Callable[[Decision], int | None]
+"""Returns the answer to the next decision of a compile; None leaves it to the policy."""
+
+
+class Trial(NamedTuple):
+    """A compile of the search, with its cost by the environment's metric.
+
+    The `overrides` are sites whose answer is not that of the compile's policy. The `costs` are those of each function
+    in place of its bytes, and their sum in place of `text`.
+    """
+
+    compiled: InlineCompile
+    overrides: frozenset[DecisionSite]
+    costs: FunctionSizes
+    cost: float
+
+    @property
+    def total(self) -> int:
+        """The sum of `costs`."""
+        return self.costs.text
+
+
+class ExpectedCompile:
+    """A compile, with the better parts of other compiles.
+
+    Attributes:
+        visits: The decisions by context and visit.
+        overrides: Sites whose answer is not that of the policy.
+        sizes: Bytes of each function.
+        costs: Cost of each function, by the metric of the search.
+        total: Cost of the compile.
+    """
+
+    def __init__(self, trial: Trial, *, counts_calls: bool = False) -> None:
+        self._counts_calls = counts_calls
+        self.visits: dict[tuple[str, int], list[InlineDecision]] = dict(trial.compiled.visits)
+        self.overrides = set(trial.overrides)
+        self.sizes: dict[str, int] = dict(trial.compiled.functions.functions)
+        self.costs: dict[str, int] = dict(trial.costs.functions)
+        self.total = trial.total
+
+    @property
+    def decisions(self) -> list[InlineDecision]:
+        """All decisions."""
+        return [decision for visit in self.visits.values() for decision in visit]
+
+    def plan(
+        self, dtype: np.dtype[Any], changes: Iterable[tuple[DecisionSite, int]] = (), *, pinned: bool = False
+    ) -> Plan:
+        """Return answers that repeat the decisions of this compile, and flip some of them.
+
+        Calls are matched in order within each visit. Recorded calls that do not occur are skipped; a new call is left
+        to the policy.
+
+        Args:
+            dtype: Type of an observation, from the header of the advisor.
+            changes: Sites to answer differently, each with its answer.
+            pinned: Whether to repeat all recorded answers; by default the policy decides where nothing overrides it.
+        """
+        changed = dict(changes)
+        features = [name for name in _CALL_FEATURES if name in (dtype.names or ())]
+        positions: dict[tuple[str, int], int] = {}
+
+        def fingerprint(payload: bytes) -> tuple[int, ...]:
+            """Return the features that identify a call whose index has changed."""
+            record = np.frombuffer(payload, dtype)[0]
+            return tuple(int(record[name][0]) for name in features)
+
+        def answer(decision: Decision) -> int | None:
+            visit = decision.site[:2]
+            recorded = self.visits.get(visit)
+            if recorded is None:
+                return None
+            start = positions.get(visit, 0)
+            wanted = fingerprint(decision.payload)
+            for index in range(start, min(start + _LOOK_AHEAD, len(recorded))):
+                if fingerprint(recorded[index].payload) == wanted:
+                    break
+            else:
+                # The same call has another fingerprint if its callee changed.
+                index = start
+                if index >= len(recorded) or index != decision.site.index:
+                    return None
+            positions[visit] = index + 1
+            site = DecisionSite(*visit, index)
+            if site in changed:
+                return changed[site]
+            return recorded[index].answer if pinned or site in self.overrides else None
+
+        return answer
+
+    def growth(self, trial: Trial) -> dict[str, int]:
+        """Return by how much each function of a compile costs more than in this one; unchanged functions are absent."""
+        return size_changes(FunctionSizes(self.costs, {}, 0, self.total), trial.costs)
+
+    def replace(self, trial: Trial, functions: Iterable[str], contexts: Iterable[str] = ()) -> None:
+        """Replace the costs of some functions and the decisions of some contexts by those of another compile."""
+        compiled = trial.compiled
+        for function in functions:
+            _replace(self.sizes, compiled.functions, function)
+            self.total += _replace(self.costs, trial.costs, function)
+        replaced = set(contexts)
+        self.visits = {key: visit for key, visit in self.visits.items() if key[0] not in replaced}
+        self.visits |= {key: visit for key, visit in compiled.visits.items() if key[0] in replaced}
+        self.overrides = {site for site in self.overrides if site.context not in replaced}
+        self.overrides |= {site for site in trial.overrides if site.context in replaced}
+
+    def contexts_of(self, trial: Trial, decisions: Iterable[InlineDecision], functions: Iterable[str]) -> set[str]:
+        """Return the contexts of some decisions or functions, in this compile or another."""
+        contexts, names = {decision.context for decision in decisions}, set(functions)
+        return {
+            context
+            for context, _ in trial.compiled.visits.keys() | self.visits.keys()
+            if context in contexts or not names.isdisjoint(functions_of(context))
+        }
+
+    def replace_worse_parts(self, trial: Trial) -> None:
+        """Replace the parts that cost less in another compile.
+
+        The differing decisions form groups that share no changed function. The cost of a group is the cost of its
+        functions.
+        """
+        decisions, growth = trial.compiled.decisions, self.growth(trial)
+        flipped = differing(self.decisions, decisions)
+        pairs = [with_counterpart(self.visits, decisions[index]) for index in flipped]
+        causes = causes_of_changes(
+            self.decisions, decisions, growth, pairs, self.sizes, counts_calls=self._counts_calls
+        )
+        for group, functions in group_causes(len(flipped), causes):
+            if sum(growth[function] for function in functions) < 0:
+                replaced = [decisions[flipped[cause]] for cause in group]
+                self.replace(trial, functions, self.contexts_of(trial, replaced, functions))
+
+
+def _replace(values: dict[str, int], other: FunctionSizes, function: str) -> int:
+    """Replace the value of a function by that of another compile; return the growth."""
+    value = other.functions.get(function, 0)
+    growth = value - values.pop(function, 0)
+    if value:
+        values[function] = value
+    return growth

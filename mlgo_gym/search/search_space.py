@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,9 +19,10 @@ from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.tasks.infos import decision_info
+from mlgo_gym.policies.protocol import decide
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "last-call", "threshold:20", "never")
@@ -38,10 +38,28 @@ EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evic
 """Policies of evictions whose decisions a search combines, function by function."""
 
 
-def search_arguments(environment: str, arguments: Mapping[str, Any], start: str) -> dict[str, Any]:
-    """Return arguments of an environment for a search from a policy: callee features are on if one policy uses them."""
-    portfolio = EVICTION_PORTFOLIO if "RegAlloc" in environment else PORTFOLIO
-    return with_callee_features(arguments, [start, *portfolio])
+def searches_evictions(env: CompilerEnv) -> bool:
+    """Return whether a search in an environment is one of evictions; others are of inlining."""
+    return env.task.advisors == (EVICTION,)
+
+
+def portfolio_names(env: CompilerEnv) -> tuple[str, ...]:
+    """Return the policies whose decisions a search in an environment combines."""
+    if searches_evictions(env):
+        return EVICTION_PORTFOLIO
+    return FAST_PORTFOLIO if INSTRUCTIONS in env.setup.weights else PORTFOLIO
+
+
+def search_environment(
+    environment: str, arguments: Mapping[str, Any], start: str
+) -> tuple[CompilerEnv, dict[str, Any]]:
+    """Return an environment for a search, and its arguments: with callee features if one of its policies uses them."""
+    env = make_environment(environment, arguments)
+    needed = with_callee_features(arguments, [start, *portfolio_names(env)])
+    if needed != arguments:
+        env.close()
+        env = make_environment(environment, needed)
+    return env, needed
 
 
 class Budget:
@@ -89,23 +107,12 @@ class Budget:
         return math.isinf(self._compiles) and math.isinf(self._limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A finished compile.
-
-    Attributes:
-        actions: The action of each decision.
-        cost: Cost by the environment's metric; smaller is better.
-        baseline: Cost of clang's own heuristic.
-    """
-
-    actions: tuple[int, ...]
-    cost: float
-    baseline: float
+Found = tuple[tuple[int, ...], float, float]
+"""The action of each decision, their cost by the environment's metric, and the cost of clang's own heuristic."""
 
 
 class SearchSpace:
-    """The decisions of one module.
+    """The decisions of one module; an MlgoError if the episodes of the environment are of one function.
 
     Args:
         env: The environment; it gives compiler, flags and metric.
@@ -115,12 +122,8 @@ class SearchSpace:
         seed: Seed of random policies.
 
     Attributes:
-        best: The leaf with the least cost so far; its cost is infinite before the first one.
         improvements: Index (from 1) and cost of each compile that cost less than all before.
         failed: Number of failed compiles; they count against the budget.
-
-    Raises:
-        MlgoError: The episodes of the environment are of one function.
     """
 
     def __init__(
@@ -131,7 +134,6 @@ class SearchSpace:
         self.setup, self.task = env.setup, env.task
         self.module, self.budget, self.start = module, budget, start
         self._env, self._seed = env, seed
-        self.best = Leaf((), math.inf, math.inf)
         self.improvements: list[tuple[int, float]] = []
         self.failed = 0
 
@@ -139,8 +141,7 @@ class SearchSpace:
     def portfolio(self) -> dict[str, Policy]:
         """Policies by name whose decisions a search may combine; those that do not fit the compiler are absent."""
         policies = {}
-        inlining = FAST_PORTFOLIO if INSTRUCTIONS in self.setup.weights else PORTFOLIO
-        for name in EVICTION_PORTFOLIO if self.task.advisors == (EVICTION,) else inlining:
+        for name in portfolio_names(self._env):
             with suppress(PolicyError):
                 policies[name] = load_policy(name, self._env, seed=self._seed)
         return policies
@@ -149,40 +150,25 @@ class SearchSpace:
         """Return the action of a policy at the decision with an index; the policy None is clang's own choice."""
         if policy is None:
             return int(self.task.default_action(decision))
-        info = decision_info(self.task, decision, self.module.name, index)
-        return int(policy.act(self.task.observe(decision), info))
+        return int(decide(policy, self.task, decision, self.module.name, index))
 
-    def record(self, leaf: Leaf) -> None:
-        """Count a finished compile."""
+    def record(self, cost: float | None) -> None:
+        """Count a finished compile with a cost, or a failed one with None."""
         self.budget.spent += 1
-        if leaf.cost < self.best.cost:
-            self.best = leaf
-            self.improvements.append((self.budget.spent, leaf.cost))
-
-    def record_failure(self) -> None:
-        """Count a failed compile."""
-        self.budget.spent += 1
-        self.failed += 1
+        if cost is None:
+            self.failed += 1
+        elif not self.improvements or cost < self.improvements[-1][1]:
+            self.improvements.append((self.budget.spent, cost))
 
     def begin(self) -> Episode:
-        """Start a compile and return it at its first decision.
-
-        Raises:
-            CorpusError: The module has no decision.
-            CompilerError: The compile failed.
-        """
+        """Start a compile and return it at its first decision; a CorpusError without one."""
         work = self._env.maker.begin(np.random.default_rng(0), self.module)
         episode = run_blocking(work, self.setup.timeout)
         episode.strict = episode.raises = True
         return episode
 
     def replay(self, actions: tuple[int, ...]) -> float:
-        """Return the cost of some actions in a new compile.
-
-        Raises:
-            MlgoError: An action is illegal, or the number of decisions differs.
-            CompilerError: The compile failed.
-        """
+        """Return the cost of some actions in a new compile; an MlgoError if they are illegal, or too few or many."""
         with closing(self.begin()) as episode:
             for number, action in enumerate(actions):
                 if episode.decision is None:

@@ -21,14 +21,13 @@ from mlgo_gym.corpus.corpus import is_part
 from mlgo_gym.episode.argument_types import check_types
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean
-from mlgo_gym.policies.normalization import CLIP, Normalization
+from mlgo_gym.policies.network import CLIP, Normalization
 from mlgo_gym.tasks.features import BOUNDS
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels
 
 Split = Literal["train", "fit", "valid"]
 Reward = Literal["weighted", "bytes"]
-GivenLabels = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 BUNDLED = {
     ("Os", False): ("Os",),
@@ -45,7 +44,7 @@ _FOLDER = Path(__file__).parent / "bundled_labels"
 class BanditOptions:
     """The arguments of both environments."""
 
-    labels: GivenLabels = "Os"
+    labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = "Os"
     callee_features: bool = False
     split: Split = "train"
     reward: Reward = "weighted"
@@ -344,7 +343,6 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         return self._observe(), rewards, pending.copy(), np.zeros(self.num_envs, np.bool_), infos
 
     def _draw(self, numbers: npt.NDArray[np.intp]) -> None:
-        """Draw a label for some environments."""
         position = self._position
         for number in numbers[position[numbers] == _BLOCK].tolist():
             generator = self._generators[number]

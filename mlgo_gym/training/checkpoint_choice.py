@@ -23,8 +23,7 @@ from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import feature_columns
+from mlgo_gym.policies.network import Network, feature_columns
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training.distillation import Matrix
 from mlgo_gym.training.labels import Labels
@@ -202,10 +201,6 @@ def best_margin(results: Sequence[MarginResult]) -> float:
     return max(result.margin for result in safe if result.mean <= best + MARGIN_TOLERANCE)
 
 
-COST = "cost_estimate"
-"""Feature with the estimated cost of inlining, a whole number of LLVM's inline-cost units."""
-
-
 @dataclass(frozen=True, slots=True)
 class Base:
     """The policy that a network deviates from.
@@ -234,7 +229,7 @@ class Base:
     @property
     def feature(self) -> str:
         """Feature that determines its answers."""
-        return INLINING_DEFAULT if self.threshold is None else COST
+        return INLINING_DEFAULT if self.threshold is None else "cost_estimate"
 
     def answers(self, names: Sequence[str], observations: Matrix) -> npt.NDArray[np.int64]:
         """Return its answers, 0 or 1, int64 of shape (decisions,); `names` are those of the observations' columns."""

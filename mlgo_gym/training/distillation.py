@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.extras import library
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization, feature_columns
+from mlgo_gym.policies.network import Network, Normalization, feature_columns
 from mlgo_gym.training.monitor import Advance
 
 Matrix = npt.NDArray[Any]

@@ -28,6 +28,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.protocol import run_episode
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure, Workers
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.monitor import Monitor
@@ -208,9 +209,5 @@ def _start(start: Network, env: CompilerEnv, store: FileStore | None) -> Callabl
 def _run(env: CompilerEnv, start: Network, episode: _Episode) -> _Score:
     """Return the logarithm of clang's size over that of a sample, for one module."""
     policy = MlpPolicy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
-    observation, info = env.reset(options={"module": episode.module})
-    over = False
-    while not over:
-        observation, reward, terminated, truncated, info = env.step(policy.act(observation, info))
-        over = terminated or truncated
-    return float(reward), truncated
+    reward, failed, _ = run_episode(env, policy.act, options={"module": episode.module})
+    return reward, failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,16 +22,15 @@ from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.policies.mlp import MlpPolicy
-from mlgo_gym.policies.model_files import unpack_policy
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Network, Normalization
+from mlgo_gym.policies.protocol import flat_part, run_episode
 from mlgo_gym.scheduling import Execution, FileStore, SequentialRunner, WorkerFailure, Workers, in_process
 from mlgo_gym.training.distillation import NetworkSettings, fitted_network, torch_library
 from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.monitor import Monitor
-from mlgo_gym.training.pipeline import Collector, Pipeline
+from mlgo_gym.training.pipeline import Collector, run_pipeline
 
 NETWORK = NetworkSettings(steps=2000)
 
@@ -135,7 +134,7 @@ def imitate(
     torch_library()
     with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collect:
         fit = Classification(settings, label_smoothing, seed)
-        return Pipeline(collect, fit, rounds=rounds).run(output, monitor)
+        return run_pipeline(collect, fit.fit, rounds=rounds, output=output, monitor=monitor)
 
 
 class _Episode(NamedTuple):
@@ -172,111 +171,102 @@ def expert_rollouts(
     It collects the actions of an expert in the states that a network reaches: the expert's action costs 0, and the cost
     of others is unknown. The module of an episode depends on its number and on the seed, not on the worker.
     """
-    rollout = _Rollout(expert, columns, per_episode, seed)
+    start = partial(_start_rollouts, expert, columns, per_episode, seed)
     workers: Workers[_Episode, _Recorded | None]
     if execution.in_process:
         # The environment stays open: it belongs to the caller.
-        workers = in_process(lambda _: SequentialRunner(rollout.start(env)))
+        workers = in_process(lambda _: SequentialRunner(start(env, None)))
     elif env.spec is None or not isinstance(expert, str):
         raise MlgoError(
             f"expected an environment of gym.make and an expert by its specification, got {env.spec} and {expert!r}; "
             "use Execution() for this process"
         )
     else:
-        work = EnvironmentWork(env.spec.id, env.spec.kwargs, rollout.start, [expert], attrgetter("module"))
+        work = EnvironmentWork(env.spec.id, env.spec.kwargs, start, [expert], attrgetter("module"))
         workers = work.workers(env, execution)
+
+    def collect(number: int, network: Network | None, monitor: Monitor) -> Labels:
+        sources = [np.random.SeedSequence([seed, number, episode]) for episode in range(episodes)]
+        generators = [np.random.default_rng(source) for source in sources]
+        pickled = None if network is None else pickle.dumps(network)
+        without: set[str] = set()
+
+        def draw(episode: int) -> _Episode:
+            """Draw a module by the weights of the environment."""
+            while True:
+                position = env.setup.order.draw(generators[episode], OrderCursor(), frozenset())
+                if position is None:
+                    raise MlgoError("expected a corpus with a module, got an empty one; choose another one")
+                if (name := env.corpus.names[position]) not in without:
+                    return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
+
+        queue = deque(map(draw, range(episodes)))
+        done: dict[int, tuple[str, _Recorded]] = {}
+        with monitor.stage("rollouts", episodes) as advance, closing(workers.run(queue)) as results:
+            for episode, result in results:
+                if isinstance(result, WorkerFailure):
+                    raise MlgoError(f"expected a rollout of {episode.module!r}, got a worker that exited: {result.how}")
+                if result is None:
+                    without.add(episode.module)
+                    if len(without) == len(env.corpus.names):
+                        raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
+                    queue.appendleft(draw(episode.number))
+                    continue
+                done[episode.number] = episode.module, result
+                advance(len(done))
+        names, recorded = zip(*(done[episode] for episode in range(episodes)), strict=True)
+        agreement = sum(part.agreed for part in recorded) / sum(part.decisions for part in recorded)
+        monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
+        observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
+        sizes, one = [len(part.actions) for part in recorded], np.ones(len(actions))
+        digests = [training_digest(env.corpus.module(name)) for name in names]
+        groups, modules, digest = (np.repeat(values, sizes) for values in (range(len(names)), names, digests))
+        features = tuple(env.feature_names[column] for column in columns)
+        return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)
+
     with workers:
-        yield partial(_collect, env, workers, columns, episodes, seed)
+        yield collect
 
 
-def _collect(
-    env: CompilerEnv,
-    workers: Workers[_Episode, _Recorded | None],
+def _start_rollouts(
+    expert: str | Policy,
     columns: tuple[int, ...],
-    episodes: int,
+    per_episode: int,
     seed: int,
-    number: int,
-    network: Network | None,
-    monitor: Monitor,
-) -> Labels:
-    """Return the labels of a round, or raise an MlgoError if no module has a decision or a worker exited twice."""
-    sources = [np.random.SeedSequence([seed, number, episode]) for episode in range(episodes)]
-    generators = [np.random.default_rng(source) for source in sources]
-    pickled = None if network is None else pickle.dumps(network)
-    without: set[str] = set()
-
-    def draw(episode: int) -> _Episode:
-        """Draw a module by the weights of the environment."""
-        while True:
-            position = env.setup.order.draw(generators[episode], OrderCursor(), frozenset())
-            if position is None:
-                raise MlgoError("expected a corpus with a module, got an empty one; choose another one")
-            if (name := env.corpus.names[position]) not in without:
-                return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
-
-    queue = deque(map(draw, range(episodes)))
-    done: dict[int, tuple[str, _Recorded]] = {}
-    with monitor.stage("rollouts", episodes) as advance, closing(workers.run(queue)) as results:
-        for episode, result in results:
-            if isinstance(result, WorkerFailure):
-                raise MlgoError(f"expected a rollout of {episode.module!r}, got a worker that exited: {result.how}")
-            if result is None:
-                without.add(episode.module)
-                if len(without) == len(env.corpus.names):
-                    raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
-                queue.appendleft(draw(episode.number))
-                continue
-            done[episode.number] = episode.module, result
-            advance(len(done))
-    names, recorded = zip(*(done[episode] for episode in range(episodes)), strict=True)
-    agreement = sum(part.agreed for part in recorded) / sum(part.decisions for part in recorded)
-    monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
-    observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
-    sizes, one = [len(part.actions) for part in recorded], np.ones(len(actions))
-    digests = [training_digest(env.corpus.module(name)) for name in names]
-    groups, modules, digest = (np.repeat(values, sizes) for values in (range(len(names)), names, digests))
-    features = tuple(env.feature_names[column] for column in columns)
-    return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)
+    env: CompilerEnv,
+    store: FileStore | None,
+) -> Callable[[_Episode], _Recorded | None]:
+    if isinstance(expert, str):
+        expert = load_policy(unpack_policy(expert, store), env, seed=seed)
+    return partial(_run, env, expert, columns, per_episode)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rollout:
-    expert: str | Policy
-    columns: tuple[int, ...]
-    per_episode: int
-    seed: int
+def _run(
+    env: CompilerEnv, expert: Policy, columns: tuple[int, ...], per_episode: int, episode: _Episode
+) -> _Recorded | None:
+    """Return the labelled decisions; None if the module has none."""
+    acting = expert if episode.network is None else MlpPolicy(env, pickle.loads(episode.network))  # noqa: S301 - ours
+    assert isinstance(env.action_space, gym.spaces.Discrete)
+    all_legal = np.ones(int(env.action_space.n), np.int8)
+    rows, actions, costs = [], [], []
+    agreed: list[bool] = []
 
-    def start(self, env: CompilerEnv, store: FileStore | None = None) -> Callable[[_Episode], _Recorded | None]:
-        """Return the function that runs an episode in an environment."""
-        expert = self.expert
-        if isinstance(expert, str):
-            expert = load_policy(unpack_policy(expert, store), env, seed=self.seed)
-        return partial(self._run, env, expert)
+    def choose(observation: Any, info: Mapping[str, Any]) -> int:
+        label = int(expert.act(observation, info))
+        legal = info.get("action_mask", all_legal)
+        action = label if acting is expert else int(acting.act(observation, info))
+        if not legal[action]:
+            action = label
+        if len(agreed) < per_episode:
+            rows.append(flat_part(observation)[list(columns)])
+            actions.append(label)
+            costs.append(np.where(legal, np.nan, np.inf))
+            costs[-1][label] = 0.0
+        agreed.append(action == label)
+        return action
 
-    def _run(self, env: CompilerEnv, expert: Policy, episode: _Episode) -> _Recorded | None:
-        """Return the labelled decisions; None if the module has none."""
-        acting = expert if episode.network is None else MlpPolicy(env, pickle.loads(episode.network))  # noqa: S301 - ours
-        try:
-            observation, info = env.reset(seed=episode.seed, options={"module": episode.module})
-        except NoDecisionError:
-            return None
-        assert isinstance(env.action_space, gym.spaces.Discrete)
-        rows, actions, costs = [], [], []
-        agreed = decisions = 0
-        over = False
-        while not over:
-            label = int(expert.act(observation, info))
-            legal = info.get("action_mask", np.ones(int(env.action_space.n), np.int8))
-            action = label if acting is expert else int(acting.act(observation, info))
-            if not legal[action]:
-                action = label
-            if decisions < self.per_episode:
-                rows.append(flat_part(observation)[list(self.columns)])
-                actions.append(label)
-                costs.append(np.where(legal, np.nan, np.inf))
-                costs[-1][label] = 0.0
-            agreed += action == label
-            decisions += 1
-            observation, _, terminated, truncated, info = env.step(action)
-            over = terminated or truncated
-        return _Recorded(np.stack(rows), np.array(actions, np.int64), np.stack(costs), agreed, decisions)
+    try:
+        run_episode(env, choose, seed=episode.seed, options={"module": episode.module})
+    except NoDecisionError:
+        return None
+    return _Recorded(np.stack(rows), np.array(actions, np.int64), np.stack(costs), sum(agreed), len(agreed))

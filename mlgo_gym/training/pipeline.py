@@ -1,13 +1,13 @@
 """The training pipeline: collect data, fit a network, choose a margin, save it.
 
-Each training method is a `Pipeline` of parts. A new method is a new collector, a new fit, or both:
+Each training method runs `run_pipeline()` with parts of its own. A new method is a new collector, a new fit, or both:
 
 | method | collector | fit | choice |
 |---|---|---|---|
-| `train imitation`, inlining | stored labels | `TreeImitation` | `MarginChoice` |
-| `train imitation`, evictions by flips | stored labels | `EvictionImitation` | `MarginChoice` |
-| `train policy` | `LabelRounds` | `TreeImitation` | `MarginChoice` |
-| `train clone`, `imitate()` | `expert_rollouts()` | `Classification` | |
+| `train imitation`, inlining | stored labels | `TreeImitation.fit()` | `MarginChoice` |
+| `train imitation`, evictions by flips | stored labels | `EvictionImitation.fit()` | `MarginChoice` |
+| `train policy` | `label_rounds()` | `TreeImitation.fit()` | `MarginChoice` |
+| `train clone`, `imitate()` | `expert_rollouts()` | `Classification.fit()` | |
 
 `train evolve` compares whole compiles and has no labels, so it is a loop of its own. `BestCheckpoint` is the choice for
 training loops outside this package.
@@ -16,83 +16,214 @@ training loops outside this package.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from mlgo_gym import __version__
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
+from mlgo_gym.corpus.training_digests import sidecar, training_digest, write_sidecar_digests
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.model_files import file_digest
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.make_env import EnvironmentWork, make_environment
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.loading import file_digest, policy_identity, unpack_policy, with_callee_features
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Execution
+from mlgo_gym.scheduling import Execution, FileStore
 from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
-from mlgo_gym.training.label_collector import Labelling, LabelRounds, drawn_modules
-from mlgo_gym.training.labels import Labels
+from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
+from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
 from mlgo_gym.training.monitor import Monitor
 from mlgo_gym.training.tree_imitation import TreeImitation
+
+Fit = Callable[[Sequence[Labels], Monitor], Network]
+"""Fits a network to the labels of all rounds so far; the same labels give the same network."""
 
 Collector = Callable[[int, Network | None, Monitor], Labels]
 """Collects the labels of a round, given its number and the network of the round before (None in round 0)."""
 
 
-class Fit(Protocol):
-    """Fits a network to labels."""
-
-    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        """Return a network fitted to the labels of all rounds so far; the same labels give the same network."""
-
-
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A training method.
+class Labelling:
+    """Labels of the decisions of a corpus, by flips.
 
     Attributes:
+        corpus: The corpus, as `open_corpus` takes it.
+        policy: Policy that the labels are taken around, as `load_policy` takes it.
+        environment: Id of the environment, of inlining or of evictions.
+        arguments: Other arguments of the environment, JSON-able.
+        compiles: Maximum number of compiles per module (≥ 1).
+        seconds: Maximum CPU time per module, in seconds. Default: no limit.
+        seed: Selects the labelled decisions and the order of the modules.
+        check: Number of labels per module to measure again by a single flip (≥ 0); inlining only.
+        largest: Maximum size of a module, in bytes of bitcode. Default: no limit.
+        limit: Number of modules, drawn at random (≥ 1). Default: all.
+        max_per_project: Maximum number of modules per project (≥ 1). Default: no limit.
+    """
+
+    corpus: str
+    policy: str = "default"
+    environment: str = "mlgo/Inline-v0"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    compiles: int = 40
+    seconds: float | None = None
+    seed: int = 0
+    check: int = 0
+    largest: int | None = None
+    limit: int | None = None
+    max_per_project: int | None = None
+
+    def make(self) -> CompilerEnv:
+        """Return the environment, or raise an MlgoError if its decisions cannot be labelled."""
+        arguments = with_callee_features(self.arguments, [self.policy])
+        env = make_environment(self.environment, {**arguments, "corpus": self.corpus})
+        if env.task.advisors != (INLINING,) and not (can_split(env.setup) and env.setup.options.scope == "module"):
+            raise MlgoError(
+                "expected inlining, or evictions of whole modules with a metric of functions, got "
+                f"{self.environment} with metric={env.metric!r}; use mlgo/RegAllocEvict-v0 and estimated-instructions"
+            )
+        return env
+
+    def modules(self, corpus: Corpus) -> list[str]:
+        """Return the modules to label, in random order, so that the first ones are a sample of all."""
+        return drawn_modules(corpus, self.seed, self.largest, self.limit, self.max_per_project)
+
+    def run(self, folder: Path, execution: Execution = Execution()) -> Generator[dict[str, Any], None, None]:
+        """Label every module, and yield the line about each once it is on disk; those of earlier runs first.
+
+        Args:
+            folder: Folder for the labels. Finished modules are not labelled again.
+            execution: Where the compiles run. Default: this process.
+
+        Raises:
+            MissingExtraError: pyarrow or Ray is not installed.
+            MlgoError: the folder has other labels, the policy does not fit the environment, or no cluster answers.
+        """
+        env = self.make()
+        load_policy(self.policy, env, seed=self.seed)
+        arguments = with_callee_features(self.arguments, [self.policy])
+        header = {
+            "environment": self.environment,
+            "arguments": arguments,
+            "corpus": self.corpus,
+            "clang": env.toolchain.identity,
+            "policy": policy_identity(self.policy),
+            **{name: getattr(self, name) for name in ("compiles", "seconds", "seed", "check")},
+        }
+        with closing(LabelStore(folder, header)) as store:
+            names, done = self.modules(env.corpus), store.done
+            yield from (done[name] for name in names if name in done)
+            waiting = [name for name in names if name not in done]
+            if not waiting:
+                return
+            work = EnvironmentWork(self.environment, {**arguments, "corpus": self.corpus}, self._start, [self.policy])
+            with work.workers(env, execution) as workers, closing(workers.run(deque(waiting))) as results:
+                for name, result in results:
+                    digest = training_digest(env.corpus.module(name))
+                    labels = result if isinstance(result, ModuleLabels) else str(result)
+                    yield store.add_labels(name, env.corpus.project(name), digest, labels)
+
+    def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], ModuleLabels | str]:
+        return partial(self._label, env, load_policy(unpack_policy(self.policy, store), env, seed=self.seed))
+
+    def _label(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
+        """Return the labels of a module, or the reason why it has none."""
+        seconds = float("inf") if self.seconds is None else self.seconds
+        inlines = env.task.advisors == (INLINING,)
+        label = partial(label_by_flips, check=self.check) if inlines else label_evictions
+        try:
+            return label(env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed)
+        except MlgoError as error:
+            return str(error)
+
+
+def label_rounds(labelling: Labelling, folder: Path, execution: Execution = Execution()) -> Collector:
+    """Return a collector of the labels of a corpus; each round is around the network of the round before.
+
+    Args:
+        labelling: The labels of a round. Its policy is that of the first round; round n adds n to its seed.
+        folder: Folder for `round-N/labels` and `round-N.safetensors`. Finished modules are not labelled again.
+        execution: Where the compiles run.
+    """
+
+    def collect(number: int, network: Network | None, monitor: Monitor) -> Labels:
+        current = replace(labelling, seed=labelling.seed + number)
+        if network is not None:
+            file = folder / f"round-{number - 1}.safetensors"
+            network.save(file)
+            current = replace(current, policy=f"mlp:{file}")
+        labels = folder / f"round-{number}" / "labels"
+        total = len(current.modules(current.make().corpus))
+        with monitor.stage("labels", total, name=f"labels, round {number + 1}") as advance:
+            for done, _ in enumerate(current.run(labels, execution), start=1):
+                advance(done)
+        return read_labels([labels])
+
+    return collect
+
+
+def drawn_modules(
+    corpus: Corpus, seed: int, largest: int | None = None, limit: int | None = None, max_per_project: int | None = None
+) -> list[str]:
+    """Return modules of a corpus in random order; the arguments are those of `Labelling`."""
+    names = [name for name in corpus.names if largest is None or corpus.size(name) <= largest]
+    random.Random(f"{seed}").shuffle(names)  # noqa: S311 - no secret
+    by_project: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in names:
+        # The first part of a name is the corpus with its level.
+        by_project[name.partition("/")[0], corpus.project(name)].append(name)
+    drawn = {name for project in by_project.values() for name in project[:max_per_project]}
+    return [name for name in names if name in drawn][:limit]
+
+
+def run_pipeline(
+    collect: Collector,
+    fit: Fit,
+    choice: MarginChoice | None = None,
+    *,
+    rounds: int = 1,
+    output: Path | None = None,
+    monitor: Monitor | None = None,
+) -> Network:
+    """Train, and return the network.
+
+    Args:
         collect: Collects the labels of each round.
         fit: Fits a network to the labels of all rounds so far.
         choice: Chooses the network to save. Default: the network of the last round.
         rounds: Number of rounds (≥ 1).
+        output: File for the network, in safetensors. `OUTPUT.training.txt` lists the digests of the modules that the
+            network depends on, if all are known. Default: nothing is written.
+        monitor: Receives the progress and the results.
     """
-
-    collect: Collector
-    fit: Fit
-    choice: MarginChoice | None = None
-    rounds: int = 1
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise MlgoError(f"expected rounds ≥ 1, got {self.rounds}; a network needs a round of labels")
-
-    def run(self, output: Path | None = None, monitor: Monitor | None = None) -> Network:
-        """Train, and return the network.
-
-        Args:
-            output: File for the network, in safetensors. `OUTPUT.training.txt` lists the digests of the modules that
-                the network depends on, if all are known. Default: nothing is written.
-            monitor: Receives the progress and the results.
-        """
-        monitor = monitor or Monitor()
-        rounds = [self.collect(0, None, monitor)]
-        network = self.fit.fit(rounds, monitor)
-        for number in range(1, self.rounds):
-            rounds.append(self.collect(number, network, monitor))
-            network = self.fit.fit(rounds, monitor)
-        if self.choice is not None:
-            network = self.choice.choose(network, rounds, monitor)
-        if output is not None:
-            network.save(output)
-            modules: dict[str, str] = {}
-            for labels in rounds:
-                if labels.trained_on is None:
-                    sidecar(output).unlink(missing_ok=True)
-                    return network
-                modules |= labels.trained_on
-            write_sidecar_digests(output, modules, () if self.choice is None else self.choice.corpus or ())
-        return network
+    if rounds < 1:
+        raise MlgoError(f"expected rounds ≥ 1, got {rounds}; a network needs a round of labels")
+    monitor = monitor or Monitor()
+    collected = [collect(0, None, monitor)]
+    network = fit(collected, monitor)
+    for number in range(1, rounds):
+        collected.append(collect(number, network, monitor))
+        network = fit(collected, monitor)
+    if choice is not None:
+        network = choice.choose(network, collected, monitor)
+    if output is not None:
+        network.save(output)
+        modules: dict[str, str] = {}
+        for labels in collected:
+            if labels.trained_on is None:
+                sidecar(output).unlink(missing_ok=True)
+                return network
+            modules |= labels.trained_on
+        write_sidecar_digests(output, modules, () if choice is None else choice.corpus or ())
+    return network
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +264,8 @@ class PolicyTraining:
             self.fit, self.margins, corpus, folder, labelling.environment, labelling.arguments, execution
         )
         policy = output / "policy.safetensors"
-        collect = LabelRounds(labelling, output, execution).collect
-        network = Pipeline(collect, self.fit, choice, self.rounds).run(policy, monitor)
+        collect = label_rounds(labelling, output, execution)
+        network = run_pipeline(collect, self.fit.fit, choice, rounds=self.rounds, output=policy, monitor=monitor)
         self._write_card(policy, network.features, monitor)
         return policy
 

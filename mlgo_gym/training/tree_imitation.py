@@ -17,8 +17,7 @@ from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS, column_inputs
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Floats, Normalization, feature_columns
+from mlgo_gym.policies.network import Floats, Network, Normalization, feature_columns
 from mlgo_gym.training.checkpoint_choice import Base, with_margin
 from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features, regression, torch_library
 from mlgo_gym.training.labels import Labels, joined
@@ -77,6 +76,20 @@ class TreeSettings:
     seed: int = 0
     threads: int = 1
 
+    def averaged_trees(self, inputs: Matrix, targets: Matrix, weights: Matrix, parameters: Mapping[str, Any]) -> Logits:
+        """Return the mean raw prediction of the models, fitted to weighted targets."""
+        lightgbm = library("lightgbm", "the trees of imitation", "training")
+        data = lightgbm.Dataset(inputs, label=targets, weight=weights)
+        parameters = {**parameters, "num_threads": self.threads}
+        seeds = range(self.seed, self.seed + self.models)
+        fitted = [lightgbm.train({**parameters, "seed": seed}, data, self.trees) for seed in seeds]
+
+        def predict(rows: Matrix) -> npt.NDArray[np.float64]:
+            mean: npt.NDArray[np.float64] = np.mean([model.predict(rows, raw_score=True) for model in fitted], axis=0)
+            return mean
+
+        return predict
+
 
 @dataclass(frozen=True)
 class TreeImitation(TreeSettings):
@@ -110,7 +123,7 @@ class TreeImitation(TreeSettings):
         """
         labels = without_modules(joined(rounds), exclude)
         with monitor.stage("network", self.network.steps) as advance:
-            trees = boosted_trees(labels, self.models, self.trees, seed=self.seed, threads=self.threads)
+            trees = self.inlining_trees(labels)
             network = distil(labels.features, labels.observations, trees, self.network, seed=self.seed, advance=advance)
         base = Base.parse(self.base)
         columns = [labels.features.index(name) for name in network.features]
@@ -123,6 +136,16 @@ class TreeImitation(TreeSettings):
         estimates = {name: estimate(labels, actions) for name, actions in answers.items()}
         monitor.record("network", **_sizes(labels), estimates=estimates)
         return network
+
+    def inlining_trees(self, labels: Labels) -> Logits:
+        """Return trees that predict the smaller action, fitted to the labels that are not 0; all 0 is an error."""
+        informative = np.flatnonzero(labels.bytes)
+        if not len(informative):
+            raise MlgoError(f"expected labels other than 0, got {len(labels)} labels of 0; label more modules")
+        inputs = tree_features(labels.features, labels.observations[informative])
+        targets, weights = (labels.bytes[informative] < 0).astype(int), labels.weights[informative]
+        predict = self.averaged_trees(inputs, targets, weights, _INLINING_TREES)
+        return lambda observations: predict(tree_features(labels.features, observations))
 
     def with_margin(self, network: Network, margin: float) -> Network:
         """Return the network with a margin of its logit over the base in its layers."""
@@ -144,40 +167,6 @@ def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
     if not len(others):
         raise MlgoError("expected labels of training modules, got only excluded ones; label modules of the split train")
     return others
-
-
-def _averaged_trees(
-    inputs: Matrix,
-    targets: Matrix,
-    weights: Matrix,
-    parameters: Mapping[str, Any],
-    models: int,
-    trees: int,
-    seed: int,
-    threads: int,
-) -> Logits:
-    """Return the mean raw prediction of several models of boosted trees."""
-    lightgbm = library("lightgbm", "the trees of imitation", "training")
-    data = lightgbm.Dataset(inputs, label=targets, weight=weights)
-    parameters = {**parameters, "num_threads": threads}
-    fitted = [lightgbm.train({**parameters, "seed": seed + number}, data, trees) for number in range(models)]
-
-    def predict(rows: Matrix) -> npt.NDArray[np.float64]:
-        mean: npt.NDArray[np.float64] = np.mean([model.predict(rows, raw_score=True) for model in fitted], axis=0)
-        return mean
-
-    return predict
-
-
-def boosted_trees(labels: Labels, models: int, trees: int, *, seed: int = 0, threads: int = 1) -> Logits:
-    """Return the mean of several models of boosted trees, fitted to the labels that are not 0; all 0 is an error."""
-    informative = np.flatnonzero(labels.bytes)
-    if not len(informative):
-        raise MlgoError(f"expected labels other than 0, got {len(labels)} labels of 0; label more modules")
-    inputs = tree_features(labels.features, labels.observations[informative])
-    targets, weights = (labels.bytes[informative] < 0).astype(int), labels.weights[informative]
-    predict = _averaged_trees(inputs, targets, weights, _INLINING_TREES, models, trees, seed, threads)
-    return lambda observations: predict(tree_features(labels.features, observations))
 
 
 def tree_features(names: Sequence[str], observations: Matrix) -> npt.NDArray[np.float64]:
@@ -270,10 +259,8 @@ class EvictionImitation(TreeSettings):
         chance, count = np.random.default_rng(self.seed), len(examples.inputs)
         rows = examples.inputs[np.sort(chance.choice(count, min(count, _MAX_ROWS), replace=False))]
         changes = np.clip(examples.change[tried], -_LARGEST, _LARGEST)
-        predict = _averaged_trees(
-            *(examples.inputs[tried], changes, examples.share[tried] ** _SHARE_EXPONENT, _EVICTION_TREES),
-            *(self.models, self.trees, self.seed, self.threads),
-        )
+        shares = examples.share[tried] ** _SHARE_EXPONENT
+        predict = self.averaged_trees(examples.inputs[tried], changes, shares, _EVICTION_TREES)
         targets = np.clip(predict(rows), -_LARGEST, _LARGEST)
         # Columns near clang's own choice, or better, count most.
         weights = 1.0 + 3.0 * (targets < _NEAR)

@@ -12,9 +12,8 @@ import pytest
 from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.replay import validate
-from mlgo_gym.evaluation.result_folder import read_episodes
-from mlgo_gym.evaluation.trace import trace
+from mlgo_gym.evaluation.result import read_episodes
+from mlgo_gym.evaluation.trace import trace, validate
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS
 from tests.corpus.untrusted import BENIGN

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.policies.network import ACTIVATIONS, Network
-from mlgo_gym.policies.normalization import METHODS, Normalization
+from mlgo_gym.policies.network import ACTIVATIONS, METHODS, Network, Normalization
 
 Observations = npt.NDArray[np.int64]
 

@@ -25,7 +25,7 @@ from mlgo_gym.episode.metrics.counters import (
 )
 from mlgo_gym.episode.metrics.programs import link_program, read_programs
 from mlgo_gym.errors import CorpusError, CorpusWarning, MlgoError, ToolchainError
-from mlgo_gym.evaluation.evaluated_policies import PLAIN
+from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.cli.command import run
 from tests.tasks.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus

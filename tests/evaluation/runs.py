@@ -8,10 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.evaluation.configuration import Configuration, ModuleFacts
-from mlgo_gym.evaluation.record import EpisodeRecord
-from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.result_folder import write_modules
+from mlgo_gym.evaluation.record import Configuration, EpisodeRecord, ModuleFacts
+from mlgo_gym.evaluation.result import EvaluationResult, write_modules
 
 SIZES = {"a": 100, "b": 200, "c": 300, "d": 400}
 LANGUAGES = {"a": "C", "b": "C++", "c": "C", "d": "Rust"}

@@ -20,10 +20,9 @@ import pytest
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
-from mlgo_gym.evaluation.configuration import ModuleFacts, language
-from mlgo_gym.evaluation.record import EpisodeRecord
+from mlgo_gym.evaluation.record import EpisodeRecord, ModuleFacts, bitcode_facts
 from mlgo_gym.evaluation.report import notes
-from mlgo_gym.evaluation.result_folder import MODULES, read_modules, write_modules
+from mlgo_gym.evaluation.result import MODULES, read_modules, write_modules
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
@@ -130,7 +129,7 @@ def test_bad_arguments_are_refused(corpus: Path, arguments: dict[str, Any], mess
 
 def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolchain) -> None:
     module = next(iter(open_corpus("builtin", toolchain=toolchain)))
-    assert language(replace(module, metadata={})) == module.metadata["language"]
+    assert ModuleFacts.of(replace(module, metadata={}), bitcode_facts(module)).language == module.metadata["language"]
     facts = [ModuleFacts("a", "12", "34", "C", ("-cc1", "-Oz")), ModuleFacts("b\udcff", "56", None, "unknown", None)]
     assert read_modules(tmp_path) == {}
     write_modules(tmp_path, facts)

@@ -11,8 +11,7 @@ import pytest
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.explanation import Explanation, explain_module
-from mlgo_gym.evaluation.explanation.call_graph import FIRST_INLINES, SECOND_INLINES, call_graph, picture
-from mlgo_gym.evaluation.explanation.report import as_page, as_text
+from mlgo_gym.evaluation.explanation.report import FIRST_INLINES, SECOND_INLINES, as_page, as_text, call_graph, picture
 from tests.conftest import MakeBitcode
 from tests.evaluation.runs import Page
 

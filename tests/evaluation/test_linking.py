@@ -16,8 +16,8 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
-from mlgo_gym.evaluation.evaluated_policies import PLAIN
 from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
+from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CALLS = """

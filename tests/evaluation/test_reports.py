@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.comparison import compare, differences
-from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.result_folder import load_results
+from mlgo_gym.evaluation.result import EvaluationResult, load_results
 from tests.evaluation.runs import Page, keep, made_up
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})

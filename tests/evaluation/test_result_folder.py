@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, read_episodes
+from mlgo_gym.evaluation.result import ResultFolder, read_configuration, read_episodes
 from tests.evaluation.runs import CONFIGURATION, record
 
 
@@ -41,7 +41,7 @@ def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
 from mlgo_gym.evaluation.record import EpisodeRecord
-from mlgo_gym.evaluation.result_folder import ResultFolder
+from mlgo_gym.evaluation.result import ResultFolder
 from tests.evaluation.runs import CONFIGURATION
 ResultFolder(pathlib.Path({str(tmp_path)!r}), CONFIGURATION).append(EpisodeRecord("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)

@@ -18,8 +18,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
-from mlgo_gym.evaluation.replay import validate
-from mlgo_gym.evaluation.trace import Trajectory, log_names, trace
+from mlgo_gym.evaluation.trace import Trajectory, log_names, trace, validate
 from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"

@@ -25,7 +25,7 @@ from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES, load_result
+from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode

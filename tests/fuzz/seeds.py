@@ -9,14 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from mlgo_gym.episode.attribution.recipe import write_recipe
-from mlgo_gym.evaluation.configuration import ModuleFacts
-from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, EpisodeRecord
-from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.result_folder import EPISODES, HEADER, MODULES
+from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, EpisodeRecord, ModuleFacts
+from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, EvaluationResult
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import METHODS, Normalization
+from mlgo_gym.policies.network import METHODS, Network, Normalization
 from tests.episode.test_recipe import EVICTIONS, RECIPE
 from tests.evaluation.runs import configuration, keep, record
 

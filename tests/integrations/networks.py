@@ -9,8 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.integrations.normalize_features import record_observations
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Floats, Normalization
+from mlgo_gym.policies.network import Floats, Network, Normalization
 from tests.policies import episodes
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.mlp import INPUTS
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Network, Normalization
 
 
 class Trap:

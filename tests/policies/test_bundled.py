@@ -15,8 +15,15 @@ from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.loading import needs_callee_features, policy_identity
-from mlgo_gym.policies.model_files import bundled_policies, file_digest, network_file, pack_policies, unpack_policy
+from mlgo_gym.policies.loading import (
+    bundled_policies,
+    file_digest,
+    needs_callee_features,
+    pack_policies,
+    policy_file,
+    policy_identity,
+    unpack_policy,
+)
 from mlgo_gym.scheduling import FileStore
 from tests.policies.episodes import play
 
@@ -28,7 +35,7 @@ def test_every_bundled_policy_loads_has_a_card_and_decides(corpus: Path, varied:
         env, module = (evictions, "mixed") if name == "evict" else (inlining, "calls")
         observation, info = env.reset(options={"module": module})
         assert load_policy(name, env).act(observation, info) in np.flatnonzero(info.get("action_mask", (1, 1)))
-        file = network_file(name)
+        file = policy_file(name)
         assert policy_identity(name) == f"{name} {file_digest(file)}"
         assert file.with_suffix(".md").is_file()
         assert file.with_suffix(".json").is_file()
@@ -40,7 +47,7 @@ def test_no_bundled_policy_was_trained_on_a_module_of_the_test_split(toolchain: 
         part: {training_digest(module)[:SHORT_DIGEST] for module in builtin.split(part)} for part in ("train", "test")
     }
     for name in bundled_policies():
-        digests = set(sidecar_digests(network_file(name)))
+        digests = set(sidecar_digests(policy_file(name)))
         assert not digests & parts["test"], name
         assert len(digests & parts["train"]) >= 15, name
     file = tmp_path / "digests.txt"

@@ -19,8 +19,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity, with_callee_features
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS, MlpPolicy, column_inputs
-from mlgo_gym.policies.network import FORMAT, Network
-from mlgo_gym.policies.normalization import METHODS, Normalization
+from mlgo_gym.policies.network import FORMAT, METHODS, Network, Normalization
 from tests.policies.episodes import Trap, eviction_network, play, random_network, shifted
 
 NAMES = ("small", "huge", "constant")

@@ -19,7 +19,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.loading import needs_callee_features, plain_clang_flags, policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
-from mlgo_gym.policies.protocol import row
+from mlgo_gym.policies.protocol import rows
 from mlgo_gym.policies.rules import RuleText
 from tests.policies.episodes import play, random_network
 
@@ -168,11 +168,11 @@ def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, 
     policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined]
     assert isinstance(policy, BatchedPolicy)
     observations, infos = decisions(env, "calls" if environment == "mlgo/Inline-v0" else "mixed")
-    alone = [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
+    alone = [policy.act(rows(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(policy, observations, infos) == alone
     # A policy without a batched form sees single observations.
     rule = load_policy("threshold:-100" if environment == "mlgo/Inline-v0" else "ratio:2", env)
-    alone = [rule.act(row(observations, number), info) for number, info in enumerate(infos)]
+    alone = [rule.act(rows(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(rule, observations, infos) == alone
     assert len(set(alone)) > 1
 

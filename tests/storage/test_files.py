@@ -30,7 +30,7 @@ from mlgo_gym.envs.inline_ir2vec import vocabulary_file
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.result_folder import load_result
+from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.json_files import FolderKind, JsonLines, ModuleFolder, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder

@@ -23,12 +23,11 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, imitate
-from mlgo_gym.training.eviction_labels import label_evictions
 from mlgo_gym.training.evolution import flatten
 from mlgo_gym.training.expert_rollouts import expert_rollouts
-from mlgo_gym.training.flip_labels import label_by_flips
-from mlgo_gym.training.label_collector import drawn_modules
+from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
 from mlgo_gym.training.labels import LABELS, LabelStore, ModuleLabels, read_labels
+from mlgo_gym.training.pipeline import drawn_modules
 from tests.conftest import MakeBitcode
 from tests.training.label_samples import constant, inlining_labels
 

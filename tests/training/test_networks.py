@@ -14,7 +14,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.tree_imitation import EvictionImitation, boosted_trees, eviction_examples
+from mlgo_gym.training.tree_imitation import EvictionImitation, eviction_examples
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
@@ -84,10 +84,11 @@ def test_a_classification_learns_the_cheapest_legal_action(torch: Any) -> None:
 def test_trees_and_their_network_learn_the_labels_of_all_rounds_with_curves(torch: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch.utils.tensorboard", reason="TensorBoard is not installed")
     labels = inlining_labels()
-    logits = boosted_trees(labels, 1, 40)
+    settings = TreeImitation(models=1, trees=40)
+    logits = settings.inlining_trees(labels)
     assert ((logits(labels.observations) > 0) == (labels.bytes < 0)).mean() > 0.95
     with pytest.raises(MlgoError, match="expected labels other than 0, got 600 labels of 0"):
-        boosted_trees(replace(labels, costs=np.zeros_like(labels.costs)), 1, 40)
+        settings.inlining_trees(replace(labels, costs=np.zeros_like(labels.costs)))
     with Monitor(curves=tmp_path / "curves") as monitor:
         network = SMALL.fit([labels.select(slice(300)), labels.select(slice(300, 600))], monitor)
     columns = [FEATURES.index(name) for name in network.features]

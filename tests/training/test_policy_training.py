@@ -17,19 +17,17 @@ from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import Network, Normalization
 from mlgo_gym.training import (
     BestCheckpoint,
     Labelling,
     Labels,
-    MarginChoice,
     Monitor,
     PolicyTraining,
     TreeImitation,
     with_margin,
 )
-from mlgo_gym.training.checkpoint_choice import Base, MarginResult, best_margin
+from mlgo_gym.training.checkpoint_choice import Base, MarginChoice, MarginResult, best_margin
 from mlgo_gym.training.labels import LABELS
 from mlgo_gym.training.monitor import Progress
 from tests.policies.episodes import random_network

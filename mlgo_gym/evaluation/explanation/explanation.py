@@ -1,11 +1,18 @@
-"""Compares the compiles of one module under two policies."""
+"""Compares the compiles of one module under two policies, and finds the features that decide a policy's answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
@@ -18,12 +25,13 @@ from mlgo_gym.episode.attribution.inline_compile import (
 )
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.explanation.feature_effects import FeatureEffect, feature_effects
 from mlgo_gym.evaluation.explanation.names import readable
-from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.protocol import SessionPolicy
+from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT
+from mlgo_gym.policies import Policy, act_batch, load_policy
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.protocol import decide
 from mlgo_gym.tasks.measurement import grown_frames
+from mlgo_gym.tasks.task import Task
 
 MEASURED = 10
 """Default number of measured differences, one compile each."""
@@ -182,10 +190,10 @@ def explain_module(
     timeout = env.setup.timeout
     loaded = {name: load_policy(name, env, seed=seed) for name in policies}
     compiles = []
-    for step, name in enumerate(policies):
+    for step, policy in enumerate(loaded[name] for name in policies):
         note(step, _STEPS, "")
-        answers = SessionPolicy(env.task, loaded[name], module)
-        compiles.append(run_inline_compile(compilation, env.task, answers, timeout))
+        choose = partial(_answer, policy, env.task, module, itertools.count())
+        compiles.append(run_inline_compile(compilation, env.task, choose, timeout))
     first, second = compiles
     every = differences(first, second)
     note(2, _STEPS, f"{len(every)} calls differ, {min(measured, len(every))} are measured")
@@ -222,6 +230,10 @@ def explain_module(
     )
 
 
+def _answer(policy: Policy, task: Task, module: str, indices: Iterator[int], decision: Decision) -> int:
+    return int(decide(policy, task, decision, module, next(indices)))
+
+
 def differences(first: InlineCompile, second: InlineCompile) -> list[Difference]:
     """Return the differing decisions of two compiles, the largest credit first.
 
@@ -249,3 +261,111 @@ def _changes(first: InlineCompile, second: InlineCompile) -> list[FunctionChange
     changes = [FunctionChange(name, before.get(name, 0), after.get(name, 0)) for name in before.keys() | after.keys()]
     changes = [change for change in changes if change.change]
     return sorted(changes, key=lambda change: (-abs(change.change), change.symbol))
+
+
+Rows = npt.NDArray[np.float32]
+"""Flat observations, float32 of shape (decisions, features)."""
+
+ALWAYS_SHOWN = ("cost_estimate", "threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count")
+"""Features that are shown for every call."""
+
+_UNUSUAL = 2  # features shown per call
+_LARGEST_LOGIT_CHANGES = 3  # features shown per call and network
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureEffect:
+    """One feature of a call.
+
+    Attributes:
+        name: Name of the feature.
+        value: Value at this call.
+        median: Median over all calls of the second policy's compile.
+        meaning: Meaning with its unit; empty if unknown.
+        decisive_for: Policies whose answer changes if the value is replaced by the median.
+        logit_changes: Increase of each network's logit of inlining by the value, against the median.
+        deviation: Distance from the median, in median absolute deviations.
+    """
+
+    name: str
+    value: float
+    median: float
+    meaning: str
+    decisive_for: tuple[str, ...]
+    logit_changes: Mapping[str, float]
+    deviation: float
+
+
+def feature_effects(
+    env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision], at: Sequence[InlineDecision]
+) -> list[tuple[list[FeatureEffect], list[str]]]:
+    """Return, for some decisions of a compile, the features to show, and the policies whose answers are random.
+
+    Decisive features come first, then those with the largest logit changes, those in `ALWAYS_SHOWN`, and those with
+    the most unusual values. A policy is random if it answers the same call in two ways; its features are unknown.
+
+    Args:
+        env: The environment.
+        policies: The policies by name.
+        decisions: All decisions of the compile, over which medians are taken.
+        at: The decisions to explain.
+    """
+    observed = [env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
+    by_site = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
+    rows = np.stack(observed)
+    medians = np.median(rows, axis=0)
+    spread = np.median(np.abs(rows - medians), axis=0)
+    spread = np.where(spread > 0, spread, np.maximum(rows.std(axis=0), 1.0))
+    return [_effects(env, policies, decision, by_site[decision.site], medians, spread) for decision in at]
+
+
+def _effects(
+    env: CompilerEnv, policies: Mapping[str, Policy], decision: InlineDecision, row: Rows, medians: Rows, spread: Rows
+) -> tuple[list[FeatureEffect], list[str]]:
+    names = env.feature_names
+    meanings = {feature.name: feature.meaning for table in env.task.tables for feature in table.features}
+    meanings |= CALLEE_FEATURES
+    columns = np.flatnonzero(row != medians).tolist()
+    rows = np.repeat(row[np.newaxis], 2 + len(columns), axis=0)
+    for index, column in enumerate(columns, start=2):
+        rows[index, column] = medians[column]
+    decisive: dict[int, list[str]] = {column: [] for column in columns}
+    logit_changes: dict[int, dict[str, float]] = {column: {} for column in columns}
+    random = []
+    has_default = INLINING_DEFAULT in names
+    defaults = rows[:, names.index(INLINING_DEFAULT)] if has_default else [decision.default] * len(rows)
+    info = {"module": "", "context": decision.context, "decision_index": 1}
+    infos = [{**info, "default_action": int(default)} for default in defaults]
+    for name, policy in policies.items():
+        answer, again, *others = map(int, act_batch(policy, rows, infos))
+        if answer != again:
+            random.append(name)
+            continue
+        for column, other in zip(columns, others, strict=True):
+            if other != answer:
+                decisive[column].append(name)
+        if isinstance(policy, MlpPolicy):
+            logits = policy.logits(rows)
+            for column, logit in zip(columns, logits[2:], strict=True):
+                logit_changes[column][name] = float(logits[0] - logit)
+    shown = [column for column in columns if decisive[column]]
+    for name in policies:
+        ranked = sorted(columns, key=lambda column: -abs(logit_changes[column].get(name, 0.0)))
+        shown += [column for column in ranked[:_LARGEST_LOGIT_CHANGES] if name in logit_changes[column]]
+    shown += [names.index(name) for name in ALWAYS_SHOWN if name in names]
+    deviation = np.abs(row - medians) / spread
+    shown += sorted(columns, key=lambda column: -deviation[column])[:_UNUSUAL]
+    effects = [
+        FeatureEffect(
+            name=names[column],
+            value=float(row[column]),
+            median=float(medians[column]),
+            meaning=meanings.get(names[column].partition("[")[0], ""),
+            decisive_for=tuple(decisive.get(column, ())),
+            logit_changes=logit_changes.get(column, {}),
+            deviation=float(deviation[column]),
+        )
+        for column in dict.fromkeys(shown)
+        if names[column] != INLINING_DEFAULT
+    ]
+    return effects, random
