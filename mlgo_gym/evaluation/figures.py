@@ -6,10 +6,10 @@ import importlib
 import io
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,6 +18,8 @@ from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import DEFAULT, Floats, Summary, profile
 from mlgo_gym.evaluation.table import short, with_unit
 from mlgo_gym.extras import library
+
+PURPOSE = "a report as a page"
 
 INK, GRID = "#1a1a1b", "#d0d0d1"
 """Colours of text and grid; a page replaces them, for light and dark mode."""
@@ -53,45 +55,30 @@ _NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/199
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a report.
+class Figure(NamedTuple):
+    """A figure of a report: its id and its SVG element in the page, its title, and how to read it."""
 
-    Attributes:
-        name: Name, which is part of its id.
-        title: Title.
-        text: How to read the figure.
-        picture: Figure of matplotlib.
-        labels: Label of each point of a group, by the group's id in the picture.
-    """
-
-    name: str
+    id: str
     title: str
     text: str
-    picture: Any
-    labels: dict[str, list[str]] = field(default_factory=dict)
+    svg: str
 
 
-def plotting() -> Any:
-    """Return matplotlib."""
-    return library("matplotlib", "the figures of a report", "report")
-
-
-def figures_of(result: EvaluationResult) -> list[Figure]:
-    """Return the figures of an evaluation, none before its first finished module."""
+def figures_of(result: EvaluationResult, prefix: str) -> list[Figure]:
+    """Return the figures of an evaluation, none before its first finished module; their ids start with the prefix."""
     summaries = [summary for summary in result.summaries() if summary.modules]
     # `default` is shown only if it is the only policy.
     summaries = [summary for summary in summaries if summary.policy != DEFAULT] or summaries
     if not summaries:
         return []
     shown = list(zip(summaries, cycle(COLOURS), strict=False))
-    scatters = [_scatter(result, summary, colour, number) for number, (summary, colour) in enumerate(shown)]
+    scatters = [_scatter(prefix, result, summary, colour, number) for number, (summary, colour) in enumerate(shown)]
     metric = result.configuration.metric
-    return [_distribution(metric, shown), _profiles(metric, shown), *scatters]
+    return [_distribution(prefix, metric, shown), _profiles(prefix, metric, shown), *scatters]
 
 
 def _new() -> tuple[Any, Any]:
-    matplotlib = plotting()
+    matplotlib = library("matplotlib", PURPOSE, "report")
     figure = importlib.import_module("matplotlib.figure")
     with matplotlib.rc_context(_STYLE):
         picture = figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
@@ -115,7 +102,7 @@ def _changes(summary: Summary, metric: str) -> Floats:
     return np.asarray(100 * np.expm1(summary.changes[metric].logarithms), float)
 
 
-def _distribution(metric: str, shown: Sequence[Shown]) -> Figure:
+def _distribution(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     picture, axes = _new()
     changes = [_changes(summary, metric) for summary, _ in shown]
     low, high = np.quantile(np.concatenate(changes), [0.01, 0.99])
@@ -144,10 +131,10 @@ def _distribution(metric: str, shown: Sequence[Shown]) -> Figure:
         f"Number of modules by change, in steps of {step:g} %. Left of 0 they are smaller. The first and the last bar "
         "include all values beyond them."
     )
-    return Figure("distribution", "Changes, module by module", text, picture)
+    return _drawn(f"{prefix}-distribution", "Changes, module by module", text, picture)
 
 
-def _profiles(metric: str, shown: Sequence[Shown]) -> Figure:
+def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     picture, axes = _new()
     largest = max(1.0, *(float(np.quantile(np.abs(_changes(summary, metric)), 0.98)) for summary, _ in shown))
     thresholds = np.linspace(-largest, largest, 201)
@@ -165,10 +152,10 @@ def _profiles(metric: str, shown: Sequence[Shown]) -> Figure:
         "Fraction of the modules that a policy reduces by more than τ, with 95 % intervals. Left of 0: that grow by "
         "less. A curve that is above another everywhere belongs to the better policy."
     )
-    return Figure("profiles", "Performance profiles", text, picture)
+    return _drawn(f"{prefix}-profiles", "Performance profiles", text, picture)
 
 
-def _scatter(result: EvaluationResult, summary: Summary, colour: str, number: int) -> Figure:
+def _scatter(prefix: str, result: EvaluationResult, summary: Summary, colour: str, number: int) -> Figure:
     picture, axes = _new()
     metric = result.configuration.metric
     change, changes, group = summary.changes[metric], _changes(summary, metric), f"points-{number}"
@@ -185,32 +172,36 @@ def _scatter(result: EvaluationResult, summary: Summary, colour: str, number: in
         for name, (value, baseline), percent in zip(change.modules, change.pairs, changes, strict=True)
     ]
     text = "Each point is a module; the pointer shows its name. Below 0 the policy's is smaller than plain clang's."
-    return Figure(f"modules-{number + 1}", f"Plain clang against {summary.policy}", text, picture, {group: labels})
+    title = f"Plain clang against {summary.policy}"
+    return _drawn(f"{prefix}-modules-{number + 1}", title, text, picture, {group: labels})
 
 
-def inline_svg(figure: Figure, prefix: str) -> str:
-    """Return a figure as an SVG element for a page.
+def _drawn(
+    name: str, title: str, text: str, picture: Any, labels: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Figure:
+    """Return the figure of a picture, as an SVG element whose name starts all ids in it.
 
-    Texts stay texts, in the font of the page. Ink and grid have the colours `currentColor` and `--grid` of the page. A
-    labelled point has a `<title>`, which browsers show under the pointer. The prefix of all ids is unique in the page.
+    Texts stay texts, in the font of the page. Ink and grid have the colours `currentColor` and `--grid` of the page.
+    The points of a group, by its id, have labels: a `<title>`, which browsers show under the pointer.
     """
     buffer = io.StringIO()
-    with plotting().rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix}):
-        figure.picture.savefig(buffer, format="svg", metadata=_NO_METADATA)
-    for name, address in _NAMESPACES.items():
-        ElementTree.register_namespace(name, address)
+    with library("matplotlib", PURPOSE, "report").rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        picture.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    for namespace, address in _NAMESPACES.items():
+        ElementTree.register_namespace(namespace, address)
     root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 - matplotlib wrote it just now
     for unused in root.findall("{*}metadata"):
         root.remove(unused)
     for group in root.iter():
-        points = group.findall(".//{*}use") if group.get("id") in figure.labels else []
-        for point, label in zip(points, figure.labels.get(group.get("id", ""), ()), strict=True):
+        points = group.findall(".//{*}use") if group.get("id") in labels else []
+        for point, label in zip(points, labels.get(group.get("id", ""), ()), strict=True):
             ElementTree.SubElement(point, f"{{{_NAMESPACES['']}}}title").text = label
-    for name in ("width", "height"):
-        root.attrib.pop(name, None)
-    root.attrib.update({"role": "img", "aria-label": f"{figure.title}. {figure.text}"})
-    text = ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
-    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    text = text.replace(INK, "currentColor").replace(GRID, "var(--grid)")
-    text = re.sub(r"font: ([0-9.]+)px [^;\"]*", r"font-size: \1px", text)
-    return re.sub(r"\n\s*", "\n", text)
+    for attribute in ("width", "height"):
+        root.attrib.pop(attribute, None)
+    root.attrib.update({"role": "img", "aria-label": f"{title}. {text}"})
+    svg = ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+    svg = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    svg = svg.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    svg = re.sub(r"font: ([0-9.]+)px [^;\"]*", r"font-size: \1px", svg)
+    markup = library("markupsafe", PURPOSE, "report").Markup
+    return Figure(name, title, text, markup(re.sub(r"\n\s*", "\n", svg)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mlgo_gym
-from mlgo_gym.evaluation.figures import Figure, figures_of, inline_svg
+from mlgo_gym.evaluation.figures import PURPOSE, figures_of
 from mlgo_gym.evaluation.record import Configuration, EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import DEFAULT, Change, Summary, estimates
@@ -143,12 +143,9 @@ def _some(items: Sequence[str]) -> str:
     return ", ".join(items[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-_PURPOSE = "a report as a page"
-
-
 def page(evaluations: Mapping[str, EvaluationResult]) -> str:
     """Return the page of evaluations by name."""
-    jinja2 = library("jinja2", _PURPOSE, "report")
+    jinja2 = library("jinja2", PURPOSE, "report")
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     ).from_string(Path(__file__).with_name("templates").joinpath("report.html").read_text(encoding="utf-8"))
@@ -165,15 +162,6 @@ def page(evaluations: Mapping[str, EvaluationResult]) -> str:
     return text
 
 
-def _pictures(figures: Sequence[Figure], prefix: str) -> list[dict[str, Any]]:
-    markup = library("markupsafe", _PURPOSE, "report").Markup
-    named = [(f"{prefix}-{figure.name}", figure) for figure in figures]
-    return [
-        {"id": name, "svg": markup(inline_svg(figure, name)), "title": figure.title, "text": figure.text}
-        for name, figure in named
-    ]
-
-
 def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:
     configuration, summaries = result.configuration, result.summaries()
     metric = configuration.metric
@@ -184,7 +172,7 @@ def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:
         "described": describe(configuration),
         "cards": [_card(summary.policy, summary.changes[metric], metric) for summary in summaries if summary.modules],
         "tables": present(sums, certainty(metric, summaries), between_policies(result.pairs)),
-        "figures": _pictures(figures_of(result), part_id),
+        "figures": figures_of(result, part_id),
         "extremes": wins_and_losses(metric, summaries),
         "groups": present(by_language(result), by_project(result)),
         "notes": notes(result),
