@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def search(
         summary = (
             f"{len(done)} modules: total {change.total:+.2%}, geometric mean {change.mean:+.2%}, {compiled} compiles"
         )
-    show(as_json, [result.to_json() for result in results], summary)
+    show(as_json, list(map(asdict, results)), summary)
     exit_with(len(done) < len(results) or not all(result.verified for result in done))
 
 

@@ -223,13 +223,9 @@ class EpisodeRecord:
     policy_seconds: float = 0.0
     grown_frames: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON-able data."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> EpisodeRecord:
-        """Build a record from the data of `to_json()`; other data raise a KeyError, TypeError or ValueError."""
+        """Build a record from its fields as JSON data; other data raise a KeyError, TypeError or ValueError."""
         check_fields(cls, value)
         if value["status"] not in (DONE, NO_DECISIONS, FAILED):
             raise ValueError(f"status {value['status'][:80]!r}")

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +119,8 @@ def as_data(result: EvaluationResult) -> dict[str, Any]:
         "languages": {name: _all_data(result.summaries(language=name)) for name in result.languages},
         "projects": {name: _all_data(result.summaries(name)) for name in result.projects},
         "without_decisions": result.without_decisions,
-        "deviations": [episode.to_json() for episode in result.deviations],
-        "failures": [episode.to_json() for episode in result.failures],
+        "deviations": list(map(asdict, result.deviations)),
+        "failures": list(map(asdict, result.failures)),
     }
 
 

@@ -338,7 +338,7 @@ class ResultFolder:
 
     def append(self, record: EpisodeRecord) -> None:
         """Write a record; it is on disk on return."""
-        self._lines.append(record.to_json())
+        self._lines.append(asdict(record))
 
     def write_rows(self, name: str, rows: Iterable[Any]) -> None:
         """Write dataclasses as `LINKS` or `PROGRAMS`; an existing file is replaced."""

@@ -14,7 +14,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -201,17 +201,7 @@ def _scored(candidate: _Candidate, names: list[str], end_above: float) -> Score:
             if number in rungs and _change(outcomes).mean > end_above:
                 complete = False
                 break
-    return replace(_summary(outcomes), complete=complete)
-
-
-def _change(outcomes: Mapping[str, _Outcome]) -> Change:
-    pairs = tuple((float(outcome.value), float(outcome.baseline)) for outcome in outcomes.values())
-    return Change(pairs, tuple(outcome.project for outcome in outcomes.values()), tuple(outcomes))
-
-
-def _summary(outcomes: Mapping[str, _Outcome]) -> Score:
-    change = _change(outcomes)
-    total, mean, _ = estimates(change)
+    total, mean, _ = estimates(_change(outcomes))
     grown = sorted(((out.value - out.baseline, name) for name, out in outcomes.items()), reverse=True)
     costly = sorted((pair for outcome in outcomes.values() for pair in outcome.costly), reverse=True)
     return Score(
@@ -220,9 +210,15 @@ def _summary(outcomes: Mapping[str, _Outcome]) -> Score:
         high=mean.high,
         total=total.value,
         modules=len(outcomes),
+        complete=complete,
         regressions=tuple((name, growth) for growth, name in grown[:COSTLY] if growth > 0),
         decisions=tuple(words for _, words in costly[:COSTLY]),
     )
+
+
+def _change(outcomes: Mapping[str, _Outcome]) -> Change:
+    pairs = tuple((float(outcome.value), float(outcome.baseline)) for outcome in outcomes.values())
+    return Change(pairs, tuple(outcome.project for outcome in outcomes.values()), tuple(outcomes))
 
 
 @lru_cache(maxsize=4)

@@ -133,13 +133,9 @@ class SearchResult:
         """Return the least cost within a number of compiles; the baseline if none improved."""
         return min((cost for index, cost in self.improvements if index <= compiles), default=self.baseline)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON-able data."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SearchResult:
-        """Return the result of `to_json()`'s data; other data raise a TypeError, KeyError or ValueError."""
+        """Return the result of its fields as JSON data; other data raise a TypeError, KeyError or ValueError."""
         improvements = tuple((index, cost) for index, cost in value["improvements"])
         return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})
 
@@ -251,7 +247,7 @@ class CorpusSearch:
             if lines.is_empty:
                 lines.append(header)
             for result in self._search(remaining, execution):
-                lines.append(result.to_json())
+                lines.append(asdict(result))
                 yield result
 
     def _environment(self) -> tuple[CompilerEnv, dict[str, Any]]:

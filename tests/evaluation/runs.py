@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def keep(result: EvaluationResult, folder: Path) -> Path:
     """Write an evaluation as `evaluate` would, and return its folder."""
     folder.mkdir(parents=True)
     (folder / "meta.json").write_text(json.dumps(result.configuration.to_json()))
-    (folder / "episodes.jsonl").write_text("".join(f"{json.dumps(each.to_json())}\n" for each in result.episodes))
+    (folder / "episodes.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in result.episodes))
     write_modules(folder, result.modules.values())
     return folder
 
