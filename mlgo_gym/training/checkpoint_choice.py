@@ -237,11 +237,6 @@ class Base:
         inlined = values == 1 if self.threshold is None else values < self.threshold
         return np.asarray(inlined, np.int64)
 
-    @property
-    def ramp(self) -> tuple[float, float]:
-        """A value of the feature with the answer 0, and the nearest one with the answer 1."""
-        return (0.0, 1.0) if self.threshold is None else (float(self.threshold), float(self.threshold - 1))
-
 
 def with_margin(network: Network, margin: float, base: str = "default") -> Network:
     """Return the network with the margin in its layers: plus the margin where the base inlines, minus it elsewhere.
@@ -271,7 +266,8 @@ def with_margin(network: Network, margin: float, base: str = "default") -> Netwo
         return network
     column = network.features.index(rule.feature)
     probe = np.zeros((2, len(network.features)), np.float32)
-    probe[:, column] = rule.ramp
+    # A value with the answer 0, and the nearest one with the answer 1.
+    probe[:, column] = (0, 1) if rule.threshold is None else (rule.threshold, rule.threshold - 1)
     inputs = probe if network.normalization is None else network.normalization(probe)
     low, high = inputs[:, column].astype(np.float64)
     # Clang's own choice is 0 or 1, so its ramp does not continue above 1.
