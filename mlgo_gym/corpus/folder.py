@@ -89,11 +89,7 @@ def read_description(folder: str | os.PathLike[str]) -> Description:
 
 
 def write_description(
-    folder: str | os.PathLike[str],
-    modules: Iterable[str],
-    *,
-    has_thinlto: bool = False,
-    **extra: object,
+    folder: str | os.PathLike[str], modules: Iterable[str], *, has_thinlto: bool = False, **extra: object
 ) -> Path:
     """Write `folder/corpus_description.json` atomically and return its path.
 

@@ -139,11 +139,7 @@ def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
 
 
 def extract_corpus(
-    listed: ObjectList,
-    output: Path,
-    *,
-    trust_flags: bool = False,
-    progress: Callable[[], object] = lambda: None,
+    listed: ObjectList, output: Path, *, trust_flags: bool = False, progress: Callable[[], object] = lambda: None
 ) -> CorpusReport:
     """Write a corpus of the object files of a build.
 
@@ -252,10 +248,7 @@ CONTENT = "content"
 
 
 def import_parquet(
-    files: Sequence[Path],
-    output: Path,
-    *,
-    progress: Callable[[], object] = lambda: None,
+    files: Sequence[Path], output: Path, *, progress: Callable[[], object] = lambda: None
 ) -> CorpusReport:
     """Write the bitcode in Parquet files as a corpus without recorded flags.
 

@@ -70,11 +70,7 @@ class Information:
 
 
 def describe(
-    corpus: Corpus,
-    toolchain: Toolchain,
-    *,
-    jobs: int | None = None,
-    progress: Callable[[], object] = lambda: None,
+    corpus: Corpus, toolchain: Toolchain, *, jobs: int | None = None, progress: Callable[[], object] = lambda: None
 ) -> Information:
     """Return the statistics of a corpus; a module that cannot be read is reported as a problem.
 

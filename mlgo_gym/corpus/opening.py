@@ -21,19 +21,8 @@ from mlgo_gym.corpus.datasets.dataset import (
     missing_parts,
     read_report,
 )
-from mlgo_gym.corpus.folder import (
-    DESCRIPTION_FILE,
-    FolderModules,
-    read_description,
-)
-from mlgo_gym.corpus.targets import (
-    BUILTIN_LEVELS,
-    DEFAULT_LEVEL,
-    DEFAULT_TARGET,
-    LEVELS,
-    check_level,
-    find_target,
-)
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
+from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

@@ -94,12 +94,7 @@ _TARGETS = (
         ("--target=thumbv6m-unknown-linux-musleabi", "-mcpu=cortex-m0", "-mfloat-abi=soft", "-fno-pic"),
         ("thumb-linux-musleabi", "-mcpu=cortex_m4"),  # the C library has no code for a Cortex-M0
     ),
-    Target(
-        "wasm32-wasi",
-        ("--target=wasm32-unknown-wasip1",),
-        ("wasm32-wasi",),
-        ("wasm-wasi-musl", "wasm32-wasi-any"),
-    ),
+    Target("wasm32-wasi", ("--target=wasm32-unknown-wasip1",), ("wasm32-wasi",), ("wasm-wasi-musl", "wasm32-wasi-any")),
 )
 TARGETS = {target.name: target for target in _TARGETS}
 """The targets by name. `thumbv7em` is a Cortex-M4, `thumbv6m` a Cortex-M0, both with software floating point."""

@@ -1,13 +1,8 @@
-"""Checks of untrusted JSON; append-only files of JSON lines; and folders with a line and a file per module.
-
-One process at a time writes a file. Lines are durable one by one. A module is finished once its line is written; a kill
-before that repeats the module.
-"""
+"""Checks of untrusted JSON, and append-only files of JSON lines. One process at a time writes; each line is durable."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -15,18 +10,16 @@ import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from mlgo_clang.files import MAX_BYTES, open_untrusted, read_untrusted
-from mlgo_gym.cache import errors_name_file, parse_json, write_atomically
+from mlgo_clang.files import MAX_BYTES, open_untrusted
+from mlgo_gym.cache import errors_name_file, parse_json
 from mlgo_gym.errors import MlgoError
 
 _SYNCHRONIZE_SECONDS = 1.0
-_MODULES = "modules.jsonl"
-_FORMAT = 1
 
 
 def check_fields(record: type, value: object) -> dict[str, Any]:
@@ -142,73 +135,3 @@ class JsonLines:
             if not self._file.closed:
                 os.fsync(self._file.fileno())
             self._file.close()
-
-
-@dataclass(frozen=True, slots=True)
-class FolderKind:
-    """A kind of folder with results by module: files of a suffix, and lines in `modules.jsonl`.
-
-    `results` is a plural noun; the header, with everything that they depend on, is `RESULTS.json`. The command makes
-    such a folder.
-    """
-
-    results: str
-    suffix: str
-    command: str
-
-    def read_header(self, folder: Path) -> dict[str, Any]:
-        """Return the header of a folder; raise `MlgoError` if it has none of this format."""
-        try:
-            header = parse_json(read_untrusted(folder / f"{self.results}.json"))
-            if not isinstance(header, dict) or header.get("format") != _FORMAT:
-                raise ValueError(f"a header of another format than {_FORMAT}")
-        except (OSError, ValueError) as error:
-            raise MlgoError(
-                f"expected a folder of {self.results}, got {str(folder)!r}: {error}; make one with `{self.command}`"
-            ) from error
-        return header
-
-    def lines(self, folder: Path) -> list[dict[str, Any]]:
-        """Return the line of each finished module; raise `MlgoError` if one is not JSON."""
-        return [line for _, line in read_json_lines(folder / _MODULES)]
-
-    def part(self, folder: Path, module: str) -> Path:
-        """Return the path of a module's file."""
-        digest = hashlib.sha256(module.encode(errors="surrogateescape")).hexdigest()[:24]
-        return folder / "parts" / f"{digest}{self.suffix}"
-
-
-class ModuleFolder:
-    """Adds results to a folder, which is created if necessary; the header is everything that the results depend on.
-
-    Raises `MlgoError` if the folder has another header or a damaged one, or another process writes to it.
-    """
-
-    def __init__(self, kind: FolderKind, folder: Path, header: Mapping[str, Any]) -> None:
-        self._kind, self._folder = kind, folder
-        self._lines = JsonLines(folder / _MODULES)
-        self.close = self._lines.close
-        try:
-            text = json.dumps({"format": _FORMAT, **header}, indent=1) + "\n"
-            if self._lines.is_empty:
-                write_atomically(folder / f"{kind.results}.json", text.encode())
-            old, new = kind.read_header(folder), json.loads(text)
-            if names := [name for name in {**old, **new} if old.get(name) != new.get(name)]:
-                before, now = ({name: values.get(name) for name in names} for values in (old, new))
-                raise MlgoError(
-                    f"expected {kind.results} of {now} in {str(folder)!r}, got those of {before}; choose another output"
-                )
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def done(self) -> dict[str, dict[str, Any]]:
-        """The line of each finished module, by module."""
-        return {line["module"]: line for line in self._kind.lines(self._folder)}
-
-    def add(self, line: Mapping[str, Any], part: bytes | None = None) -> None:
-        """Add the line of a module, JSON-serializable with its name as `module`, and the contents of its file."""
-        if part is not None:
-            write_atomically(self._kind.part(self._folder, line["module"]), part)
-        self._lines.append(dict(line))

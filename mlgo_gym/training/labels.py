@@ -1,12 +1,15 @@
 """Labels of decisions: the cost of the actions of a decision, in arrays and in Parquet files.
 
-A folder of labels has one Parquet file for each module with labels, a line about each finished module, and a header.
-Features are columns by name; a tensor is a list in each row. The other columns are `FACTS`.
+A folder of labels has one Parquet file for each module with labels, a line about each finished module, and a header. A
+module is finished once its line is written; a kill before that repeats the module. Features are columns by name; a
+tensor is a list in each row. The other columns are `FACTS`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,15 +19,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_clang.files import read_untrusted
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
+from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
-from mlgo_gym.storage.json_files import FolderKind, ModuleFolder
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 SUFFIX = ".parquet"
-
-LABELS = FolderKind("labels", SUFFIX, "mlgo-gym label")
+_HEADER = "labels.json"
+_MODULES = "modules.jsonl"
+_FORMAT = 1
 
 FACTS = (
     *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),
@@ -136,20 +142,43 @@ class ModuleLabels(NamedTuple):
     counts: dict[str, Any]
 
 
-class LabelStore(ModuleFolder):
-    """Adds the labels of modules to a folder; the header is everything that they depend on, JSON-able."""
+class LabelStore:
+    """Adds the labels of modules to a folder; the header is everything that they depend on, JSON-able.
+
+    Raises `MlgoError` if the folder has another header or a damaged one, or another process writes to it.
+    """
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self._arrow, self._parquet = _parquet()
-        super().__init__(LABELS, folder, header)
+        self._folder = folder
+        self._lines = JsonLines(folder / _MODULES)
+        self.close = self._lines.close
+        try:
+            text = json.dumps({"format": _FORMAT, **header}, indent=1) + "\n"
+            if self._lines.is_empty:
+                write_atomically(folder / _HEADER, text.encode())
+            old, new = read_header(folder), json.loads(text)
+            if names := [name for name in {**old, **new} if old.get(name) != new.get(name)]:
+                before, now = ({name: values.get(name) for name in names} for values in (old, new))
+                raise MlgoError(
+                    f"expected labels of {now} in {str(folder)!r}, got those of {before}; choose another output"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def done(self) -> dict[str, dict[str, Any]]:
+        """The line of each finished module, by module."""
+        return {line["module"]: line for line in _read_lines(self._folder)}
 
     def add_labels(self, module: str, project: str, digest: str, labels: ModuleLabels | str) -> dict[str, Any]:
         """Write the labels of a module, or the reason why it has none; return the line about it."""
         if isinstance(labels, str):
             line = {"module": module, "project": project, "labels": 0, "error": labels}
-            self.add(line)
+            self._lines.append(line)
             return line
-        size, part = len(labels.columns.get("answer", ())), None
+        size = len(labels.columns.get("answer", ()))
         if size:
             names = {"module": module, "digest": digest, "project": project}
             columns = {**labels.columns, **{name: [value] * size for name, value in names.items()}}
@@ -157,10 +186,23 @@ class LabelStore(ModuleFolder):
             table = self._arrow.table({name: self._arrow.array(values) for name, values in columns.items()})
             buffer = io.BytesIO()
             self._parquet.write_table(table, buffer, compression="zstd")
-            part = buffer.getvalue()
+            write_atomically(_part(self._folder, module), buffer.getvalue())
         line = {"module": module, "project": project, "labels": size, **labels.counts}
-        self.add(line, part)
+        self._lines.append(line)
         return line
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """Return the header of a folder of labels; raise `MlgoError` if it has none of this format."""
+    try:
+        header = parse_json(read_untrusted(folder / _HEADER))
+        if not isinstance(header, dict) or header.get("format") != _FORMAT:
+            raise ValueError(f"a header of another format than {_FORMAT}")
+    except (OSError, ValueError) as error:
+        raise MlgoError(
+            f"expected a folder of labels, got {str(folder)!r}: {error}; make one with `mlgo-gym label`"
+        ) from error
+    return header
 
 
 def cpu_seconds() -> float:
@@ -181,7 +223,7 @@ def read_labels(paths: Sequence[Path]) -> Labels:
         MlgoError: a path has no labels, or the environments, the compilers or the features of two paths differ.
     """
     folders = [path for path in paths if path.suffix != SUFFIX]
-    headers = [LABELS.read_header(folder) for folder in folders]
+    headers = [read_header(folder) for folder in folders]
     for folder, header in zip(folders, headers, strict=True):
         for name in ("environment", "clang"):
             if header.get(name) != headers[0].get(name):
@@ -217,11 +259,20 @@ def _check_features(expected: tuple[str, ...], actual: tuple[str, ...], source: 
     )
 
 
+def _read_lines(folder: Path) -> list[dict[str, Any]]:
+    return [line for _, line in read_json_lines(folder / _MODULES)]
+
+
+def _part(folder: Path, module: str) -> Path:
+    digest = hashlib.sha256(module.encode(errors="surrogateescape")).hexdigest()[:24]
+    return folder / "parts" / f"{digest}{SUFFIX}"
+
+
 def _read_folder(folder: Path) -> Iterable[tuple[Path, Labels]]:
     # Worker processes finish modules in any order; the network must not depend on it.
-    for line in sorted(LABELS.lines(folder), key=lambda line: str(line["module"])):
+    for line in sorted(_read_lines(folder), key=lambda line: str(line["module"])):
         if line["labels"]:
-            path = LABELS.part(folder, line["module"])
+            path = _part(folder, line["module"])
             table = _table(path, "label the module once more")
             size = table.num_rows
             share = np.full(size, line["decisions"] / size)

@@ -32,12 +32,11 @@ from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.storage.json_files import FolderKind, JsonLines, ModuleFolder, read_json_lines
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
 
 KEY = key_of("a key")
-KIND = FolderKind("plums", ".plum", "mlgo-gym pick")
 KILLER = """
 import os, select, signal, sys
 from mlgo_gym.cache import JsonCache
@@ -151,26 +150,6 @@ def test_a_partial_last_line_is_removed_and_one_process_writes(tmp_path: Path) -
     lines.append("next")
     lines.close()
     assert path.read_text().splitlines() == ['"first"', '"next"']
-
-
-def test_results_by_module_stay_and_another_or_a_damaged_header_is_refused(tmp_path: Path) -> None:
-    store = ModuleFolder(KIND, tmp_path, {"names": ("a", "b")})
-    store.add({"module": "a/b", "plums": 3}, b"three")
-    store.add({"module": "\udcff", "plums": 0})
-    store.close()
-    with pytest.raises(MlgoError, match=r"expected plums of \{'names': \['c'\]\} in .*, got those of"):
-        ModuleFolder(KIND, tmp_path, {"names": ["c"]})
-    # The refusal has released the folder; headers are compared as JSON has them.
-    again = ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
-    assert again.done == {"a/b": {"module": "a/b", "plums": 3}, "\udcff": {"module": "\udcff", "plums": 0}}
-    assert KIND.part(tmp_path, "a/b").read_bytes() == b"three"
-    assert not KIND.part(tmp_path, "\udcff").exists()
-    again.close()
-    path = tmp_path / "plums.json"
-    for header in (b"{", b"[]", b'{"format": 2}', None):
-        path.unlink() if header is None else path.write_bytes(header)
-        with pytest.raises(MlgoError, match=r"expected a folder of plums, got .*; make one with `mlgo-gym pick`"):
-            ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
 
 
 def test_a_failure_leaves_nothing_and_replaces_no_file(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, imita
 from mlgo_gym.training.evolution import flatten
 from mlgo_gym.training.expert_rollouts import expert_rollouts
 from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
-from mlgo_gym.training.labels import LABELS, LabelStore, ModuleLabels, read_labels
+from mlgo_gym.training.labels import LabelStore, ModuleLabels, read_header, read_labels
 from mlgo_gym.training.pipeline import drawn_modules
 from tests.conftest import MakeBitcode
 from tests.training.label_samples import constant, inlining_labels
@@ -109,12 +109,16 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     assert len(list(first.glob("parts/*"))) == 1
     with pytest.raises(MlgoError, match="clang"):
         LabelStore(first, {**HEADER, "clang": "21"})
-    assert LABELS.read_header(first)["clang"] == "22"
+    assert read_header(first)["clang"] == "22"
     with pytest.raises(MlgoError, match=r"expected labels of one clang, got '22' in .*first and '21'"):
         read_labels([first, second])
+    for header in (b"{", b"[]", b'{"format": 2}', None):
+        (first / "labels.json").unlink() if header is None else (first / "labels.json").write_bytes(header)
+        with pytest.raises(MlgoError, match=r"expected a folder of labels, got .*; make one with `mlgo-gym label`"):
+            LabelStore(first, HEADER)
     third = write(tmp_path / "third", users=np.array([0, 0]))
     with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
-        read_labels([first, third])
+        read_labels([write(tmp_path / "fourth"), third])
 
 
 def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size() -> None:
@@ -157,7 +161,7 @@ def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelli
         assert np.array_equal(getattr(resumed, name), getattr(labels, name)), name
     with pytest.raises(MlgoError, match=r"expected labels of \{'policy': 'never'\}"):
         list(replace(labelling, policy="never").run(folder))
-    assert LABELS.read_header(folder)["policy"] == "default"
+    assert read_header(folder)["policy"] == "default"
 
 
 def test_evictions_are_labelled_by_flips_in_any_process(varied: str, tmp_path: Path) -> None:

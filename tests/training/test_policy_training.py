@@ -28,7 +28,7 @@ from mlgo_gym.training import (
     with_margin,
 )
 from mlgo_gym.training.checkpoint_choice import Base, MarginChoice, MarginResult, best_margin
-from mlgo_gym.training.labels import LABELS
+from mlgo_gym.training.labels import read_header
 from mlgo_gym.training.monitor import Progress
 from tests.policies.episodes import random_network
 from tests.training.label_samples import constant, inlining_labels
@@ -134,7 +134,7 @@ def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: P
     stages: list[Progress] = []
     final = training.run(tmp_path, monitor=Monitor(stages.append))
     assert fit.calls[0][0] < fit.calls[1][0]
-    headers = [LABELS.read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
+    headers = [read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
     assert [header["policy"].partition(":")[0] for header in headers] == ["default", "mlp"]
     assert {stage.stage for stage in stages} == {"labels, round 1", "labels, round 2"}
     card = json.loads((tmp_path / "policy.json").read_bytes())

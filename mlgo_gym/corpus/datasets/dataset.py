@@ -25,7 +25,7 @@ from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fe
 from mlgo_gym.corpus.driver import PORTABLE_TARGET, library_is_built
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
-from mlgo_gym.corpus.recording.shim_compiles import record_compile
+from mlgo_gym.corpus.recording.shim_records import record_compile
 from mlgo_gym.corpus.targets import DEFAULT_TARGET, check_level, find_target
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -170,12 +170,7 @@ def _from_index(name: str) -> Dataset:
 
 
 def _make(
-    dataset: Dataset,
-    folder: Path,
-    optimize: str,
-    toolchain: Toolchain,
-    jobs: int,
-    progress: FetchProgress,
+    dataset: Dataset, folder: Path, optimize: str, toolchain: Toolchain, jobs: int, progress: FetchProgress
 ) -> None:
     progress(0, None, f"{dataset.archive.package}: download")
     archives = {} if dataset.crates else fetch_archives(dataset)

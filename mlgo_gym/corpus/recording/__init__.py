@@ -1,5 +1,5 @@
 """Corpora from builds.
 
-`record` runs a build with compiler shims (`shim`, `shim_links`, `shim_compiles`), `recorder` collects their records
+`record` runs a build with compiler shims (`shim`, `shim_records`), `recorder` collects their records
 into a corpus, and `links` repeats its link steps.
 """

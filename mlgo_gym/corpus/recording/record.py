@@ -38,16 +38,7 @@ PATH_SHIM = "mlgo-gym-by-path"
 """Name of the shim that is started instead of a compiler, with the compiler's path as the first argument."""
 
 _PRELOAD = Path(__file__).parent / "preload.c"
-_FLAGS = (
-    "-O1",
-    "-fPIC",
-    "-ffreestanding",
-    "-fno-stack-protector",
-    "-fvisibility=hidden",
-    "-nostdinc",
-    "-w",
-    "-c",
-)
+_FLAGS = ("-O1", "-fPIC", "-ffreestanding", "-fno-stack-protector", "-fvisibility=hidden", "-nostdinc", "-w", "-c")
 
 _SHIM = (sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()))
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")

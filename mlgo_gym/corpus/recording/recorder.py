@@ -22,7 +22,7 @@ from mlgo_gym.corpus.driver import NATIVE, check_attributes, code_generation_fla
 from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
 from mlgo_gym.corpus.folder import format_counts, write_command, write_description, write_metadata
 from mlgo_gym.corpus.recording.links import LinkWriter
-from mlgo_gym.corpus.recording.shim_links import file_kind
+from mlgo_gym.corpus.recording.shim_records import file_kind
 from mlgo_gym.corpus.targets import check_level
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
@@ -97,13 +97,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        toolchain: Toolchain,
-        optimize: str,
-        root: Path,
-        *,
-        target: str | None = None,
-        parent: Path | None = None,
+        self, toolchain: Toolchain, optimize: str, root: Path, *, target: str | None = None, parent: Path | None = None
     ) -> None:
         check_level(optimize)
         self._optimize, self._toolchain, self._target = optimize, toolchain, target

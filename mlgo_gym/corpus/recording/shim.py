@@ -76,15 +76,13 @@ def main(argv: Sequence[str]) -> int:
     if not settings_path or not (has_sources or (links and inputs)):
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
 
-    def record(settings: dict[str, Any], compiles: Any) -> None:
+    def record(settings: dict[str, Any], records: Any) -> None:
         settings["compiler_path"] = compiler_path
         folder = os.getcwd()
-        compiles.note_objects(settings, expanded, folder)
-        compiles.record_compile(settings, expanded, folder, mode)
+        records.note_objects(settings, expanded, folder)
+        records.record_compile(settings, expanded, folder, mode)
         if links:
-            store = os.path.dirname(settings["records"])
-            link = _load("shim_links").describe_link(expanded, folder, settings["root"], store)
-            compiles.record_link(settings, link, mode)
+            records.record_link(settings, expanded, folder, mode)
 
     return _run(command, settings_path, record)
 
@@ -114,28 +112,28 @@ def _run_rustc(command: list[str], settings_path: str | None) -> int:
     if not settings_path or not any(word.endswith(".rs") or word.startswith("@") for word in arguments):
         os.execvp(program, command)  # noqa: S606 - a shim becomes the compiler
 
-    def record(settings: dict[str, Any], compiles: Any) -> None:
-        compiles.record_crate(settings, program, arguments)
+    def record(settings: dict[str, Any], records: Any) -> None:
+        records.record_crate(settings, program, arguments)
 
     return _run(command, settings_path, record)
 
 
 def _run(command: list[str], settings_path: str, record: Callable[[dict[str, Any], Any], None]) -> int:
-    """Run the real compiler, then `record` with the settings and `shim_compiles`; its failure does not end a build."""
+    """Run the real compiler, then `record` with the settings and `shim_records`; its failure does not end a build."""
     process = os.posix_spawnp(command[0], command, os.environ)
 
     import json
 
-    compiles = _load("shim_compiles")
+    records = _load("shim_records")
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status == 0:
         try:
             with open(settings_path, encoding="utf-8") as file:
                 settings = json.load(file)
-            record(settings, compiles)
+            record(settings, records)
         except Exception as error:  # noqa: BLE001 - the build continues if recording fails
             message = f"{type(error).__name__}: {error}"
-            compiles.note_failure(os.path.dirname(settings_path), " ".join(command)[:500], message)
+            records.note_failure(os.path.dirname(settings_path), " ".join(command)[:500], message)
     return status if status >= 0 else 128 - status
 
 

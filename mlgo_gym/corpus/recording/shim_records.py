@@ -1,23 +1,25 @@
-"""Recording of one compile of clang or rustc: its front end runs a second time and writes bitcode.
+"""Records of compiles by clang and rustc, whose front end runs a second time and writes bitcode; and of links.
 
 A shim loads this file by path during a build, so it imports only the standard library and small modules of
-`mlgo_clang`. Datasets use it without shims.
+`mlgo_clang`. Datasets use it without shims. `links` converts the records of links to `links.json`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 
+from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.driver_commands import cc1_commands, drop_options, named_output
 from mlgo_clang.invocation import is_probe
 
 # Importing pathlib and typing would double the time that this file takes to load.
-# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 OTHER_SUFFIXES = {
@@ -53,6 +55,16 @@ _SIDE_OUTPUTS_WITH_VALUE = (
     "-diagnostic-log-file", "-opt-record-file", "-stack-usage-file", "-split-dwarf-file", "-split-dwarf-output",
 )  # fmt: skip
 _SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
+_OPTION_WITH_VALUE = frozenset(
+    """
+    -L -I -D -U -F -B -x -u -e -h -z -target -MF -MT -MQ -MJ -isystem -idirafter -iquote -include -imacros -arch
+    -soname --soname -rpath --rpath -rpath-link --rpath-link -Map --Map -dynamic-linker --dynamic-linker -m -o --output
+    --undefined --entry --defsym --dependency-file --out-implib --plugin-opt -plugin-opt --wrap -y --param
+    """.split()  # noqa: SIM905 - a word list
+)
+_SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_ELF, _RELOCATABLE, _SHARED = b"\x7fELF", 1, 3
 _FRONT_END_SECONDS = 3600
 _numbers = count()
 
@@ -96,24 +108,103 @@ def note_objects(settings: dict[str, Any], arguments: Sequence[str], folder: str
         note_file(settings, os.path.join(folder, name), "seen")
 
 
-def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> None:
+def record_link(settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str) -> None:
     """Add a folder with `link.json` to `settings["records"]` for a link that wrote its output.
 
-    `link` is a result of `shim_links.describe_link()`, and `mode` the language of the driver, `c` or `c++`.
+    Inputs that no recorded compile or link wrote are copied. Shared libraries outside of the root of the build belong
+    to the machine. `mode` is the language of the driver, `c` or `c++`. The record has `folder`, `arguments`, `output`
+    (`position` of the argument, `named` part of it, `path`) and `inputs` in order, with the same keys, a `kind` as in
+    `LinkInput`, and a `sha256` or `members`.
     """
-    output = link["output"]
-    output["sha256"] = note_file(settings, output["path"])
-    is_recorded = not _is_probe(settings, output["path"], link["folder"])
-    if output["sha256"] is not None and link["inputs"] and is_recorded:
-        write_record(settings, "link.json", {**link, "driver": mode, "lto": _lto(link["arguments"])})
+    position, name = named_output(arguments) or (None, "a.out")
+    path = os.path.normpath(os.path.join(folder, name))
+    digest = note_file(settings, path)
+    if digest is None or _is_probe(settings, path, folder):
+        return
+    output = {"position": position, "named": name, "path": path, "sha256": digest}
+    store = os.path.dirname(settings["records"])
+    inputs = []
+    for position, named, path in _files(arguments, folder):
+        kind = file_kind(path, is_word=arguments[position] == named)
+        is_of_machine = kind == "shared" and not path.startswith(f"{settings['root']}/")
+        if kind is None or is_of_machine or path == output["path"]:
+            continue
+        entry: dict[str, Any] = {"position": position, "named": named, "path": path, "kind": kind}
+        if kind == "archive":
+            entry["members"] = [{"name": name, "sha256": _keep(store, data)} for name, data in archive_members(path)]
+        elif kind != "source":
+            with open(path, "rb") as file:
+                entry["sha256"] = _keep(store, file.read())
+        inputs.append(entry)
+    if inputs:
+        content = {"folder": folder, "arguments": list(arguments), "output": output, "inputs": inputs, "driver": mode}
+        write_record(settings, "link.json", {**content, "lto": _lto(arguments)})
+
+
+def _keep(store: str, data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    copy = os.path.join(store, "files", digest)
+    if not os.path.exists(os.path.join(store, "known", digest)) and not os.path.exists(copy):
+        scratch = f"{copy}.{os.getpid()}"
+        with open(scratch, "wb") as file:
+            file.write(data)
+        os.replace(scratch, copy)
+    return digest
+
+
+def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, str]]:
+    """Yield position of the argument, part that names the file, and path of each input file."""
+    following = [*arguments[1:], ""]
+    # The last word has none after it.
+    folders = [word[2:] or value for word, value in zip(arguments, following) if word.startswith("-L")]  # noqa: B905
+    skip_value = False
+    static = "-static" in arguments
+    for position, word in enumerate(arguments):
+        if word == "-Xlinker":
+            continue
+        to_linker = word.split(",")[1:] if word.startswith("-Wl,") else [word]
+        for part in to_linker:
+            if skip_value:
+                skip_value = False
+            elif part in _OPTION_WITH_VALUE:
+                skip_value = True
+            elif part in ("-Bstatic", "-dn", "-non_shared", "-Bdynamic", "-dy", "-call_shared"):
+                static = part in ("-Bstatic", "-dn", "-non_shared")
+            elif part.startswith("-l") and len(part) > 2:
+                name = part[2:]
+                names = [f"lib{name}.a"] if static else [f"lib{name}.so", f"lib{name}.a"]
+                candidates = [name[1:]] if name.startswith(":") else names
+                paths = (os.path.normpath(os.path.join(folder, *pair)) for pair in product(folders, candidates))
+                library = next(filter(os.path.isfile, paths), None)
+                if library is not None:
+                    yield position, part, library
+            else:
+                option, equals, value = part.partition("=") if part.startswith("-") else ("", "", part)
+                path = os.path.normpath(os.path.join(folder, value))
+                if value and (not option or equals) and option not in _OPTION_WITH_VALUE and os.path.isfile(path):
+                    yield position, value, path
+
+
+def file_kind(path: str, *, is_word: bool) -> str | None:
+    """Return the kind of an input file; None for a file that is not linked."""
+    with open(path, "rb") as file:
+        beginning = file.read(20)
+    if beginning.startswith(_ELF) and len(beginning) >= 18:
+        kind = int.from_bytes(beginning[16:18], "big" if beginning[5] == 2 else "little")
+        return {_RELOCATABLE: "object", _SHARED: "shared"}.get(kind)
+    if beginning.startswith(_BITCODE):
+        return "object"
+    if beginning.startswith((ARCHIVE, THIN_ARCHIVE)):
+        return "archive"
+    if is_word and path.endswith(_SOURCES):
+        return "source"
+    return "file"
 
 
 def note_file(settings: dict[str, Any], path: str, kind: str = "known") -> str | None:
     """Note the SHA-256 of a file and return it; None without a file. Recorded links do not copy `known` files."""
     if not os.path.isfile(path):
         return None
-    import hashlib
-
     with open(path, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
     with open(os.path.join(os.path.dirname(settings["records"]), kind, digest), "wb"):
@@ -171,7 +262,6 @@ def _skip_reason(settings: dict[str, Any], line: list[str], language: str, sourc
 def _record(
     settings: dict[str, Any], line: list[str], folder: str, source: str, arguments: Sequence[str], *, will_retry: bool
 ) -> bool:
-    import hashlib
     import time
 
     started = time.time_ns()
@@ -353,8 +443,6 @@ def record_crate(settings: dict[str, Any], program: str, arguments: Sequence[str
 
 def _read_sources(sources: Sequence[str], folder: str) -> tuple[str, int]:
     """Return a digest and the number of lines of all sources of a crate."""
-    import hashlib
-
     digest, lines = hashlib.sha256(), 0
     for source in sources:
         with open(os.path.join(folder, source), "rb") as file:
