@@ -32,7 +32,7 @@ from mlgo_gym import open_corpus
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.corpus.targets import DEFAULT_TARGET
+from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.episode.metrics.counters import find_emulator, run_program
 from mlgo_gym.episode.metrics.programs import Program, check_output, link_program, program_target, read_programs
 from mlgo_gym.episode.reproducer import keep_crash

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_json
-from mlgo_gym.corpus.targets import TARGETS
+from mlgo_gym.corpus.driver import TARGETS
 from mlgo_gym.episode.metrics.programs import Program, link_program, linked_size, modules_of, read_programs
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.runner import PLAIN

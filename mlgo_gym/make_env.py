@@ -12,7 +12,7 @@ import gymnasium as gym
 
 import mlgo_gym
 from mlgo_gym.corpus.flags import check_arguments
-from mlgo_gym.corpus.remote_modules import CorpusOutline, pack_module
+from mlgo_gym.corpus.folder import CorpusOutline, pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.errors import MlgoError, ToolchainError, UntrustedError

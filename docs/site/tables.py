@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import exactness
 from docs.site import measurements
 from docs.site.measurements import benchmark, interval, percent, read, searched
-from mlgo_gym.corpus.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.corpus.driver import DEFAULT_TARGET, TARGETS
 from mlgo_gym.evaluation.statistics import estimates
 
 Rows = Iterator[Sequence[str]]

@@ -19,9 +19,9 @@ from mlgo_gym.corpus.datasets.catalogue import (
     write_pins,
 )
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
+from mlgo_gym.corpus.driver import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
 from mlgo_gym.corpus.inspection import Information, describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
-from mlgo_gym.corpus.targets import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

@@ -14,13 +14,12 @@ import typer
 from mlgo_gym.cli.options import argument, option
 from mlgo_gym.cli.output import FAILED, echo, exit_with, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.driver import NATIVE, UNBUILT_LIBRARY, build_libraries, library_is_built
+from mlgo_gym.corpus.driver import NATIVE, TARGETS, UNBUILT_LIBRARY, build_libraries, find_target, library_is_built
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
 from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
-from mlgo_gym.corpus.targets import TARGETS, find_target
 from mlgo_gym.llvm.toolchain import find_toolchain
 
 OutputOption = Annotated[Path, option("Folder of the corpus.")]

@@ -13,9 +13,17 @@ from pathlib import Path
 from mlgo_clang.other_machines import library_headers
 from mlgo_gym.cache import cache_directory, key_of, sha256_of
 from mlgo_gym.compiler.process import run_bounded
-from mlgo_gym.corpus.driver import cc1_line, check_attributes, code_generation_flags
+from mlgo_gym.corpus.driver import (
+    BUILTIN_LEVELS,
+    DEFAULT_TARGET,
+    Target,
+    cc1_line,
+    check_attributes,
+    check_level,
+    code_generation_flags,
+    find_target,
+)
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, write_command, write_description, write_metadata
-from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_TARGET, Target, check_level, find_target
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder

@@ -16,9 +16,8 @@ from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.corpus import Module, missing_bitcode
-from mlgo_gym.corpus.driver import FRAME_ERROR, FRAME_LIMIT, cc1_line
+from mlgo_gym.corpus.driver import FRAME_ERROR, FRAME_LIMIT, cc1_line, find_target, triple_of
 from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
-from mlgo_gym.corpus.targets import find_target, triple_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -158,11 +158,7 @@ class Corpus:
         return self._load(self.names[index])
 
     def module(self, name: str) -> Module:
-        """Return the module of that name.
-
-        Raises:
-            CorpusError: there is none, or its files are missing or broken.
-        """
+        """Return the module of that name; raise `CorpusError` if there is none, or its files are missing or broken."""
         return self[self.position(name)]
 
     def position(self, name: str) -> int:

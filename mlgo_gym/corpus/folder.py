@@ -1,4 +1,7 @@
-"""Corpus folders: `corpus_description.json`, `NAME.bc`, `NAME.cmd` and `NAME.json`; modules are read on request."""
+"""Corpus folders: `corpus_description.json`, `NAME.bc`, `NAME.cmd` and `NAME.json`; modules are read on request.
+
+On machines without their corpus, modules come from a file store, packed with all files that they need.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mlgo_clang.files import read_untrusted
 from mlgo_gym.cache import parse_json, write_atomically
-from mlgo_gym.corpus.corpus import Module, missing_bitcode
+from mlgo_gym.corpus.corpus import Corpus, Module, missing_bitcode
 from mlgo_gym.corpus.flags import resolve_inputs, take_thinlto_index
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, MlgoError
+
+if TYPE_CHECKING:
+    from mlgo_gym.scheduling import FileStore
 
 DESCRIPTION_FILE = "corpus_description.json"
 UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)
 """Placeholder that LLVM's extractor writes for the flags of a local ThinLTO build."""
+
+_FACTS = "module.json"
+_BITCODE = "module.bc"
+_INDEX = "module.thinlto.bc"
+_INPUT = "input-{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,8 @@ def read_description(folder: str | os.PathLike[str]) -> Description:
 
 def write_description(
     folder: str | os.PathLike[str], modules: Iterable[str], *, has_thinlto: bool = False, **extra: object
-) -> Path:
-    """Write `folder/corpus_description.json` atomically and return its path.
+) -> None:
+    """Write `folder/corpus_description.json` atomically.
 
     `extra` are further keys about the whole corpus. Facts about one module belong in `write_metadata()`.
     """
@@ -102,7 +113,6 @@ def write_description(
     # The long list comes last, so that `head` shows the rest.
     content = {"has_thinlto": has_thinlto, **extra, "modules": names}
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
-    return path
 
 
 def read_command(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -131,14 +141,13 @@ def _split(data: bytes) -> tuple[str, ...]:
     return tuple(os.fsdecode(data.removesuffix(b"\0")).split("\0"))
 
 
-def write_command(path: str | os.PathLike[str], flags: Sequence[str]) -> Path:
+def write_command(path: str | os.PathLike[str], flags: Sequence[str]) -> None:
     """Write flags as a `.cmd` file, each terminated by NUL; raise `CorpusError` if the first one is not `-cc1`."""
     if not flags or flags[0] != "-cc1":
         raise CorpusError(f"{path}: expected flags that begin with -cc1, got {list(flags[:1])}")
     if any("\0" in flag for flag in flags):
         raise CorpusError(f"{path}: expected flags without NUL bytes, got {list(flags)!r:.200}")
     write_atomically(Path(path), b"".join(os.fsencode(flag) + b"\0" for flag in flags))
-    return Path(path)
 
 
 def read_metadata(folder: str | os.PathLike[str], name: str) -> dict[str, object]:
@@ -149,11 +158,10 @@ def read_metadata(folder: str | os.PathLike[str], name: str) -> dict[str, object
         return {}
 
 
-def write_metadata(folder: str | os.PathLike[str], name: str, metadata: Mapping[str, object]) -> Path:
-    """Write facts about a module to `NAME.json` next to its bitcode, and return the path."""
-    path = Path(folder) / f"{name}.json"
-    write_atomically(path, (json.dumps(dict(metadata), indent=2, sort_keys=True) + "\n").encode())
-    return path
+def write_metadata(folder: str | os.PathLike[str], name: str, metadata: Mapping[str, object]) -> None:
+    """Write facts about a module to `NAME.json` next to its bitcode."""
+    text = json.dumps(dict(metadata), indent=2, sort_keys=True) + "\n"
+    write_atomically(Path(folder) / f"{name}.json", text.encode())
 
 
 def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
@@ -192,34 +200,26 @@ class FolderModules:
     """
 
     def __init__(self, folder: Path, *, flags: Sequence[str] | None = None, names: Sequence[str] | None = None) -> None:
-        self._folder = folder
-        self._fallback = None if flags is None else tuple(flags)
-        self._override: tuple[str, ...] | None = None
-        self._thinlto = False
-        self.names: Sequence[str]
-        self.project: str | None = None
-        if names is not None:
-            self.names = names
-        elif (folder / DESCRIPTION_FILE).exists():
-            self._read_description()
+        path = folder / DESCRIPTION_FILE
+        if names is None and path.exists():
+            description = read_description(folder)
         else:
-            self.names = sorted(_bitcode_files(folder))
-        if not self.names:
-            raise CorpusError(f"{folder}: expected .bc files, got none; give the folder of a corpus")
-
-    def _read_description(self) -> None:
-        description = read_description(self._folder)
+            description = Description(tuple(sorted(_bitcode_files(folder)) if names is None else names))
         if description.global_command_override == UNSPECIFIED_OVERRIDE:
             raise CorpusError(
-                f"{self._folder / DESCRIPTION_FILE}: expected flags in 'global_command_override', got "
-                f"{UNSPECIFIED_OVERRIDE[0]}; write the -cc1 flags of the local ThinLTO link there"
+                f"{path}: expected flags in 'global_command_override', got {UNSPECIFIED_OVERRIDE[0]}; write the -cc1 "
+                "flags of the local ThinLTO link there"
             )
-        project = description.extra.get("project")
-        self.project = project if isinstance(project, str) else None
-        self.names = description.modules
+        if not description.modules:
+            raise CorpusError(f"{folder}: expected .bc files, got none; give the folder of a corpus")
+        self._folder = folder
+        self._fallback = None if flags is None else tuple(flags)
         # LLVM's make_corpus writes an empty override without flags.
         self._override = description.global_command_override or None
         self._thinlto = description.has_thinlto
+        self.names: Sequence[str] = description.modules
+        project = description.extra.get("project")
+        self.project = project if isinstance(project, str) else None
 
     def missing_flags(self, limit: int = 1000) -> tuple[int, int]:
         """Return how many of the first modules have no recorded flags, and how many were checked (at most `limit`)."""
@@ -265,3 +265,86 @@ def _bitcode_files(folder: Path) -> Iterator[str]:
         for file in files:
             if file.endswith(".bc") and not file.endswith(".thinlto.bc"):
                 yield f"{parent[prefix:]}/{file[:-3]}".lstrip("/")
+
+
+def pack_module(corpus: Corpus, name: str) -> dict[str, bytes]:
+    """Return the files of a module by name: bitcode, ThinLTO index, inputs of its flags, and the rest as JSON.
+
+    The files of a broken module contain its error, which `StoredModules.load()` raises.
+    """
+    try:
+        module = corpus.module(name)
+        files = {_BITCODE: module.bitcode.read_bytes()}
+        if module.thinlto_index is not None:
+            files[_INDEX] = module.thinlto_index.read_bytes()
+        for number, path in enumerate(module.inputs):
+            files[_INPUT.format(number)] = Path(path).read_bytes()
+    except (CorpusError, OSError) as error:
+        return {_FACTS: json.dumps({"error": str(error)}).encode()}
+    facts = {field: getattr(module, field) for field in ("flags", "inputs", "trusted", "metadata")}
+    facts["origin"] = corpus.origin(name)
+    return {**files, _FACTS: json.dumps(facts).encode()}
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusOutline:
+    """Name, prefix in joined corpora, and module names of a corpus: all but its files, for other machines."""
+
+    name: str
+    prefix: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> CorpusOutline:
+        """Return the outline of a corpus."""
+        return cls(corpus.name, corpus.prefix, tuple(corpus.names))
+
+    def open(self, store: FileStore) -> Corpus:
+        """Return the corpus whose modules arrive in a file store under their names."""
+        modules = StoredModules(self.names, store)
+        return Corpus(self.name, modules, names=self.names, origin=modules.origin, prefix=self.prefix)
+
+
+class StoredModules:
+    """Modules that `pack_module()` packed on another machine; their files may arrive in the store later."""
+
+    def __init__(self, names: Sequence[str], store: FileStore) -> None:
+        self.names = names
+        self._store = store
+
+    def load(self, name: str) -> Module:
+        """Return a module; raise `CorpusError` if it has not arrived, or its files are broken on the other machine."""
+        folder, facts = self._read(name)
+        inputs = {path: str(folder / _INPUT.format(number)) for number, path in enumerate(facts["inputs"])}
+        flags: list[str] | None = facts["flags"]
+        for old, new in inputs.items():
+            flags = [f"{flag.removesuffix(old)}{new}" if flag.endswith(old) else flag for flag in flags or ()]
+        index = folder / _INDEX
+        return Module(
+            name=name,
+            bitcode=folder / _BITCODE,
+            flags=None if flags is None else tuple(flags),
+            thinlto_index=index if index.is_file() else None,
+            inputs=tuple(inputs.values()),
+            trusted=facts["trusted"],
+            metadata=facts["metadata"],
+        )
+
+    def bitcode(self, name: str) -> Path:
+        """Return the path of the bitcode; raise `CorpusError` as `load()` does."""
+        return self._read(name)[0] / _BITCODE
+
+    def origin(self, name: str) -> tuple[str, str]:
+        """Return the project of a module and its name there; raise `CorpusError` as `load()` does."""
+        project, local = self._read(name)[1]["origin"]
+        return project, local
+
+    def _read(self, name: str) -> tuple[Path, Mapping[str, Any]]:
+        try:
+            folder = self._store.folder(name)
+        except MlgoError as error:
+            raise CorpusError(str(error)) from error
+        facts: dict[str, Any] = json.loads((folder / _FACTS).read_bytes())
+        if "error" in facts:
+            raise CorpusError(facts["error"])
+        return folder, facts

@@ -48,8 +48,7 @@ class ModuleOrder:
     The order is one of `ORDERS`; or weights ≥ 0 of random draws by glob of module names. `*` matches slashes, the first
     match counts, and the default is 1.
 
-    Raises:
-        CorpusError: a weight matches no module, or all weights are 0.
+    Raises `CorpusError` if a weight matches no module, or all weights are 0.
     """
 
     def __init__(self, names: Sequence[str], order: str | Mapping[str, float] = "random") -> None:

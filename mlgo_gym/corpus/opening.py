@@ -21,8 +21,8 @@ from mlgo_gym.corpus.datasets.dataset import (
     missing_parts,
     read_report,
 )
+from mlgo_gym.corpus.driver import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
-from mlgo_gym.corpus.targets import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
@@ -79,8 +79,7 @@ class CorpusSpec:
 def parse_corpora(text: str) -> tuple[CorpusSpec, ...]:
     """Return the corpora of a text with one or several specifications, joined with commas, without opening any.
 
-    Raises:
-        CorpusError: there is no such name, level, target or part, or no such path.
+    Raises `CorpusError` if there is no such name, level, target or part, or no such path.
     """
     pieces = [text] if _is_path(text) else [piece.strip() for piece in text.split(",") if piece] or [text]
     return tuple(

@@ -16,9 +16,9 @@ from typing_extensions import Self
 
 from mlgo_gym.compiler.limits import CPU_SECONDS, MEMORY_GIB, Limits
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.driver import find_target
 from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.opening import parse_corpora
-from mlgo_gym.corpus.targets import find_target
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, REWARDS

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.remote_modules import pack_module
+from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.options import with_compile_options

@@ -79,8 +79,7 @@ _SOURCES = {
 def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
     """Return the costs of each function that has any, by the function's name.
 
-    Raises:
-        MlgoError: a remark lacks its function, a number is none, or a name is quoted otherwise than LLVM does.
+    Raises `MlgoError` if a remark lacks its function, a number is none, or a name is quoted otherwise than LLVM does.
     """
     costs: dict[str, AllocationCosts] = {}
     for remark in _REMARK.finditer(record.decode(errors="replace")):

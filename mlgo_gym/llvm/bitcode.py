@@ -98,8 +98,7 @@ class BitcodeFacts:
 def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
     """Return the facts of a bitcode file, wrapped or not; of several modules in one file, the first.
 
-    Raises:
-        CorpusError: the file cannot be read, or is not whole LLVM bitcode; the text contains its path.
+    Raises `CorpusError` if the file cannot be read, or is not whole LLVM bitcode; the text contains its path.
     """
     return _read(path, _Reader.facts)
 

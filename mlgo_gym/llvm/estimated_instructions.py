@@ -100,8 +100,7 @@ def map_sections(elf: ElfFile) -> list[int]:
 def read_block_frequencies(elf: ElfFile, relocations: Mapping[int, Sequence[Relocation]]) -> Iterator[FunctionBlocks]:
     """Yield the blocks of each function of an object with 64 bits, little-endian, that is not linked.
 
-    Raises:
-        MlgoError: a map is damaged, or has a version or a feature that is not supported.
+    Raises `MlgoError` if a map is damaged, or has a version or a feature that is not supported.
     """
     for section in map_sections(elf):
         starts = {relocation.offset: relocation.target for relocation in relocations.get(section, ())}

@@ -49,11 +49,7 @@ class LinkFacts:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LinkFacts:
-        """Return the facts in a file.
-
-        Raises:
-            PolicyError: there is no such file, or it is damaged.
-        """
+        """Return the facts in a file; raise `PolicyError` if there is no such file, or it is damaged."""
         lines = read_lines(os.fspath(path))
         try:
             rows = [line.split(b" ", 2) for line in lines.splitlines()]
@@ -86,8 +82,7 @@ class LinkFacts:
 
         Objects with the same sources and the same functions count once: builds with libtool make each twice.
 
-        Raises:
-            MlgoError: an object is damaged.
+        Raises `MlgoError` if an object is damaged.
         """
         copies = Counter[str]()
         weak: set[str] = set()
@@ -140,8 +135,7 @@ def objects_in(path: Path) -> Iterator[bytes]:
 
     Objects of LLVM bitcode and of other formats are no ELF objects.
 
-    Raises:
-        MlgoError: there is no such file or folder.
+    Raises `MlgoError` if there is no such file or folder.
     """
     if not path.exists():
         raise MlgoError(f"expected a folder with objects, an object or an archive, got {path}; name one that exists")

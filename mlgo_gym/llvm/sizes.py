@@ -84,8 +84,7 @@ def function_sizes(data: bytes) -> FunctionSizes:
     `STT_FUNC` or `STT_GNU_IFUNC` with a size, in an executable section (elf(5)). Where the ranges of two of them meet,
     the bytes that they share belong to the one that begins first, the longer first.
 
-    Raises:
-        MlgoError: `data` is not a whole object file, or has code and no symbols: it was stripped.
+    Raises `MlgoError` if `data` is not a whole object file, or has code and no symbols: it was stripped.
     """
     if data[:4] == WASM_MAGIC:
         return _wasm_function_sizes(read_wasm(data))

@@ -55,8 +55,7 @@ class Toolchain:
     def run(self, arguments: list[str], *, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run clang to its end and return what it wrote; the caller looks at the exit status.
 
-        Raises:
-            ToolchainError: it cannot be started, or runs longer than `timeout` seconds.
+        Raises `ToolchainError` if it cannot be started, or runs longer than `timeout` seconds.
         """
         return _run([*self.command, *arguments], timeout)
 

@@ -206,8 +206,7 @@ class LogDecoder:
     def next_event(self) -> Context | Observation | None:
         """Return the next event, or None if more bytes are needed.
 
-        Raises:
-            TrainingLogError: the bytes violate the format; it contains the offset of the line.
+        Raises `TrainingLogError` if the bytes violate the format; it contains the offset of the line.
         """
         if self.header is None:
             self._read_header()

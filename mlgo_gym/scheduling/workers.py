@@ -108,8 +108,7 @@ class Worker(ABC, Generic[Item, Result]):
     def receive(self) -> Sequence[tuple[Item, Result]] | WorkerFailure:
         """Return the message that `Workers.wait()` announced: results, none in the first, or how the worker exited.
 
-        Raises:
-            MlgoError: No worker can do this work.
+        Raises `MlgoError` if no worker can do this work.
         """
 
     @abstractmethod
@@ -152,8 +151,7 @@ class Workers(Generic[Item, Result]):
 
         Closing the generator early ends the unfinished work. `run()` may be called again afterwards.
 
-        Raises:
-            MlgoError: A worker cannot start.
+        Raises `MlgoError` if a worker cannot start.
         """
         workers = self._workers
         try:

@@ -60,8 +60,7 @@ def complete_folder(output: Path) -> Iterator[Path]:
 def locked(folder: Path, seconds: float) -> Iterator[None]:
     """Hold an exclusive lock for the creation of a folder, across processes; wait until it is free.
 
-    Raises:
-        MlgoError: Another process holds the lock for all these seconds, or is stopped.
+    Raises `MlgoError` if another process holds the lock for all these seconds, or is stopped.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f".{folder.name}.lock"

@@ -28,8 +28,7 @@ Tensors = dict[str, npt.NDArray[Any]]
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
     """Return the read-only tensors of a safetensors file by name, and its metadata.
 
-    Raises:
-        PolicyError: There is no such file, or it has another format.
+    Raises `PolicyError` if there is no such file, or it has another format.
     """
     tensors: Tensors = {}
     try:

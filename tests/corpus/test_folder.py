@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.corpus.folder import (
+    CorpusOutline,
+    pack_module,
     parse_command,
     read_command,
     read_description,
@@ -23,7 +25,6 @@ from mlgo_gym.corpus.folder import (
 )
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.remote_modules import CorpusOutline, pack_module
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode

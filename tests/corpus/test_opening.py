@@ -13,10 +13,10 @@ import pytest
 from mlgo_gym.corpus import builtin, opening
 from mlgo_gym.corpus.builtin import PROGRAMS, builtin_folder
 from mlgo_gym.corpus.corpus import PARTS, is_test
+from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import CorpusSpec, open_corpus, parse_corpora
-from mlgo_gym.corpus.targets import DEFAULT_TARGET
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -14,7 +14,7 @@ from mlgo_gym import open_corpus
 from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, find_dataset
-from mlgo_gym.corpus.targets import TARGETS
+from mlgo_gym.corpus.driver import TARGETS
 from mlgo_gym.episode.metrics.counters import (
     PROGRAM_TARGET,
     Count,

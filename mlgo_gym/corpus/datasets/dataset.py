@@ -22,11 +22,10 @@ from mlgo_gym.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, find_dataset, missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_archives, unpack_sources
-from mlgo_gym.corpus.driver import PORTABLE_TARGET, library_is_built
+from mlgo_gym.corpus.driver import DEFAULT_TARGET, PORTABLE_TARGET, check_level, find_target, library_is_built
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.recording.shim_records import record_compile
-from mlgo_gym.corpus.targets import DEFAULT_TARGET, check_level, find_target
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.temporary_folders import locked

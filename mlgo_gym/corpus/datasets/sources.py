@@ -277,9 +277,8 @@ def unpack(archive: Path, folder: Path) -> Path:
 
     Owners, special permissions and times are dropped.
 
-    Raises:
-        CorpusError: the file is damaged or no archive, an entry is a device or leads out of the folder, the archive is
-            too large, or the folder cannot be written. Nothing is kept.
+    Raises `CorpusError` if the file is damaged or no archive, an entry is a device or leads out of the folder, the
+    archive is too large, or the folder cannot be written. Nothing is kept.
     """
     try:
         with complete_folder(folder) as staging:

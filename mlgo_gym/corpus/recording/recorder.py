@@ -18,12 +18,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgo_gym.cache import sha256_of
-from mlgo_gym.corpus.driver import NATIVE, check_attributes, code_generation_flags, driver_options, rust_flags
+from mlgo_gym.corpus.driver import (
+    NATIVE,
+    check_attributes,
+    check_level,
+    code_generation_flags,
+    driver_options,
+    rust_flags,
+)
 from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
 from mlgo_gym.corpus.folder import format_counts, write_command, write_description, write_metadata
 from mlgo_gym.corpus.recording.links import LinkWriter
 from mlgo_gym.corpus.recording.shim_records import file_kind
-from mlgo_gym.corpus.targets import check_level
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder

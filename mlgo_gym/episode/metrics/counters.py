@@ -20,8 +20,7 @@ from typing import Literal
 from mlgo_gym.cache import cache_directory, write_atomically
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.compiler.process import run_bounded
-from mlgo_gym.corpus.driver import bundled_target
-from mlgo_gym.corpus.targets import Target
+from mlgo_gym.corpus.driver import Target, bundled_target
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.toolchain import bundled_command

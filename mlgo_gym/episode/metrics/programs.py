@@ -23,9 +23,9 @@ from mlgo_gym.cache import JsonCache, cache_directory, key_of
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
+from mlgo_gym.corpus.driver import Target, target_of_triple, triple_of
 from mlgo_gym.corpus.folder import is_outside, read_command
 from mlgo_gym.corpus.recording.links import read_links, relink
-from mlgo_gym.corpus.targets import Target, target_of_triple, triple_of
 from mlgo_gym.episode.metrics.counters import (
     EMULATION_FACTOR,
     PROGRAM_TARGET,
