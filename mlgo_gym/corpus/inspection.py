@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import TypeVar
 
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.compilation import default_flags, plan
@@ -17,6 +18,8 @@ from mlgo_gym.corpus.flags import split_flags
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -74,35 +77,41 @@ def describe(
 ) -> Information:
     """Return the statistics of a corpus; a module that cannot be read is reported as a problem.
 
-    The clang reads one module of each producer.
-    `progress` is called after each module, and `jobs` is the number of threads.
+    The clang reads one module of each producer. `progress` is called after each module, and `jobs` is the number of
+    threads.
     """
     information = Information(missing=missing_in_folder(corpus.path))
     smallest: dict[str, tuple[int, Module]] = {}
-
-    def read(name: str) -> tuple[Module, BitcodeFacts] | str:
-        try:
-            module = corpus.module(name)
-            return module, read_bitcode(module.bitcode)
-        except MlgoError as error:
-            return str(error)
-        finally:
-            progress()
-
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        for result in pool.map(read, corpus.names):
-            if isinstance(result, str):
-                information.problems.append(result)
-                continue
-            module, facts = result
-            sized = module.bitcode.stat().st_size, module
-            information.add(module, facts, sized[0])
-            smallest[facts.producer] = min(smallest.get(facts.producer, sized), sized, key=itemgetter(0))
+    for _, result in _over_modules(corpus, lambda module: (module, read_bitcode(module.bitcode)), jobs, progress):
+        if isinstance(result, MlgoError):
+            information.problems.append(str(result))
+            continue
+        module, facts = result
+        sized = module.bitcode.stat().st_size, module
+        information.add(module, facts, sized[0])
+        smallest[facts.producer] = min(smallest.get(facts.producer, sized), sized, key=itemgetter(0))
     for producer, (_, module) in smallest.items():
         problem = read_error(toolchain, ["-cc1", "-w", "-x", "ir", str(module.bitcode)])
         if problem is not None:
             information.unreadable[producer] = problem
     return information
+
+
+def _over_modules(
+    corpus: Corpus, work: Callable[[Module], T], jobs: int | None, progress: Callable[[], object]
+) -> Iterator[tuple[str, T | MlgoError]]:
+    """Yield the name of each module with the result of work on it, or the error."""
+
+    def run(name: str) -> T | MlgoError:
+        try:
+            return work(corpus.module(name))
+        except MlgoError as error:
+            return error
+        finally:
+            progress()
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        yield from zip(corpus.names, pool.map(run, corpus.names), strict=True)
 
 
 def read_error(toolchain: Toolchain, arguments: Sequence[str], *, confined: bool = True) -> str | None:
@@ -132,25 +141,18 @@ def verify(
     """Return the problems of a corpus in its order; none if every module can be compiled with this clang.
 
     Each module's bitcode is compared with its recorded digest, parsed, and read by clang with its flags, without
-    optimisation. `progress` is called after each module, and `jobs` is the number of threads.
+    optimisation. The other arguments are those of `describe()`.
     """
+    problems: list[Problem] = []
     without_flags: list[Problem] = []
-
-    def check(name: str) -> Problem | None:
-        try:
-            module = corpus.module(name)
-            text = _problem_of(module, toolchain)
-            if text is None and module.flags is None:
-                flags = f"it has no recorded flags and is compiled with {' '.join(default_flags(module))}, as the "
-                flags += "attributes of its functions show; record it again, or open the corpus with flags="
-                without_flags.append(Problem(name, flags))
-        except MlgoError as error:
-            text = str(error)
-        progress()
-        return None if text is None else Problem(name, " ".join(text.split()))
-
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        problems = [problem for problem in pool.map(check, corpus.names) if problem is not None]
+    for name, result in _over_modules(corpus, lambda module: (module, _problem_of(module, toolchain)), jobs, progress):
+        module, text = (None, str(result)) if isinstance(result, MlgoError) else result
+        if text is not None:
+            problems.append(Problem(name, " ".join(text.split())))
+        elif module is not None and module.flags is None:
+            flags = f"it has no recorded flags and is compiled with {' '.join(default_flags(module))}, as the "
+            flags += "attributes of its functions show; record it again, or open the corpus with flags="
+            without_flags.append(Problem(name, flags))
     missing = missing_in_folder(corpus.path)
     problems += [Problem(name, "the dataset lacks it; fetch the dataset again") for name in missing]
     if len(without_flags) == len(corpus):

@@ -255,7 +255,8 @@ class Disassembler:
             count += 1
             targets = []
             while relocation is not None and relocation.offset < address + length:
-                targets.append(self.target(relocation))
+                home, start = relocation.target
+                targets.append((home, start + machine.relative.get(relocation.kind, 0)))
                 relocation = next(waiting, None)
             # Within a section the assembler resolves what is relative, so that there is no relocation.
             is_call, is_conditional = mnemonic in machine.calls, mnemonic in machine.conditional_jumps
@@ -264,11 +265,6 @@ class Disassembler:
                 targets = [] if resolved is None else [(section, resolved)]
             (calls if is_call else conditional_jumps if is_conditional else references).extend(targets)
         return Code(count, tuple(calls), tuple(conditional_jumps), tuple(references))
-
-    def target(self, relocation: Relocation) -> Place:
-        """Return the place that a relocated instruction refers to."""
-        section, address = relocation.target
-        return section, address + self.machine.relative.get(relocation.kind, 0)
 
 
 def _resolved(operands: str, following: int) -> int | None:

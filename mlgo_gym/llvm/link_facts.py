@@ -25,6 +25,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_references, read_symbol_table
 
 _ELF = b"\x7fELF"
+_RELOCATABLE = (b"\1\0", b"\0\1")
 _WEAK = 2
 
 UNKNOWN = (-1, -1)
@@ -146,8 +147,4 @@ def objects_in(path: Path) -> Iterator[bytes]:
             members: Iterable[bytes] = (start + stream.read(),) if start.startswith(_ELF) else ()
         if start == ARCHIVE:
             members = (data for _, data in archive_members(file))
-        yield from (data for data in members if data.startswith(_ELF) and _is_relocatable(data))
-
-
-def _is_relocatable(data: bytes) -> bool:
-    return data[16:18] in (b"\1\0", b"\0\1")
+        yield from (data for data in members if data.startswith(_ELF) and data[16:18] in _RELOCATABLE)

@@ -188,7 +188,7 @@ def read_symbol_table(elf: ElfFile) -> SymbolTable | None:
 
 def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return the section of each symbol; the number of sections for a symbol in none."""
-    numbers = short.astype(np.int64)
+    numbers, reserved = short.astype(np.int64), short >= _SHN_LORESERVE
     extended = np.flatnonzero((elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == table))
     if len(extended):
         # With more than 65,279 sections, a table has their numbers.
@@ -196,9 +196,7 @@ def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.N
         if len(full) != len(numbers):
             raise MlgoError(f"expected the sections of {len(numbers)} symbols, got {len(full)}; the object is damaged")
         numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
-        reserved = (short >= _SHN_LORESERVE) & (short != _SHN_XINDEX)
-    else:
-        reserved = short >= _SHN_LORESERVE
+        reserved &= short != _SHN_XINDEX
     return np.where(reserved, len(elf.sections), numbers)
 
 

@@ -21,7 +21,7 @@ from mlgo_clang.rustc_arguments import rustc_version
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, find_dataset, missing_files, wrong_digest
-from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_archives, unpack_sources
+from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_source, unpack_sources
 from mlgo_gym.corpus.driver import DEFAULT_TARGET, PORTABLE_TARGET, check_level, find_target, library_is_built
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
@@ -172,7 +172,8 @@ def _make(
     dataset: Dataset, folder: Path, optimize: str, toolchain: Toolchain, jobs: int, progress: FetchProgress
 ) -> None:
     progress(0, None, f"{dataset.archive.package}: download")
-    archives = {} if dataset.crates else fetch_archives(dataset)
+    pins = {} if dataset.crates else {"": dataset.archive, **dataset.needs}
+    archives = {path: fetch_source(pin.package, pin.version, pin.sha256 or None) for path, pin in pins.items()}
     archive = archives[""] if archives else SourceArchive(Path("Cargo.lock"), dataset.archive.sha256)
     started = time.monotonic()
     work = folder.parent / f".{folder.name}.work"

@@ -41,16 +41,10 @@ MAX_HEADER_BYTES = 1 << 20
 _MARK = re.compile(r"/\*{4} (start inlining|ended inlining|skipping file:) (\S+) \*{4}/\n?")
 
 
-def fetch_archives(dataset: Dataset) -> dict[str, SourceArchive]:
-    """Return the source distributions of a dataset by target folder, `""` for its own; raises as `fetch_source()`."""
-    pins = {"": dataset.archive, **dataset.needs}
-    return {path: fetch_source(pin.package, pin.version, pin.sha256 or None) for path, pin in pins.items()}
-
-
 def unpack_sources(dataset: Dataset, archives: Mapping[str, SourceArchive], folder: Path) -> Path:
     """Unpack the archives of a dataset, write the files of its entry, and return the top folder of its own archive.
 
-    A refused archive (see `unpack()`) is removed from the cache.
+    `archives` are by target folder, with `""` for its own. A refused archive (see `unpack()`) is removed from the cache.
     """
 
     def unpacked(archive: SourceArchive, folder: Path) -> Path:
