@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.cache import write_atomically
+from mlgo_gym.cache import sha256_of, write_atomically
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_description
 from mlgo_gym.errors import CorpusError, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -223,10 +223,9 @@ def corpus_digest(folder: Path, modules: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for name in modules:
         try:
-            files = [(folder / f"{name}{suffix}").read_bytes() for suffix in (".bc", ".cmd")]
+            parts = [sha256_of(folder / f"{name}{suffix}") for suffix in (".bc", ".cmd")]
         except OSError as error:
             raise CorpusError(f"{folder}: the module {name} is incomplete: {error}; fetch the dataset again") from error
-        parts = [hashlib.sha256(data).hexdigest() for data in files]
         digest.update(f"{name} {' '.join(parts)}\n".encode())
     return digest.hexdigest()
 

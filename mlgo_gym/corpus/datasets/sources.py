@@ -44,7 +44,7 @@ _MARK = re.compile(r"/\*{4} (start inlining|ended inlining|skipping file:) (\S+)
 def unpack_sources(dataset: Dataset, archives: Mapping[str, SourceArchive], folder: Path) -> Path:
     """Unpack the archives of a dataset, write the files of its entry, and return the top folder of its own archive.
 
-    `archives` are by target folder, with `""` for its own. A refused archive (see `unpack()`) is removed from the cache.
+    `archives` are by target folder, `""` for its own. A refused archive (see `unpack()`) is removed from the cache.
     """
 
     def unpacked(archive: SourceArchive, folder: Path) -> Path:

@@ -219,8 +219,8 @@ class Recorder:
             elif content.get("compiler_path") and is_gcc(content["compiler_path"]):
                 records.skipped["a compile by gcc, which is no clang, that clang refuses"] += 1
             else:
-                failure = self._relative(content["source"]), content["message"], bool(content.get("killed"))
-                records.failures.append(RecordFailure(*failure))
+                source = self._relative(content["source"])
+                records.failures.append(RecordFailure(source, content["message"], bool(content.get("killed"))))
         records.compiles = list(compiles.values())
         return records
 
@@ -257,7 +257,6 @@ class Recorder:
         write_metadata(folder, name, {**metadata, **own})
 
     def _flags(self, record: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the flags for the module of a record."""
         if record["language"] == "rust":
             triple = read_bitcode(record["bitcode"]).triple
             return rust_flags(self._toolchain, triple, self._optimize, tuple(record["driver_flags"]))
