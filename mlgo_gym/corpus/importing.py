@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import posixpath
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +93,7 @@ def from_compile_commands(commands: Any, folder: Path = Path()) -> ObjectList:
             label = str(entry.get("file", label))
             base = folder / entry["directory"]
             arguments = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
-            if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+            if not is_texts(arguments):
                 raise TypeError(f"arguments {str(arguments)[:80]}")
             words = expand_response_files(arguments, str(base))
             output = (named_output(words) or (0, ""))[1] or entry.get("output")
@@ -112,10 +111,9 @@ def from_compile_commands(commands: Any, folder: Path = Path()) -> ObjectList:
 
 def _build_object(output: str, base: Path) -> BuildObject:
     path = base / output
-    absolute = posixpath.normpath(path.absolute().as_posix())
-    name = os.path.relpath(absolute, posixpath.normpath(base.absolute().as_posix()))
+    name = os.path.relpath(path, base)
     if name.startswith("../"):
-        name = absolute.lstrip("/")
+        name = os.path.normpath(path.absolute()).lstrip("/")
     return BuildObject(name, path, base)
 
 

@@ -83,7 +83,15 @@ def find_toolchain(clang: str | None = None) -> Toolchain:
         ToolchainError: there is no such program, it is no clang, or it is older than 17.
     """
     name = clang or os.environ.get("MLGO_CLANG") or "bundled"
-    command = bundled_command() if name == "bundled" else (_program(name),)
+    if name == "bundled":
+        command = bundled_command()
+    elif program := shutil.which(name):
+        command = (str(Path(program).absolute()),)
+    else:
+        raise ToolchainError(
+            f"no program {name!r} (from clang= or $MLGO_CLANG) is on PATH or executable; give the path of a clang "
+            f"{OLDEST_SUPPORTED} or newer, or leave it out to use the bundled one"
+        )
     binary = Path(command[0]).resolve()
     status = binary.stat()
     return _identify(command, str(binary), status.st_size, status.st_mtime_ns)
@@ -104,16 +112,6 @@ def bundled_folder() -> Path:
             "clang=PATH or $MLGO_CLANG"
         )
     return Path(spec.origin).parent
-
-
-def _program(name: str) -> str:
-    program = shutil.which(name)
-    if program is None:
-        raise ToolchainError(
-            f"no program {name!r} (from clang= or $MLGO_CLANG) is on PATH or executable; give the path of a clang "
-            f"{OLDEST_SUPPORTED} or newer, or leave it out to use the bundled one"
-        )
-    return str(Path(program).absolute())
 
 
 @lru_cache(maxsize=64)
