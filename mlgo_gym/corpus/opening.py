@@ -134,7 +134,7 @@ def _unknown(text: str) -> CorpusError:
 
 
 def open_corpus(
-    spec: str | os.PathLike[str] | CorpusSpec | Corpus,
+    spec: str | os.PathLike[str] | Corpus,
     *,
     toolchain: Toolchain | None = None,
     flags: Sequence[str] | None = None,
@@ -151,7 +151,7 @@ def open_corpus(
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
             - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
               with a slash or the suffix `.bc` that exists is always a path.
-            - a `CorpusSpec`; or a `Corpus`, which is returned unchanged.
+            - a `Corpus`, which is returned unchanged.
 
             Names take an optimisation level, as in `zstd@Os`, and then one of `TARGETS`, as in `zstd@Oz@thumbv7em`.
             All take a part of `Corpus.split()`, as in `zstd@Os:train`, or of the split by project, as in
@@ -165,10 +165,7 @@ def open_corpus(
     """
     if isinstance(spec, Corpus):
         return spec.trusted() if trust_flags else spec
-    if isinstance(spec, CorpusSpec):
-        specs: Sequence[CorpusSpec] = [spec]
-    else:
-        specs = parse_corpora(spec) if isinstance(spec, str) else [CorpusSpec(os.fspath(spec), is_path=True)]
+    specs = parse_corpora(spec) if isinstance(spec, str) else (CorpusSpec(os.fspath(spec), is_path=True),)
     toolchain = toolchain or find_toolchain()
     opened = [_open(part, toolchain, flags) for part in specs]
     corpus = opened[0] if len(opened) == 1 else join_corpora(opened)

@@ -55,11 +55,9 @@ class DatasetReport:
     Attributes:
         name: name that was requested.
         modules: number of modules.
-        lines: source lines of the modules; each source counts once.
-        languages: number of modules per language: `C`, `C++`, `Rust`.
+        lines, languages, skipped: as in `Recording`.
         failures: sources that do not compile.
         seconds: wall time to unpack, compile and record, without the download.
-        skipped: number of compiles that were not recorded, by reason.
     """
 
     name: str
