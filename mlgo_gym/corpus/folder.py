@@ -221,11 +221,11 @@ class FolderModules:
         project = description.extra.get("project")
         self.project = project if isinstance(project, str) else None
 
-    def missing_flags(self, limit: int = 1000) -> tuple[int, int]:
-        """Return how many of the first modules have no recorded flags, and how many were checked (at most `limit`)."""
+    def missing_flags(self) -> tuple[int, int]:
+        """Return how many of the first modules have no recorded flags, and how many were checked, at most 1000."""
         if self._override is not None or self._fallback is not None:
             return 0, 0
-        names = self.names[:limit]
+        names = self.names[:1000]
         return sum(not (self._folder / f"{name}.cmd").is_file() for name in names), len(names)
 
     def load(self, name: str) -> Module:

@@ -28,6 +28,7 @@ from mlgo_clang.object_size import SHF_ALLOC, WASM_MAGIC
 from mlgo_gym import extras
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import (
+    STRIPPED,
     ByteReader,
     ElfFile,
     Place,
@@ -356,7 +357,7 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
     elf = read_elf(data)
     table = read_symbol_table(elf)
     if table is None:
-        raise MlgoError("expected an object with a symbol table, got a stripped one; compile it without stripping")
+        raise MlgoError(STRIPPED)
     relocations = read_relocations(table)
     disassembler = Disassembler(elf, relocations)
     maps = list(read_block_frequencies(elf, relocations))

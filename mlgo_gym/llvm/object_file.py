@@ -47,6 +47,7 @@ STUB_BYTES = 16
 """Bytes of an entry of the procedure linkage table, on x86-64 and AArch64."""
 
 _SHF_GROUP, _SHF_COMPRESSED = 0x200, 0x800
+STRIPPED = "expected an object with a symbol table, got a stripped one; compile it without stripping"
 _CALLS = {62: (4,), 183: (282, 283)}
 """Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
 

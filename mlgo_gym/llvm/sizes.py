@@ -9,11 +9,10 @@ import numpy as np
 
 from mlgo_clang.object_size import SHF_ALLOC, SHT_NOBITS, WASM_MAGIC, object_size
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import SymbolTable, WasmFile, read_elf, read_symbol_table, read_wasm
+from mlgo_gym.llvm.object_file import STRIPPED, SymbolTable, WasmFile, read_elf, read_symbol_table, read_wasm
 
 _EM_ARM = 40
 _SHF_WRITE = 1
-_STRIPPED = "expected an object with a symbol table, got a stripped one; compile it without stripping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def function_sizes(data: bytes) -> FunctionSizes:
     table = read_symbol_table(elf)
     if table is None:
         if text:
-            raise MlgoError(_STRIPPED)
+            raise MlgoError(STRIPPED)
         return FunctionSizes({}, {}, 0, 0)
     names, sections, starts, sizes = _function_symbols(table)
     # By place, the longer first, and names in order where all of it is the same.
@@ -119,7 +118,7 @@ def function_sizes(data: bytes) -> FunctionSizes:
 def _wasm_function_sizes(wasm: WasmFile) -> FunctionSizes:
     named = [(sorted(names), size) for names, size in wasm.functions if names]
     if wasm.functions and not named:
-        raise MlgoError(_STRIPPED)
+        raise MlgoError(STRIPPED)
     functions: dict[str, int] = {}
     for (first, *_), size in named:
         functions[first] = functions.get(first, 0) + size

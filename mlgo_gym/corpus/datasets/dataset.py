@@ -27,7 +27,7 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.recording.shim_records import record_compile
 from mlgo_gym.errors import CorpusError, NothingCompiledError
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.temporary_folders import locked
 
 REPORT_FILE = "recording.json"
@@ -75,7 +75,7 @@ def fetch_dataset(
     *,
     optimize: str = "Oz",
     target: str = DEFAULT_TARGET,
-    toolchain: Toolchain | None = None,
+    toolchain: Toolchain,
     jobs: int | None = None,
     progress: FetchProgress | None = None,
 ) -> Path:
@@ -90,7 +90,7 @@ def fetch_dataset(
         optimize: recorded optimisation level, one of `LEVELS`.
         target: target of the modules, one of `TARGETS`. Sources for another machine do not compile, and are in
             `read_report()`.
-        toolchain: the clang; by default `find_toolchain()`.
+        toolchain: the clang.
         jobs: number of concurrent compilers; by default one per CPU.
 
     Raises:
@@ -99,7 +99,6 @@ def fetch_dataset(
             sources that do not compile are in `read_report()`.
     """
     check_level(optimize)
-    toolchain = toolchain or find_toolchain()
     dataset = _from_index(name) if name.startswith("pypi:") else find_dataset(name)
     if target != DEFAULT_TARGET:
         dataset = replace(dataset, target=find_target(target).name)
