@@ -106,7 +106,7 @@ class InlineTask(Task):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site, or the call graph around it."""
-        features = self.layout.flat(self.features(decision))
+        features = self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
         if not self._graph:
             return features
         assert decision.code is not None, "sessions of this form read code"

@@ -214,7 +214,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._show()
         outcome = episode.outcome
         if outcome is None:
-            return episode.observe(), 0.0, False, False, episode.info()
+            return self.task.observe(episode.decision or episode.pending()), 0.0, False, False, episode.info()
         return episode.observe(), outcome.reward, not outcome.truncated, outcome.truncated, outcome.info
 
     def _started(self, method: str) -> Episode:

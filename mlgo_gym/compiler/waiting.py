@@ -152,6 +152,7 @@ class SharedAffinity:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
+        self._current = _current_cpu()
         self._cpu = -1
         self._allowed: set[int] = set()
         self._quick = True
@@ -159,8 +160,7 @@ class SharedAffinity:
 
     def wait(self, poll: select.poll, seconds: float) -> None:
         """Wait at most `seconds` until a descriptor of a poll object is ready."""
-        current = _current_cpu()
-        if current is None or not self._quick:
+        if (current := self._current) is None or not self._quick:
             start = time.monotonic()
             interruptible(poll.poll, seconds * 1000)
             self._quick = time.monotonic() - start < BURST_SECONDS
