@@ -24,13 +24,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measuring import RESULTS, CheckedModules, command_line, write_result
-from mlgo_clang.advisors import REMARKS, SIZE_LIMIT
+from mlgo_clang.channel import REMARKS, SIZE_LIMIT
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
@@ -127,14 +128,8 @@ def check_ways(
     def same(way: Callable[[], list[str]]) -> bool:
         return set(way()) == {first} and ways.answers == answers
 
-    others: dict[str, Callable[[], list[str]]] = {
-        "vector": ways.vector,
-        "forked": ways.forked,
-        "warm": ways.warm,
-        "ahead": ways.ahead,
-    }
-    if environment != INLINE:
-        others["preoptimized"] = ways.preoptimized
+    names = ["vector", "forked", "warm", "ahead", *(["preoptimized"] if environment != INLINE else [])]
+    others: dict[str, Callable[[], list[str]]] = {name: getattr(ways, name) for name in names}
     if ray:
         others["ray"] = partial(over_ray, ways)
     if plugin is not None and environment == INLINE:
@@ -280,10 +275,7 @@ def groups(
     entries: list[Entry], key: Callable[[Entry], tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], list[Entry]]]:
     """Yield the entries by key, in the order of the keys."""
-    found: dict[tuple[str, ...], list[Entry]] = {}
-    for entry in entries:
-        found.setdefault(key(entry), []).append(entry)
-    yield from sorted(found.items())
+    return ((name, list(group)) for name, group in groupby(sorted(entries, key=key), key))
 
 
 def collect(kind: str, output: Path) -> None:

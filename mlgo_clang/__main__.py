@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 
+from mlgo_clang.command_lines import finds_flags_elsewhere, is_probe, read_invocation
 from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, run_alone, say
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
-from mlgo_clang.invocation import finds_flags_elsewhere, is_probe, read_invocation
 from mlgo_clang.settings import split_arguments
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from mlgo_clang.invocation import Invocation
+    from mlgo_clang.command_lines import Invocation
     from mlgo_clang.settings import Settings
 
 
@@ -43,7 +43,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         return _show_version(settings, command)
     invocation = read_invocation(rest)
     if not invocation.reason and (not invocation.is_clear or finds_flags_elsewhere(compiler[0])):
-        from mlgo_clang.driver_commands import ask_driver
+        from mlgo_clang.command_lines import ask_driver
 
         invocation, target = ask_driver(words, rest, invocation)
         if target and settings.clang == "bundled":
@@ -108,7 +108,7 @@ def _describe(policy: str) -> str:
     """Return the policy's name, or the name and the digest of its file."""
     import hashlib
 
-    from mlgo_clang.policies import network_file
+    from mlgo_clang.native import network_file
 
     try:
         path = network_file(policy)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-from mlgo_clang.advisors import EVICTION, INLINING
+from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import remove_file
-from mlgo_clang.interactive import InteractiveCompile, Interrupted
-from mlgo_clang.policies import inlining_rule, native_policy, network_file
+from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps
 from mlgo_clang.recipes import digest_of, replay, stored_decisions
 
 TYPE_CHECKING = False
@@ -19,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mlgo_clang.channel import Bind
+    from mlgo_clang.command_lines import Invocation
     from mlgo_clang.interactive import Advisor
-    from mlgo_clang.invocation import Invocation
     from mlgo_clang.native import NativeNetwork
     from mlgo_clang.settings import Settings
-    from mlgo_clang.two_steps import TwoSteps
 
     Candidate = tuple[list[Advisor], int | None, NativeNetwork | None]
     """The advisors of one compile, the number of decisions if it is known, and the network that needs two steps."""
@@ -32,17 +30,8 @@ if TYPE_CHECKING:
 class Job:
     """One source to compile to one object.
 
-    Args:
-        settings: the settings.
-        invocation: the meaning of the command line.
-        compiler: the words that start the compiler.
-        rest: its arguments.
-        dialect: the compiler's command line.
-        clang: the words that start the clang that builds native code; by default the compiler.
-
-    Attributes:
-        command: the command line by which the compiler compiles alone.
-        output: the object; empty for a compiler that writes other files.
+    The words `compiler` start the compiler with the arguments `rest`, alone with `command`. The words `clang` start the
+    clang that builds native code, by default the compiler. `output` is empty for a compiler that writes other files.
     """
 
     def __init__(
@@ -75,13 +64,11 @@ class Job:
 
     def two_steps(self) -> TwoSteps:
         """Return the steps of the compile; the front end runs once for all policies."""
-        if self._steps is None:
-            self._steps = self._make_steps()
+        self._steps = self._steps or self.make_steps()
         return self._steps
 
-    def _make_steps(self) -> TwoSteps:
-        from mlgo_clang.two_steps import TwoSteps
-
+    def make_steps(self) -> TwoSteps:
+        """Run the front end, and return the steps."""
         return TwoSteps(self.compiler, self.rest, self.settings.timeout)
 
 
@@ -102,7 +89,7 @@ def compile_advised(job: Job) -> int:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
-        return die_by(interrupted.number)
+        return die_by(interrupted.args[0])
     return _compile_alone(job, problem) if problem else 0
 
 
@@ -153,6 +140,8 @@ def _start_of_search(job: Job) -> tuple[str, str]:
         policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
     if policy == "default" or inlining_rule(policy) is not None:
         return kind, policy
+    from mlgo_clang.native import network_file
+
     file = network_file(policy)
     return kind, f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
 
@@ -178,7 +167,9 @@ def _candidate(job: Job, policy: str) -> Candidate:
         switches: Sequence[str] = INLINING
         bind = inlining_rule(policy)
         if bind is None:
-            network = native_policy(policy, job.clang, job.settings.link_facts)
+            from mlgo_clang.native import NativeNetwork
+
+            network = NativeNetwork(policy, job.clang, job.settings.link_facts)
             bind = network.bind
             if network.callee_features:
                 steps = job.two_steps()
@@ -190,7 +181,9 @@ def _candidate(job: Job, policy: str) -> Candidate:
                     bind, decisions = _decisions_in_advance(steps, network)
         advisors.append((switches, bind))
     if eviction != "default":
-        advisors.append((EVICTION, native_policy(eviction, job.clang).bind))
+        from mlgo_clang.native import NativeNetwork
+
+        advisors.append((EVICTION, NativeNetwork(eviction, job.clang).bind))
         decisions = None
     return advisors, decisions, two_steps
 
@@ -276,13 +269,23 @@ def _needed_symbols(job: Job) -> frozenset[bytes]:
 
 
 def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:
-    """Compile with a candidate and return the size; the output is its object, or of a crate as before."""
-    if not job.output:
-        return _size_by_clang(job, candidate[0])
-    warnings.clear()
-    if problem := _run(job, candidate, warnings):
-        raise CandidateError(problem)
-    return _object_size(job, job.output)
+    """Compile with a candidate and return the size; the output is its object, or of a crate as before.
+
+    The size of a crate is that of its bitcode as clang compiles it, which is that of rustc's object or close.
+    """
+    if job.output:
+        warnings.clear()
+        if problem := _run(job, candidate, warnings):
+            raise CandidateError(problem)
+        return _object_size(job, job.output)
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "crate.o")
+        run, _ = job.two_steps().compile(None, candidate[0], output)
+        if run.status != 0:
+            raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
+        return _object_size(job, output)
 
 
 def _object_size(job: Job, path: str) -> int:
@@ -294,18 +297,6 @@ def _object_size(job: Job, path: str) -> int:
         return object_size(data, job.settings.metric)
     except MlgoError as error:
         raise PolicyError(f"{path} cannot be measured: {error}; use one policy") from None
-
-
-def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
-    """Return the size of a crate's bitcode as clang compiles it, which is that of rustc's object or close."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "crate.o")
-        run, _ = job.two_steps().compile(None, advisors, output)
-        if run.status != 0:
-            raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
-        return _object_size(job, output)
 
 
 def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:
@@ -348,8 +339,6 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         if buffered and not problem:
             _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
     finally:
-        if frames is not None:
-            frames.close()
         if buffered:
             os.close(stderr)
     return problem

@@ -7,39 +7,21 @@ small file. This module reads the one line that LLVM's `TrainingLogger` always w
 from __future__ import annotations
 
 import os
+import struct
 
-from mlgo_clang.errors import ProtocolError
+from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import remove_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Protocol
+
+    from mlgo_clang.native import NativeServer
 
     Decide = Callable[[bytes, int], int]
     """Takes a buffer and the offset of an observation in it, and returns the advice."""
 
-    class ChannelServer(Protocol):
-        """Answers the observations of a channel."""
-
-        @property
-        def decisions(self) -> int:
-            """Number of decisions so far."""
-
-        def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
-            """Start to serve a channel by the descriptors of its observations and advice.
-
-            `data` are the bytes after the header, `messages` is the file of clang's standard error, and `folder` the
-            folder in which clang prints code; -1 if it prints to standard error.
-            """
-
-        def serve(self, others: Sequence[int], milliseconds: int) -> bool:
-            """Answer what clang has written; return whether it can still write.
-
-            A server may wait for more, until one of the other descriptors is readable or nothing happens for some time.
-            """
-
-    Bind = Callable[["Header"], Decide | ChannelServer]
+    Bind = Callable[["Header"], Decide | NativeServer]
     """Takes the header of a channel; returns the function that decides, or the server of the channel."""
 
 _SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "int8_t": 1}
@@ -102,7 +84,11 @@ class RuleServer:
         self._data = b""
 
     def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
-        """Start to serve a channel, without messages and code."""
+        """Start to serve a channel by the descriptors of its observations and advice.
+
+        `data` are the bytes after the header, `messages` is the file of clang's standard error, and `folder` the folder
+        in which clang prints code; -1 if it prints to standard error. A rule needs neither.
+        """
         del messages, folder
         self._log, self._advice = log, advice
         self._answer(data)
@@ -156,7 +142,7 @@ class Channel:
         self.base, self.bind, self.prints = base, bind, prints
         self.advice = self.log = self.folder = -1
         self.data = b""
-        self.server: ChannelServer | None = None
+        self.server: RuleServer | NativeServer | None = None
 
     def open(self) -> None:
         """Make and open the pipes; raise OSError if that fails."""
@@ -218,3 +204,61 @@ def silence(milliseconds: int) -> ProtocolError:
     return ProtocolError(
         f"clang gave no sign of life for {milliseconds / 1000:g} s while a policy decided; raise --mlgo-timeout"
     )
+
+
+INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")
+EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
+PRIORITY = ("-regalloc-enable-priority-advisor=release", "-regalloc-priority-interactive-channel-base=")
+
+PRINTING = ("-print-before=inline",)
+"""Options that print the code that the inliner visits, to standard error."""
+
+PRINTING_FILES = (*PRINTING, "-ir-dump-directory=")
+"""The same, to files in a folder named as the base of the channel; clang has the option since version 18."""
+
+REMARKS = ("-Rpass=inline-ml", "-Rpass-missed=inline-ml")
+"""Options with which clang names the callee after each decision (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
+
+SIZE_LIMIT = "-ml-advisor-size-increase-threshold"
+
+WASM_SIZE_LIMIT = f"{SIZE_LIMIT}=16"
+"""Option of every compile for WebAssembly with an advisor, unless the user names a limit.
+
+The ML advisor inlines nothing more when its estimate of the module has grown so many times; by default twice. Clang's
+own choices exceed that for WebAssembly. Without a limit calls in a tree of functions make a module grow exponentially.
+"""
+
+
+def at_base(options: Sequence[str], base: str) -> list[str]:
+    """Return the options of an advisor for the channel at a base path."""
+    return [option + base if option.endswith("=") else option for option in options]
+
+
+def inlining_rule(policy: str) -> Bind | None:
+    """Return the rule that a policy names: `never`, `always` or `threshold:N`; None for a policy in a file."""
+    name, _, argument = policy.partition(":")
+    if policy in ("never", "always"):
+        advice = int(policy == "always")
+        return lambda _header: lambda _data, _start: advice
+    return _below(threshold_of(argument)) if name == "threshold" else None
+
+
+def threshold_of(text: str) -> float:
+    """Return the number in `threshold:TEXT`, by default 0; raise PolicyError if it is none."""
+    try:
+        return float(text or 0)
+    except ValueError:
+        message = f"expected threshold:NUMBER, got 'threshold:{text}'; write for instance threshold:20"
+        raise PolicyError(message) from None
+
+
+def _below(threshold: float) -> Bind:
+    def bind(header: Header) -> Decide:
+        tensor = header.tensors.get("cost_estimate")
+        if tensor is None or tensor.type != "int64_t":
+            raise PolicyError("threshold needs the feature cost_estimate, which this clang does not compute")
+        offset = tensor.offset
+        unpack = struct.Struct("<q").unpack_from
+        return lambda data, start: int(unpack(data, start + offset)[0] < threshold)
+
+    return bind

@@ -85,7 +85,7 @@ def missing_linker(command: Sequence[str]) -> str:
     """
     if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{MULTIARCH}-ld"):
         return ""
-    from mlgo_clang.driver_commands import shown_commands
+    from mlgo_clang.command_lines import shown_commands
 
     commands = shown_commands(command)
     program = commands[-1][0] if commands else ""

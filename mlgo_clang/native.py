@@ -41,12 +41,12 @@ class NativeNetwork:
     """A policy as native code, built once and kept in the cache folder.
 
     Args:
-        path: the network's file.
+        policy: `mlp:FILE`, `rule:FILE` or a bundled policy.
         compiler: the words that start the clang that builds the code.
         link_facts: the file of link facts; empty for none.
 
     Raises:
-        PolicyError: the file is no policy, its code cannot be built or loaded, or it does not use link facts.
+        PolicyError: the file is missing or no policy, its code cannot be built or loaded, or uses no link facts.
 
     Attributes:
         callee_features: names of the callee features, in order; empty if the network uses none.
@@ -54,8 +54,8 @@ class NativeNetwork:
         path: the network's file.
     """
 
-    def __init__(self, path: str, compiler: Sequence[str], link_facts: str = "") -> None:
-        self.path = path
+    def __init__(self, policy: str, compiler: Sequence[str], link_facts: str = "") -> None:
+        path = self.path = network_file(policy)
         self._facts = read_lines(link_facts) if link_facts else b""
         try:
             library = _library(path, compiler)
@@ -132,7 +132,7 @@ def _library(path: str, compiler: Sequence[str]) -> str:
 
 
 def _build(path: str, compiler: Sequence[str], note: str, facts: bytes) -> str:
-    library = run_program("deploy.native_library", [path, os.path.dirname(note), *compiler])
+    library = run_program("deploy.c_code", [path, os.path.dirname(note), *compiler])
     write_program(note, os.fsencode(os.path.basename(library)) + b"\n" + facts)
     return library
 
@@ -176,15 +176,40 @@ def _offset(tensors: Mapping[str, Tensor], name: str) -> int:
     return tensor.offset + number * 8
 
 
+def network_file(policy: str) -> str:
+    """Return the file of `mlp:FILE`, `rule:FILE` or a bundled policy; raise PolicyError if there is none."""
+    kind, colon, path = policy.partition(":")
+    if colon:
+        if kind not in ("mlp", "rule"):
+            raise PolicyError(
+                f"expected mlp:FILE, rule:FILE, threshold:N or a policy's name, got {policy!r}; see docs/how_to/ship.md"
+            )
+        if kind == "rule" and not path.endswith(".rule"):
+            raise PolicyError(f"expected a rule's file with the suffix .rule, got {path!r}; rename it")
+        path = os.path.abspath(os.path.expanduser(path))
+    else:
+        path = os.path.join(_bundled_networks(), policy)
+        path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
+    if not os.path.isfile(path):
+        raise PolicyError(f"expected the file of a policy, got {policy!r}, and there is no {path}; use last-call")
+    return path
+
+
+def _bundled_networks() -> str:
+    """Return the folder of the bundled networks; an import of their package takes longer than a compile."""
+    from importlib.util import find_spec
+
+    spec = find_spec("mlgo_gym")
+    if spec is None or spec.origin is None:
+        raise PolicyError("bundled policies are part of mlgo-gym, which is not installed: pip install mlgo-gym")
+    return os.path.join(spec.origin.removesuffix("__init__.py"), "policies", "networks")
+
+
 class NativeServer:
     """Native code that answers the observations of a channel.
 
-    Args:
-        library: the code of the network.
-        header: the header of the channel.
-        inputs: offsets of the network's inputs.
-        sources: offsets of the features that callee features are computed from; empty without callee features.
-        facts: lines of a file of link facts.
+    `sources` are offsets of the features that callee features are computed from, `facts` the lines of a file of link
+    facts; both are empty if the network does not use them.
     """
 
     def __init__(
@@ -195,7 +220,7 @@ class NativeServer:
         self._channel = ctypes.c_void_p()
 
     def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
-        """Start to serve a channel."""
+        """Start to serve a channel, with the arguments of `RuleServer.start()`."""
         native = self._library
         native.mlgo_channel.restype = native.mlgo_prediction_start.restype = ctypes.c_void_p
         size, length = ctypes.c_int64(self._header.size), ctypes.c_int64(len(data))

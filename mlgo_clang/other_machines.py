@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.compiler import MULTIARCH
+from mlgo_clang.command_lines import shown_commands, target_of
 from mlgo_clang.files import cache_folder, write_program
 
 TYPE_CHECKING = False
@@ -24,21 +24,6 @@ _LIBRARY_DEFINITIONS = ("_LIBCPP", "_LIBCXX", "__GLIBC")
 
 _MACHINE = ("-march=", "-mabi=", "-mcpu=", "-mtune=", "--target=")
 """Options that `zig cc` has in another form, or that its target implies."""
-
-
-def target_of(arguments: Sequence[str]) -> str:
-    """Return the last target that a command line names; empty if it is that of this machine, or there is none.
-
-    The command line is of clang's driver, of its `-cc1`, or of rustc.
-    """
-    target = before = ""
-    for word in arguments:
-        if word.startswith("--target="):
-            target = word.removeprefix("--target=")
-        elif before in ("-target", "-triple", "--target"):
-            target = word
-        before = word
-    return "" if target == MULTIARCH else target
 
 
 def library_target(arguments: Sequence[str]) -> str:
@@ -73,8 +58,6 @@ def library_headers(zig: str, target: Sequence[str]) -> list[str]:
     """Return the driver's options for the headers that `zig c++ -target TARGET` uses; none if zig does not know it."""
     import itertools
     import tempfile
-
-    from mlgo_clang.driver_commands import shown_commands
 
     # zig reads no source here, but its name has to be one of C++. Without a cache folder, as without a home folder, zig
     # prints nothing or does not end; it stores nothing for this question.

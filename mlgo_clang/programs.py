@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mlgo_clang.driver_commands import drop_options
+from mlgo_clang.command_lines import drop_options
 from mlgo_clang.errors import FrameError, PolicyError
 from mlgo_clang.object_size import read_frames
 from mlgo_clang.settings import DEFAULT_TIMEOUT
@@ -42,14 +42,9 @@ def run_to_end(
         raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None
 
 
-def without_outputs(rest: Sequence[str]) -> list[str]:
-    """Return arguments without those that request or name an output."""
-    return [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
-
-
 def compile_command(compiler: Sequence[str], rest: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
     """Return the command line of a compile with other arguments, further flags, and no other file than the output."""
-    words = without_outputs(rest)
+    words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
     # The flags go before a `--`, and after any -g.
     end = words.index("--") if "--" in words else len(words)
     return [*compiler, *words[:end], *flags, "-c", "-o", output, *words[end:]]
@@ -86,7 +81,7 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
 
 
 class FrameList:
-    """A file in memory to which clang writes the stack frames of a compile, as for `-fstack-usage`.
+    """A file in memory, open until this process ends, to which clang writes stack frames as for `-fstack-usage`.
 
     Attributes:
         options: the options with which clang does so.
@@ -100,32 +95,17 @@ class FrameList:
         """Return the bytes of each frame, by the place and the name of its function."""
         return read_frames(os.pread(self._file, os.fstat(self._file).st_size, 0))
 
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
 
 def check_frames(
     frames: dict[str, int], limit: int, compiler: Sequence[str], arguments: Sequence[str], timeout: float
 ) -> None:
-    """Raise `FrameError` if a frame exceeds the limit, and is larger than that of clang alone.
-
-    Args:
-        frames: the frames of the compile with a policy.
-        limit: bytes.
-        compiler: the words that start clang.
-        arguments: its arguments.
-        timeout: seconds after which a compile by clang alone is stopped.
-    """
+    """Raise `FrameError` if a frame exceeds the limit in bytes, and is larger than that of clang alone."""
     large = {place: size for place, size in frames.items() if size > limit}
     if not large:
         return
     plain = FrameList()
-    try:
-        command = compile_command(compiler, arguments, ("-w", *plain.options), os.devnull)
-        alone = plain.read() if run_to_end(command, timeout).returncode == 0 else {}
-    finally:
-        plain.close()
+    command = compile_command(compiler, arguments, ("-w", *plain.options), os.devnull)
+    alone = plain.read() if run_to_end(command, timeout).returncode == 0 else {}
     # A function that clang alone inlines everywhere has its frame within another one.
     largest = max(alone.values(), default=0)
     for place, size in large.items():

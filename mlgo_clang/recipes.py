@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.advisors import EVICTION, INLINING
+from mlgo_clang.channel import EVICTION, INLINING
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import read_untrusted
 

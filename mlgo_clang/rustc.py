@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import sys
 
+from mlgo_clang.advised import Job, compile_advised
+from mlgo_clang.command_lines import Invocation
 from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, run_alone, say, which
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
-from mlgo_clang.invocation import Invocation
+from mlgo_clang.interactive import TwoSteps
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
 from mlgo_clang.settings import VARIABLES, split_arguments
 
@@ -19,9 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mlgo_clang.advised import Job
     from mlgo_clang.settings import Settings
-    from mlgo_clang.two_steps import TwoSteps
 
 _ADVISORS = ("-enable-ml-inliner", "-regalloc-enable-")
 _OTHER_WORK = frozenset(("-C:linker-plugin-lto", "-C:incremental", "-C:save-temps", "-C:no-prepopulate-passes"))
@@ -51,7 +51,10 @@ def _run(arguments: Sequence[str]) -> int:
         crate = Crate(rest)
     except OSError:  # rustc reports the file that cannot be read
         become(command)
-    if crate.runs_in_the_compiler or crate.source in ("", "-") or _is_probe():
+    # A build script finds out what the compiler can do; cargo sets both for scripts alone (The Cargo Book, "Environment
+    # variables Cargo sets for build scripts").
+    is_probe = "OPT_LEVEL" in os.environ and "NUM_JOBS" in os.environ
+    if crate.runs_in_the_compiler or crate.source in ("", "-") or is_probe:
         become(command)
     if settings.uses_clang_alone or not crate.emits_code:
         return _run_alone(command, crate)
@@ -71,22 +74,50 @@ def _run(arguments: Sequence[str]) -> int:
     return _compile(settings, program, rest, crate)
 
 
+class _CrateJob(Job):
+    """One crate to compile."""
+
+    def __init__(self, settings: Settings, crate: Crate, program: Sequence[str], rest: Sequence[str]) -> None:
+        invocation = Invocation(crate.source, "", crate.level, "")
+        super().__init__(settings, invocation, program, rest, RUSTC, compiler_command("bundled", "gcc"))
+        self._crate = crate
+
+    def bitcode(self) -> bytes:
+        import tempfile
+
+        from mlgo_clang.programs import run_to_end
+
+        with tempfile.TemporaryDirectory() as folder:
+            bitcode, sources = os.path.join(folder, "module.bc"), os.path.join(folder, "sources.d")
+            words = [*self.compiler, *self._crate.bitcode_arguments(self._crate.level, bitcode, sources)]
+            if run_to_end(words, self.settings.timeout).returncode != 0:
+                raise PolicyError("the front end does not compile the crate")
+            with open(bitcode, "rb") as file:
+                return file.read()
+
+    def explain(self, problem: str) -> str:
+        llvm, _ = llvm_version(rustc_version(self.compiler))
+        if 0 < llvm < _OLDEST_LLVM:
+            return f"expected a rustc with LLVM {_OLDEST_LLVM} or newer, got LLVM {llvm}; run rustup update"
+        return problem
+
+    def make_steps(self) -> TwoSteps:
+        """Return a compile of the bitcode by clang, which makes the decisions of rustc and names the callees."""
+        bitcode = os.memfd_create("mlgo-rustc-bitcode", os.MFD_CLOEXEC)
+        with open(bitcode, "wb") as file:
+            file.write(self.bitcode())
+            file.flush()
+            flags = [*flags_of_level(self._crate.level), *self._crate.driver_flags()]
+            named = self._crate.values.get("--target", "")
+            target = [f"--target={named}"] if named and not named.endswith(".json") else []
+            words = [*target, *flags, "-c", "-x", "ir", f"/proc/{os.getpid()}/fd/{bitcode}", "-o", os.devnull]
+            steps = TwoSteps(self.clang, words, self.settings.timeout)
+        # rustc itself compiles with the decisions.
+        steps.exact = False
+        return steps
+
+
 def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate: Crate) -> int:
-    from mlgo_clang.advised import Job, compile_advised
-
-    class CrateJob(Job):
-        def bitcode(self) -> bytes:
-            return _front_end_bitcode(self.compiler, crate, self.settings.timeout)
-
-        def explain(self, problem: str) -> str:
-            llvm, _ = llvm_version(rustc_version(self.compiler))
-            if 0 < llvm < _OLDEST_LLVM:
-                return f"expected a rustc with LLVM {_OLDEST_LLVM} or newer, got LLVM {llvm}; run rustup update"
-            return problem
-
-        def _make_steps(self) -> TwoSteps:
-            return _two_steps_of_clang(self, crate)
-
     if crate.values.get("-C:codegen-units") != "1":
         # The options of LLVM belong to the process, and codegen units are its threads.
         rest = [word for name, _, words in crate.options if name != "-C:codegen-units" for word in words]
@@ -97,17 +128,7 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
                 "same without a policy",
                 RUSTC,
             )
-    invocation = Invocation(crate.source, "", crate.level, "")
-    job = CrateJob(settings, invocation, program, rest, RUSTC, compiler_command("bundled", "gcc"))
-    return _noted(compile_advised(job), crate)
-
-
-def _is_probe() -> bool:
-    """Return whether a build script runs the compiler, to find out what it can do; cargo sets both for scripts alone.
-
-    (The Cargo Book, "Environment variables Cargo sets for build scripts".)
-    """
-    return "OPT_LEVEL" in os.environ and "NUM_JOBS" in os.environ
+    return _noted(compile_advised(_CrateJob(settings, crate, program, rest)), crate)
 
 
 def _split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -133,39 +154,6 @@ def _problem(crate: Crate) -> str:
     if any(argument.startswith(_ADVISORS) for argument in crate.llvm_arguments):
         return "expected no advisor in -C llvm-args, got one; remove it from RUSTFLAGS"
     return ""
-
-
-def _front_end_bitcode(program: Sequence[str], crate: Crate, seconds: float) -> bytes:
-    import tempfile
-
-    from mlgo_clang.programs import run_to_end
-
-    with tempfile.TemporaryDirectory() as folder:
-        bitcode, sources = os.path.join(folder, "module.bc"), os.path.join(folder, "sources.d")
-        words = [*program, *crate.bitcode_arguments(crate.level, bitcode, sources)]
-        result = run_to_end(words, seconds)
-        if result.returncode != 0:
-            raise PolicyError("the front end does not compile the crate")
-        with open(bitcode, "rb") as file:
-            return file.read()
-
-
-def _two_steps_of_clang(job: Job, crate: Crate) -> TwoSteps:
-    """Return a compile of a crate's bitcode by clang, which makes the decisions of rustc and names the callees."""
-    from mlgo_clang.two_steps import TwoSteps
-
-    bitcode = os.memfd_create("mlgo-rustc-bitcode", os.MFD_CLOEXEC)
-    with open(bitcode, "wb") as file:
-        file.write(job.bitcode())
-        file.flush()
-        flags = [*flags_of_level(crate.level), *crate.driver_flags()]
-        named = crate.values.get("--target", "")
-        target = [f"--target={named}"] if named and not named.endswith(".json") else []
-        source = f"/proc/{os.getpid()}/fd/{bitcode}"
-        steps = TwoSteps(job.clang, [*target, *flags, "-c", "-x", "ir", source, "-o", os.devnull], job.settings.timeout)
-    # rustc itself compiles with the decisions.
-    steps.exact = False
-    return steps
 
 
 def _run_alone(command: list[str], crate: Crate) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from mlgo_clang.command_lines import level_of
 from mlgo_clang.errors import UsageError
-from mlgo_clang.invocation import level_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

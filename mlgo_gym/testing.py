@@ -8,9 +8,14 @@ environment keeps the rules of Gymnasium, Stable-Baselines3 and this package.
 """
 
 from mlgo_gym.integrations.testing.checks import check_environment, check_vector_environment
-from mlgo_gym.integrations.testing.compiles import FinishedCompile, RunningCompile, finished_compiles, running_compile
+from mlgo_gym.integrations.testing.compiles import (
+    FaultyClang,
+    FinishedCompile,
+    RunningCompile,
+    finished_compiles,
+    running_compile,
+)
 from mlgo_gym.integrations.testing.fake_clang import fake_clang
-from mlgo_gym.integrations.testing.faulty_clang import FaultyClang
 
 __all__ = [
     "FaultyClang",

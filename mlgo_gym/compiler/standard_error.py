@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlgo_clang.advisors import PRINTING, REMARKS
+from mlgo_clang.channel import PRINTING, REMARKS
 from mlgo_gym.compiler.decision import Decision, DecisionSite, context_of, functions_of
 from mlgo_gym.errors import MlgoError, ToolchainError
 

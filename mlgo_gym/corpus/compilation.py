@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_clang.advisors import SIZE_LIMIT, WASM_SIZE_LIMIT
-from mlgo_clang.driver_commands import drop_options
+from mlgo_clang.channel import SIZE_LIMIT, WASM_SIZE_LIMIT
+from mlgo_clang.command_lines import drop_options
 from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS

@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from mlgo_clang.command_lines import cc1_commands
 from mlgo_clang.compiler import compiler_command
-from mlgo_clang.driver_commands import cc1_commands
 from mlgo_clang.other_machines import library_headers
 from mlgo_clang.rustc_arguments import flags_of_level
 from mlgo_gym.cache import cache_directory

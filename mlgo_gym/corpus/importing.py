@@ -17,9 +17,8 @@ from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Any
 
-from mlgo_clang.driver_commands import named_output
+from mlgo_clang.command_lines import expand_response_files, named_output
 from mlgo_clang.files import open_untrusted, read_untrusted
-from mlgo_clang.invocation import expand_response_files
 from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.corpus.compilation import without_embedding
 from mlgo_gym.corpus.flags import check_arguments, safe_name, take_thinlto_index

@@ -2,35 +2,48 @@
 
 The C of a network computes what `Network` computes, operation by operation: float32, sums from the first input to the
 last, nothing fused; logarithms and tanh in double precision, then rounded. Both decide alike to the last bit.
+
+`python -m mlgo_gym.deploy.c_code POLICY FOLDER COMPILER…` builds a shared library for `mlgo-clang` with the underlying
+clang, and prints its path. Its name is a hash of the source and the compiler. The library defines:
+
+| name | contents |
+|---|---|
+| `mlgo_inputs` | names of the features, separated by blanks |
+| `mlgo_choices` | length of the mask for a network with more than two outputs, as for evictions; 0 for 0 or 1 |
+| `mlgo_callee_features` | names of the callee features, separated by blanks; empty if the network uses none |
+| `mlgo_decide` | the decision about an observation, given the offset of each input; a complement means a `float` |
+| `mlgo_channel…` | functions that answer a whole channel |
+| `mlgo_prediction…` | functions that compute callee features |
+
+Floats are made finite as an environment makes them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.deploy.exports import (
-    COST,
-    EVICTION_COLUMNS,
-    EVICTION_INTEGERS,
-    EVICTION_RULE,
-    check_features,
-    default_threshold,
-    policy_network,
-    replacement_text,
-)
+from mlgo_clang.channel import threshold_of
+from mlgo_clang.errors import exit_status_of
+from mlgo_gym.cache import key_of
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, callee_prediction_code, uses_callee_features
+from mlgo_gym.deploy import exports
+from mlgo_gym.deploy.exports import COST, check_features, default_threshold, policy_network, replacement_text
 from mlgo_gym.deploy.network_graph import Binary, check_outputs, forward
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.loading import is_rule, policy_file
-from mlgo_gym.policies.mlp import COLUMN_FEATURES
+from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.rules import RuleText
+from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
+from mlgo_gym.storage.temporary_folders import process_folder
 
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
 """Compiler options for the code: nothing may be fused or reordered."""
@@ -92,11 +105,7 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
         name, _, argument = policy.partition(":")
         conditions = {"never": "1 < 0", "always": "0 < 1", "default": f"{INLINING_DEFAULT} > 0"}
         if name == "threshold":
-            try:
-                conditions[policy] = f"{COST} < {float(argument or 0)!r}"
-            except ValueError:
-                message = f"expected threshold:NUMBER, got {policy!r}; write for instance threshold:20"
-                raise PolicyError(message) from None
+            conditions[policy] = f"{COST} < {threshold_of(argument)!r}"
         if policy not in conditions:
             raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
         rule = RuleText.parse(conditions[policy], policy)
@@ -134,8 +143,12 @@ def eviction_code(network: Network) -> str:
     `long long mlgo_decide(const char *data, long long start, const int *offsets)` returns the column. The offsets are
     those of each feature of each column, of `progress` and of `mask` from `data + start`; a complement means a `float`.
     """
-    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in EVICTION_RULE.items()}
-    values |= {"FORWARD": forward_pass(network), "COLUMNS": str(EVICTION_COLUMNS), "EACH": str(len(COLUMN_FEATURES))}
+    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in exports.EVICTION_RULE.items()}
+    values |= {
+        "FORWARD": forward_pass(network),
+        "COLUMNS": str(exports.EVICTION_COLUMNS),
+        "EACH": str(len(COLUMN_FEATURES)),
+    }
     return fill_template("eviction.c", values)
 
 
@@ -146,10 +159,9 @@ def forward_pass(network: Network) -> str:
     """
     graph = _Graph()
     outputs, _ = forward(graph, network, ("features", len(network.features)))
-    sizes = {"FEATURES": str(len(network.features)), "OUTPUTS": str(network.outputs), "LAST": outputs}
-    return fill_template(
-        "network.c", {**sizes, "TABLES": "".join(graph.tables), "STATEMENTS": "".join(graph.statements)}
-    )
+    values = {"FEATURES": str(len(network.features)), "OUTPUTS": str(network.outputs), "LAST": outputs}
+    values |= {"TABLES": "".join(graph.tables), "STATEMENTS": "".join(graph.statements)}
+    return fill_template("network.c", values)
 
 
 class _Graph:
@@ -176,9 +188,8 @@ class _Graph:
 
     def signed_log(self, values: tuple[str, int]) -> tuple[str, int]:
         element = f"{values[0]}[i]"
-        return self._loop(
-            values[1], f"copysignf((float)log1p((double)({element} < 0 ? -{element} : {element})), {element})"
-        )
+        size = f"({element} < 0 ? -{element} : {element})"
+        return self._loop(values[1], f"copysignf((float)log1p((double){size}), {element})")
 
     def product(self, values: tuple[str, int], weight: npt.NDArray[np.float32]) -> tuple[str, int]:
         table, _ = self.constant(weight)
@@ -222,37 +233,94 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
         place, cost = features.index(INLINING_DEFAULT), features.index(COST)
         set_default = f"// {replacement_text(threshold)}\n      Features[{place}] = Features[{cost}] < {threshold};"
         values |= {"DEFAULT": str(place), "SET_DEFAULT": f"if (!DefaultGiven) {set_default}"}
-    return fill_template(
-        "release_header.h",
-        {
-            "NAME": comment_text(policy.name),
-            "KIND": "inlining",
-            "MODEL": "INLINERSIZEMODEL",
-            "FLAGS": "-Oz -mllvm -enable-ml-inliner=release",
-            "POLICY": policy.code,
-            "CLASS": fill_template("release_inlining.h", values),
-        },
-    )
+    values |= {"KIND": "inlining", "MODEL": "INLINERSIZEMODEL", "FLAGS": "-Oz -mllvm -enable-ml-inliner=release"}
+    values |= {"NAME": comment_text(policy.name), "POLICY": policy.code}
+    return fill_template("release_header.h", values | {"CLASS": fill_template("release_inlining.h", values)})
 
 
 def eviction_header(name: str, network: Network) -> str:
     """Return the header of a network for evictions, as `release_header()` does for inlining."""
     values = {
         "FEATURES": _feeds([*COLUMN_FEATURES, "progress", "mask"]),
-        "FLOATS": ", ".join("false" if feature in EVICTION_INTEGERS else "true" for feature in COLUMN_FEATURES),
+        "FLOATS": ", ".join("false" if feature in exports.EVICTION_INTEGERS else "true" for feature in COLUMN_FEATURES),
+        "NAME": comment_text(name),
+        "KIND": "evictions",
+        "MODEL": "REGALLOCEVICTMODEL",
+        "FLAGS": "-O2 -mllvm -regalloc-enable-advisor=release",
+        "POLICY": f"namespace {{\n{eviction_code(network)}}} // namespace",
     }
-    return fill_template(
-        "release_header.h",
-        {
-            "NAME": comment_text(name),
-            "KIND": "evictions",
-            "MODEL": "REGALLOCEVICTMODEL",
-            "FLAGS": "-O2 -mllvm -regalloc-enable-advisor=release",
-            "POLICY": f"namespace {{\n{eviction_code(network)}}} // namespace",
-            "CLASS": fill_template("release_evictions.h", values),
-        },
-    )
+    return fill_template("release_header.h", values | {"CLASS": fill_template("release_evictions.h", values)})
 
 
 def _feeds(features: Iterable[str]) -> str:
     return ", ".join([*(f'"feed_{name}"' for name in features), '""'])
+
+
+_ACTION_MASK = "action_mask["
+
+
+def _library_code(path: Path) -> str:
+    choices = 0
+    if path.suffix == RULE_SUFFIX:
+        rule = RuleText.load(path)
+        features, inputs = rule.features, list(rule.features)
+        policy = rule_decision_code(path.stem, features, rule.code).code
+    else:
+        network = Network.load(path)
+        features, choices = network.features, network.outputs if network.outputs > 2 else 0
+        inputs = [name.removeprefix("action_") if name.startswith(_ACTION_MASK) else name for name in features]
+        if decides_evictions(network):
+            choices = exports.EVICTION_COLUMNS
+            inputs = [f"{feature}[{column}]" for column in range(choices) for feature in COLUMN_FEATURES]
+            inputs.append("progress")
+            policy = "#define MLGO_DECIDES\n" + eviction_code(network)
+        else:
+            policy = forward_pass(network) if choices else network_decision_code(path.name, network).code
+    values = {
+        "POLICY": policy,
+        "INPUTS": " ".join([*inputs, *(["mask"] if choices else [])]),
+        "CHOICES": str(choices),
+        "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(features) else ()),
+        "COUNT": str(len(inputs)),
+        "CHANNEL": callee_prediction_code() + fill_template("channel.c", {}),
+    }
+    return fill_template("native_library.c", values)
+
+
+def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -> Path:
+    """Build the library of a file of a network or a rule in a folder, complete or not at all, and return its path.
+
+    The words `compiler` start the clang that builds it. It uses the libm of the process that loads it, which every
+    Python has.
+
+    Raises:
+        PolicyError: there is no such policy.
+        ToolchainError: the clang cannot build a shared library.
+    """
+    code = _library_code(network)
+    program = Path(compiler[0]).stat()
+    identity = (*compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
+    library = output / f"{key_of(code, *identity)[:32]}.so"
+    if library.is_file():
+        return library
+    output.mkdir(parents=True, exist_ok=True)
+    with process_folder(output, ".build-") as folder:
+        source, built = folder / "policy.c", folder / "policy.so"
+        source.write_text(code, encoding="ascii")
+        exports.output_of([*compiler, *FLAGS, "-w", "-fPIC", "-x", "c", "-c", str(source), "-o", f"{folder}/policy.o"])
+        # The bundled compiler contains its linker; others use the machine's.
+        linker = [compiler[0], "ld.lld"] if Path(compiler[0]).name == "zig" else compiler
+        exports.output_of([*linker, "-shared", "-nostdlib", f"{folder}/policy.o", "-o", str(built)])
+        built.replace(library)
+    return library
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build a library and print its path; return the exit status."""
+    network, output, *compiler = arguments
+    # `mlgo-clang` reads the path.
+    return exit_status_of(lambda: print(build_native_library(Path(network), Path(output), compiler)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -94,7 +94,6 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
             "compute; build the plugin for the LLVM that the policy was trained with"
         )
     indices = [f"~{own.index(name)}" if name in own else f"int(FeatureIndex::{name})" for name in policy.features]
-    callees = fill_template("callee_features.cpp", {"COUNT": str(len(CALLEE_FEATURES))}) if with_callees else ""
     values = {
         "NAME": comment_text(policy.name),
         "MAJOR": str(llvm.major),
@@ -105,7 +104,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         "COUNT": str(len(policy.features)),
         "USES_DEFAULT": "true" if INLINING_DEFAULT in policy.features else "false",
         "OWN": str(len(own)),
-        "CALLEES": callees,
+        "CALLEES": fill_template("callee_features.cpp", {"COUNT": str(len(CALLEE_FEATURES))}) if with_callees else "",
         "ADVISOR": "CalleeAdvisor" if with_callees else "PolicyAdvisor<PolicyRunner>",
     }
     return fill_template("inline_plugin.cpp", values)
@@ -203,23 +202,21 @@ def rule_cpp(policy: str) -> DecisionCode:
     names = [_FUNCTIONS.get(name) or _parameter(name) for name in rule.features]
     condition = _INPUT.sub(lambda match: names[int(match[1])], _WHOLE.sub(r"\1", rule.code))
     functions = [name for name in _ARGUMENTS if name in condition]
-    parameters, values = (
-        [f"const llvm::Function &{name}" for name in functions],
-        [_ARGUMENTS[name] for name in functions],
-    )
+    parameters = [f"const llvm::Function &{name}" for name in functions]
+    values = [_ARGUMENTS[name] for name in functions]
     for index, name in enumerate(rule.features):
         if name not in _FUNCTIONS:
             kind = "double" if name == MODULE_SHARE else "int64_t"
             parameters.append(f"{kind} {_parameter(name)}")
             values.append(f"static_cast<{kind}>(features[{index}])")
-    values_of = {
+    texts = {
         # A condition has no backslash and no line break.
         "RULE": rule.text.replace(" or ", "\n//   or "),
         "PARAMETERS": ",\n                             ".join(parameters),
         "CONDITION": condition.replace(" || ", "\n         || "),
         "VALUES": ",\n                          ".join(values),
     }
-    return DecisionCode(policy, rule.features, fill_template("rule.cpp", values_of), "mlgo_yes(*Call, Values)")
+    return DecisionCode(policy, rule.features, fill_template("rule.cpp", texts), "mlgo_yes(*Call, Values)")
 
 
 def _parameter(feature: str) -> str:

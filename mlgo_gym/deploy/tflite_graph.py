@@ -130,7 +130,8 @@ class TfliteGraph:
         products = self.binary("multiply", self.reshape(values, (*shape, 1)), self.constant(weight))
         if self._for_tosa:
             return self.reduce("SUM", products, len(shape) - 1)
-        sums = self._cumulative_sum(products, len(shape) - 1)
+        inputs = [products, self.constant(np.array(len(shape) - 1, np.int32))]
+        sums = self._operate("CUMSUM", inputs, self._shape(products), np.float32, "Cumsum")
         return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
 
     def tanh(self, values: int) -> int:
@@ -246,7 +247,8 @@ class TfliteGraph:
         """Return tensors joined along an axis."""
         shape = list(self._shape(parts[0]))
         shape[axis] = sum(self._shape(part)[axis] for part in parts)
-        dtype = np.float32 if self._is_float(parts[0]) else self.integer
+        is_float = self._graph.tensors[parts[0]].type == self._type(np.float32)
+        dtype = np.float32 if is_float else self.integer
         return self._operate("CONCATENATION", parts, tuple(shape), dtype, "Concatenation", axis=axis)
 
     def place_of(self, code: str, values: int) -> int:
@@ -274,11 +276,6 @@ class TfliteGraph:
         shape[axis : axis + 1] = [1] if keep else []
         inputs = [values, self.constant(np.array([axis], np.int32))]
         return self._operate(code, inputs, tuple(shape), np.float32, "Reducer", keepDims=keep)
-
-    def _cumulative_sum(self, values: int, axis: int) -> int:
-        """Return the sums up to each element along an axis."""
-        inputs = [values, self.constant(np.array(axis, np.int32))]
-        return self._operate("CUMSUM", inputs, self._shape(values), np.float32, "Cumsum")
 
     def gather(self, values: int, index: int, axis: int) -> int:
         """Return the slices of float32 at the indices, whose shape replaces the axis."""
@@ -325,9 +322,6 @@ class TfliteGraph:
 
     def _shape(self, number: int) -> tuple[int, ...]:
         return tuple(self._graph.tensors[number].shape)
-
-    def _is_float(self, number: int) -> bool:
-        return bool(self._graph.tensors[number].type == self._type(np.float32))
 
     def _type(self, dtype: Any) -> Any:
         return getattr(self._schema.TensorType, np.dtype(dtype).name.upper())

@@ -27,9 +27,7 @@ class MinariDataset:
 
     def __init__(self, name: str, environment: str, policy: str) -> None:
         self._minari = library("minari", "a Minari dataset", "minari")
-        self._name = name
-        self._environment = environment
-        self._policy = policy
+        self._name, self._environment, self._policy = name, environment, policy
         self._trajectories: list[Trajectory] = []
 
     def add(self, trajectory: Trajectory) -> None:

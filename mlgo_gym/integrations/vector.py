@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.vector.utils import batch_space
@@ -11,18 +11,11 @@ from gymnasium.vector.utils import batch_space
 from mlgo_gym.integrations.normalize_features import FlatNormalizer
 from mlgo_gym.policies.network import Normalization
 
-if TYPE_CHECKING:
-    # Generic in some versions of Gymnasium alone.
-    _VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any]  # type: ignore[type-arg, unused-ignore]
-else:
-    # Before gymnasium 1.3 it takes no types.
-    _VectorWrapper = gym.vector.VectorWrapper
-
 StepResult = tuple[Any, Any, Any, Any, dict[str, Any]]
 """Observations, rewards, terminations, truncations and infos."""
 
 
-class NormalizeFeatures(_VectorWrapper):
+class NormalizeFeatures(gym.vector.VectorWrapper):  # type: ignore[type-arg, unused-ignore] # generic since 1.3
     """Normalizes the flat observations of a vector environment.
 
     Arguments, attributes and errors are those of `mlgo_gym.integrations.NormalizeFeatures`. The last observations of

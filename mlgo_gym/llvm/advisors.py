@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgo_clang import advisors
-from mlgo_clang.advisors import at_base
+from mlgo_clang import channel
 from mlgo_gym.llvm.training_log import LogHeader
 
 Answer = Callable[[LogHeader, bytes], bytes]
@@ -47,16 +46,16 @@ class Advisor:
 
     def flags(self, base: str) -> list[str]:
         """Return the `-cc1` arguments for a channel at `base`."""
-        return [word for option in at_base(self.options, base) for word in ("-mllvm", option)]
+        return [word for option in channel.at_base(self.options, base) for word in ("-mllvm", option)]
 
 
-INLINING = Advisor("inlining", advisors.INLINING)
+INLINING = Advisor("inlining", channel.INLINING)
 """llvm/lib/Analysis/MLInlineAdvisor.cpp; one question per call site."""
 
-EVICTION = Advisor("eviction", advisors.EVICTION, answer=_last_legal)
+EVICTION = Advisor("eviction", channel.EVICTION, answer=_last_legal)
 """llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp; which live range to evict for a candidate."""
 
-PRIORITY = Advisor("priority", advisors.PRIORITY, scalar_type="float", answer=lambda *_: struct.pack("<f", 1.0))
+PRIORITY = Advisor("priority", channel.PRIORITY, scalar_type="float", answer=lambda *_: struct.pack("<f", 1.0))
 """llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp; the place of a live range in the allocation queue."""
 
 ADVISORS = (INLINING, EVICTION, PRIORITY)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlgo_clang.driver_commands import cc1_commands, shown_text
+from mlgo_clang.command_lines import cc1_commands, shown_text
 from mlgo_clang.errors import exit_status_of
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision

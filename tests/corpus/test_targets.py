@@ -11,7 +11,7 @@ import gymnasium as gym
 import pytest
 
 from benchmarks.exactness import replayed
-from mlgo_clang.advisors import WASM_SIZE_LIMIT
+from mlgo_clang.channel import WASM_SIZE_LIMIT
 from mlgo_clang.object_size import WASM_MAGIC
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.compilation import plan

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_gym.deploy.native_library import build_native_library, main
+from mlgo_gym.deploy.c_code import build_native_library, main
 from mlgo_gym.deploy.network_graph import onnx_model
 from mlgo_gym.deploy.tflite_export import tflite_model
 from mlgo_gym.deploy.tflite_graph import LOGARITHMS

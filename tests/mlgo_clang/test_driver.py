@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_clang.command_lines import (
+    ask_driver,
+    cc1_commands,
+    finds_flags_elsewhere,
+    read_invocation,
+    shown_commands,
+    target_of,
+)
 from mlgo_clang.counters import counters_path
-from mlgo_clang.driver_commands import ask_driver, cc1_commands, shown_commands
-from mlgo_clang.invocation import finds_flags_elsewhere, read_invocation
-from mlgo_clang.other_machines import library_headers, library_target, target_of
+from mlgo_clang.other_machines import library_headers, library_target
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search.build_recipes import cc1_flags

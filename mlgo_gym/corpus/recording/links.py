@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_clang.driver_commands import drop_options
+from mlgo_clang.command_lines import drop_options
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.compiler.process import run_bounded

@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         arguments = [word for word in arguments if not word.startswith(_CXX_STANDARDS)]
     expanded = arguments
     if any(word.startswith("@") for word in arguments):
-        expanded = _load("mlgo_clang.invocation").expand_response_files(arguments)
+        expanded = _load("mlgo_clang.command_lines").expand_response_files(arguments)
     inputs = [word for word in expanded if not word.startswith("-")]
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
