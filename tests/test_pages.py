@@ -184,7 +184,7 @@ def test_imports_are_as_small_as_what_they_are_for() -> None:
     package = imported("import mlgo_gym")
     assert {name for name in package if name.startswith("mlgo_gym.")} == set()
     assert not {"typer", "rich", "elftools", "pypi_simple", "torch", "ziglang"} & package
-    assert not {"mlgo_gym.env", "rich"} & imported("import mlgo_gym.cli.application, mlgo_gym.cli.output")
+    assert not {"mlgo_gym.env", "rich"} & imported("import mlgo_gym.cli.application, mlgo_gym.cli.interface")
     assert "mlgo_gym.compiler.ptrace" not in imported("import mlgo_gym.episode.baseline")
     # A build starts the driver hundreds of times.
     driver = {name.partition(".")[0] for name in imported("import mlgo_clang.__main__, mlgo_clang.advised")}

@@ -11,8 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mlgo_gym import __version__
-from mlgo_gym.cli.options import option, with_options
-from mlgo_gym.cli.output import echo
+from mlgo_gym.cli.interface import echo, option, with_options
 
 GROUPS = {
     "corpus": "Inspect, make and verify corpora.",
@@ -22,17 +21,17 @@ GROUPS = {
 }
 COMMANDS = {
     "cc-stats": "recipes.cc_stats",
-    "compare": "report.compare",
+    "compare": "evaluate.compare",
     "demo": "evaluate.demo",
     "doctor": "doctor.doctor",
     "env": "reference.env",
     "evaluate": "evaluate.evaluate",
-    "explain": "explain.explain",
+    "explain": "evaluate.explain",
     "label": "train.label",
     "link-facts": "recipes.link_facts",
-    "report": "report.report",
+    "report": "evaluate.report",
     "reproduce": "reproduce.reproduce",
-    "search": "search.search",
+    "search": "recipes.search",
     "trace": "reproduce.trace",
     "validate": "reproduce.validate",
     "corpus list": "corpus.list_command",
@@ -40,10 +39,10 @@ COMMANDS = {
     "corpus verify": "corpus.verify_command",
     "corpus fetch": "corpus.fetch",
     "corpus catalogue": "corpus.catalogue",
-    "corpus extract": "corpus_sources.extract",
-    "corpus import": "corpus_sources.import_command",
-    "corpus record": "corpus_sources.record",
-    "corpus prepare": "corpus_sources.prepare",
+    "corpus extract": "corpus.extract",
+    "corpus import": "corpus.import_command",
+    "corpus record": "corpus.record",
+    "corpus prepare": "corpus.prepare",
     "export plugin": "export.plugin",
     "export cpp": "export.cpp",
     "export llvm-header": "export.llvm_header",

@@ -1,34 +1,44 @@
-"""`mlgo-gym corpus`: lists, describes, verifies and fetches corpora."""
+"""`mlgo-gym corpus`: makes, fetches, lists, describes and verifies corpora."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
-from mlgo_gym.cli.corpus_sources import print_failures
-from mlgo_gym.cli.options import argument, option
-from mlgo_gym.cli.output import aligned, echo, exit_with, show
+import typer
+
+from mlgo_gym.cli.interface import FAILED, Result, aligned, argument, echo, option
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.datasets.catalogue import (
-    RUST,
-    catalogue_page,
-    dataset_names,
-    find_dataset,
-    rust_names,
-    write_pins,
-)
+from mlgo_gym.corpus.datasets.catalogue import RUST, catalogue_page, dataset_names, find_dataset, rust_names, write_pins
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.driver import DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, TARGETS
+from mlgo_gym.corpus.driver import (
+    DEFAULT_LEVEL,
+    DEFAULT_TARGET,
+    LEVELS,
+    NATIVE,
+    TARGETS,
+    UNBUILT_LIBRARY,
+    build_libraries,
+    find_target,
+    library_is_built,
+)
+from mlgo_gym.corpus.folder import CorpusReport, format_counts
+from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
 from mlgo_gym.corpus.inspection import Information, describe, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
+from mlgo_gym.corpus.recording.links import LINKS_FILE
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 _MISSING = 5
 
 
-def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL, as_json: bool = False) -> None:
+def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL) -> Result:
     """List the corpora with a name, and which of them are in the cache."""
     entries = named_corpora(find_toolchain(clang), optimize)
     rows: list[tuple[object, ...]] = [("corpus", f"modules at -{optimize}", "description", "licence")]
@@ -36,26 +46,19 @@ def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL, as_
         number = "not in the cache" if entry.modules is None else f"{entry.modules:,}"
         number += f"; lacks {len(entry.missing):,}: fetch it again" if entry.missing else ""
         rows.append((entry.name, number, entry.summary, entry.licence))
-    show(as_json, [asdict(entry) for entry in entries], aligned(rows))
+    return Result([asdict(entry) for entry in entries], aligned(rows))
 
 
-def info(
-    corpus: str,
-    *,
-    clang: str | None = None,
-    jobs: int | None = None,
-    trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
+def info(corpus: str, *, clang: str | None = None, jobs: int | None = None, trust_flags: bool = False) -> Result:
     """Show the modules, lines, languages, licences, and the optimisation level of the functions in a corpus."""
     toolchain, opened = _open(corpus, clang, trust_flags)
     with progress_over(len(opened), f"Reading {opened.name}") as advance:
         information = describe(opened, toolchain, jobs=jobs, progress=advance)
     data = {"corpus": opened.name, **vars(information), "names": list(opened.names)}
-    show(as_json, data, f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}")
     for problem in information.problems:
         echo(problem, err=True)
-    exit_with(information.problems)
+    text = f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}"
+    return Result(data, text, information.problems)
 
 
 def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> dict[str, str]:
@@ -85,13 +88,8 @@ def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> di
 
 
 def verify_command(
-    corpus: str,
-    *,
-    clang: str | None = None,
-    jobs: int | None = None,
-    trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
+    corpus: str, *, clang: str | None = None, jobs: int | None = None, trust_flags: bool = False
+) -> Result:
     """Verify digests, bitcode, and that clang accepts the flags; print one line per problem. Exit 1 if there is any."""
     toolchain, opened = _open(corpus, clang, trust_flags)
     with progress_over(len(opened), f"Verifying {opened.name}") as advance:
@@ -100,8 +98,7 @@ def verify_command(
     lines = [f"{problem.module}: {problem.text}" for problem in problems]
     lines.append(f"{opened.name}: {valid} of {len(opened)} modules are valid with clang {toolchain.version_text}")
     data = {"modules": len(opened), "valid": valid, "problems": [asdict(problem) for problem in problems]}
-    show(as_json, data, "\n".join(lines))
-    exit_with(problems)
+    return Result(data, "\n".join(lines), problems)
 
 
 def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain, Corpus]:
@@ -118,8 +115,7 @@ def fetch(
     target: Annotated[str, option(f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
     jobs: int | None = None,
     clang: str | None = None,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Fetch pinned sources, compile them, and keep the bitcode in the cache as corpora.
 
     Complete datasets in the cache are not compiled again. Exit status 1: a dataset could not be made, or one of its
@@ -146,12 +142,12 @@ def fetch(
     for report in reports:
         numbers = report.modules, report.lines, len(report.failures), report.seconds
         rows.append((report.name, *numbers, report.folder))
-    show(as_json, [asdict(report) for report in reports], aligned(rows) if reports else "")
     for report in reports:
         print_failures(report.failures)
     for problem in problems:
         echo(f"not fetched: {problem}", err=True)
-    exit_with(problems or any(report.failures for report in reports))
+    failed = problems or any(report.failures for report in reports)
+    return Result([asdict(report) for report in reports], aligned(rows) if reports else "", failed)
 
 
 def catalogue(
@@ -169,3 +165,131 @@ def catalogue(
         complete = {level: folder for level, folder in folders.items() if not missing_parts(dataset, folder)}
         written = write_pins(dataset, complete, toolchain.version_text) if complete else None
         echo(f"written: {written}" if written else f"not in the cache: {dataset.name}", err=not written)
+
+
+OutputOption = Annotated[Path, option("Folder of the corpus.")]
+
+
+def extract(
+    *,
+    source: Annotated[Path, option("compile_commands.json, or a folder with object files.", "--input")],
+    output_dir: OutputOption,
+    trust_flags: Annotated[bool, option("Also extract modules with flags that do more than shape code.")] = False,
+) -> Result:
+    """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
+    listed = read_object_list(source)
+    with progress_over(len(listed.objects), "Extracting") as advance:
+        report = extract_corpus(listed, output_dir, trust_flags=trust_flags, progress=advance)
+    return _result(output_dir, report)
+
+
+def import_command(
+    *,
+    parquet: Annotated[list[Path], option("Parquet file with a column 'content'; repeatable.")],
+    output_dir: OutputOption,
+) -> Result:
+    """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
+    with progress_over(None, "Importing") as advance:
+        report = import_parquet(parquet, output_dir, progress=advance)
+    return _result(output_dir, report)
+
+
+def _result(output: Path, report: CorpusReport) -> Result:
+    data = {
+        "output": output,
+        "modules": len(report.modules),
+        "skipped": dict(report.skipped),
+        "reasons": report.reasons,
+    }
+    duplicates = f", {report.duplicates} duplicates" if report.duplicates else ""
+    summary = f"{output}: {len(report.modules)} modules{duplicates}, {len(report.skipped)} skipped"
+    summary += f": {format_counts(report.reasons)}" if report.skipped else ""
+    for name, reason in report.skipped:
+        echo(f"skipped {name}: {reason}", err=True)
+    return Result(data, summary, report.skipped)
+
+
+def record(
+    command: Annotated[list[str], argument("The build, after --: make -j4, cmake --build build, …")],
+    *,
+    output: Annotated[Path, option("Folder of the new corpus.")],
+    optimize: str = "Oz",
+    clang: str | None = None,
+    root: Annotated[Path | None, option("Folder that names are relative to. Default: this one.")] = None,
+    target: Annotated[
+        str | None,
+        option(
+            f"Target of a cross build: {', '.join(TARGETS)}. With 'native' the corpus has the result of "
+            "mlgo-clang, for its recipes; valid on this machine only. Default: that of the build."
+        ),
+    ] = None,
+    intercept_paths: Annotated[bool, option("Also record compilers that the build calls by path.")] = True,
+) -> None:
+    """Run a build and record what it compiles as a corpus at the chosen level.
+
+    The build is the command after `--`. It finds the chosen clang under the name of every common compiler, and in CC
+    and CXX. rustc compiles the crates of cargo itself, and each becomes a module too. The bundled clang has headers of
+    libc and libc++ and ignores libraries of the system; choose another clang with --clang for a build that needs these.
+    Exit status: the build's if it is not 0, else 1 if a source could not be recorded.
+    """
+    toolchain = find_toolchain(clang)
+    if target not in (None, NATIVE):
+        find_target(target)
+    if toolchain.bundled and not library_is_built():
+        echo(f"mlgo-gym: {UNBUILT_LIBRARY}", err=True)
+    recording = record_build(
+        command,
+        output,
+        optimize=optimize,
+        toolchain=toolchain,
+        root=root,
+        target=target,
+        intercept_paths=intercept_paths,
+    )
+    echo(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}", err=True)
+    for line in _details(recording):
+        echo(line, err=True)
+    print_failures(recording.failures)
+    if (status := recording.status) != 0:
+        end = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        echo(f"the build {end}; the corpus contains its compiles until then", err=True)
+    raise typer.Exit((status if status >= 0 else 128 - status) or FAILED * bool(recording.failures))
+
+
+def _details(recording: Recording) -> list[str]:
+    lines = []
+    if recording.links:
+        lines.append(f"{recording.links} link{'s are' if recording.links > 1 else ' is'} in {LINKS_FILE}")
+    if recording.replaced:
+        lines.append(f"{recording.replaced} objects were compiled more than once; the last compile is kept")
+    if recording.duplicates:
+        lines.append(f"{recording.duplicates} compiles gave the bitcode of another one and are not modules")
+    for path, number in recording.compiler_paths.items():
+        gcc = ", which is gcc and not clang" if is_gcc(path) else ""
+        lines.append(
+            f"{number} compiles called {path} by path{gcc}: the build has its objects, and the modules come from the "
+            "recording clang"
+        )
+    if recording.skipped:
+        lines.append(f"skipped: {format_counts(recording.skipped)}")
+    return lines
+
+
+def print_failures(failures: Sequence[RecordFailure]) -> None:
+    """Print each source that could not be recorded on standard error, with the first error of the compiler."""
+    if failures:
+        echo(f"{len(failures)} compiles could not be recorded:", err=True)
+    for failure in failures:
+        lines = failure.message.strip().splitlines() or ["the compiler printed nothing"]
+        error = next((line for line in lines if "error" in line), lines[-1])
+        echo(f"  {failure.source}: {error}", err=True)
+
+
+def prepare() -> None:
+    """Build the C and C++ libraries of the bundled compiler, which otherwise the first links do.
+
+    This takes minutes of CPU time once per machine. Recordings with an installed clang do not need it.
+    """
+    for description in build_libraries(find_toolchain("bundled")):
+        echo(description, err=True)
+    echo("the libraries of the bundled compiler are built")

@@ -20,8 +20,7 @@ from packaging.utils import canonicalize_name
 from mlgo_clang.rustc_arguments import llvm_version, rustc_version
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
 from mlgo_gym.cache import cache_directory, write_atomically
-from mlgo_gym.cli.options import option
-from mlgo_gym.cli.output import exit_with, show
+from mlgo_gym.cli.interface import Result, option
 from mlgo_gym.compiler.connection import make_scratch
 from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.snapshot_support import snapshot_support
@@ -41,10 +40,8 @@ _SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-
 
 
 def doctor(
-    *,
-    clang: Annotated[str | None, option("Clang to check: a path, a name on PATH, or 'bundled'.")] = None,
-    as_json: bool = False,
-) -> None:
+    *, clang: Annotated[str | None, option("Clang to check: a path, a name on PATH, or 'bundled'.")] = None
+) -> Result:
     """Show the compiler, its advisors, and the packages and folders of this installation.
 
     Exit status 1: there is a problem; the last lines name remedies.
@@ -62,7 +59,10 @@ def doctor(
         )
     compiler = _clang(clang, report)
     supported = {"snapshots": snapshot_support(), "confinement": confinement_support()}
-    supported["instruction_counter"] = _counter()
+    try:
+        supported["instruction_counter"] = True, find_counter()
+    except MlgoError as error:
+        supported["instruction_counter"] = False, str(error)
     findings = {
         "mlgo_gym": __version__,
         "python": platform.python_version(),
@@ -77,8 +77,7 @@ def doctor(
     }
     if sys.platform != "linux":
         report(f"unsupported platform {sys.platform}", "use Linux on x86-64 or aarch64")
-    show(as_json, findings, "\n".join(_lines(findings)))
-    exit_with(problems)
+    return Result(findings, "\n".join(_lines(findings)), problems)
 
 
 def _misleading_places() -> Iterator[str]:
@@ -134,13 +133,6 @@ def _rustc(newest_llvm: int | None) -> Findings:
     elif newest_llvm is not None and major > newest_llvm:
         findings["reason"] = f"clang {newest_llvm} cannot read its bitcode; choose a newer clang for corpora"
     return findings
-
-
-def _counter() -> tuple[bool, str]:
-    try:
-        return True, find_counter()
-    except MlgoError as error:
-        return False, str(error)
 
 
 def _packages(report: Report) -> dict[str, Findings]:

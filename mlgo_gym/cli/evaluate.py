@@ -1,28 +1,37 @@
-"""`mlgo-gym evaluate` and `mlgo-gym demo`: run policies on the modules of a corpus."""
+"""`mlgo-gym evaluate`, `demo`, `report`, `compare` and `explain`: policies on the modules of a corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, option
-from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cache import write_atomically
+from mlgo_gym.cli import INTERRUPTED
+from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, argument, echo, exit_with, option, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.cli.report import print_tables
-from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.corpus import Part
 from mlgo_gym.deploy.plugin import build_link_plugins
-from mlgo_gym.errors import UnreachableError
+from mlgo_gym.episode.options import with_compile_options
+from mlgo_gym.errors import MlgoError, UnreachableError
 from mlgo_gym.evaluation import Evaluation
+from mlgo_gym.evaluation.comparison import compare as compare_runs
 from mlgo_gym.evaluation.evaluation import ENVS
+from mlgo_gym.evaluation.explanation import explain_module
+from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_table, programs_tables
-from mlgo_gym.evaluation.report import as_data, notes, short_tables
-from mlgo_gym.evaluation.result import with_smallest
+from mlgo_gym.evaluation.report import all_tables, as_data, notes, page, short_tables
+from mlgo_gym.evaluation.result import load_results, with_smallest
+from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
@@ -44,7 +53,7 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[Part | None, option("Part of the modules, decided by their names.")] = None,
-    execution: ExecutionOptions,
+    execution: Annotated[Execution, OptionsOf(Execution, "jobs ray")],
     envs: Annotated[int, option("Concurrent episodes per process.", min=1)] = ENVS,
     output: OutputOption = None,
     compiler: CompilerOptions,
@@ -97,7 +106,7 @@ def evaluate(
     linked: list[LinkResult] = []
     programs: list[ProgramResult] = []
     with evaluation:
-        interrupted = run_with_progress(evaluation, execution.execution(), envs)
+        interrupted = run_with_progress(evaluation, execution, envs)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
         if (link or modes) and not interrupted:
@@ -159,10 +168,7 @@ def split_policies(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(policies))
 
 
-def demo(
-    *,
-    output: OutputOption = None,
-) -> None:
+def demo(*, output: OutputOption = None) -> None:
     """Compare clang, a rule, a bundled policy and always inlining.
 
     They compile eight modules of Zstandard at -Os, in about a minute on two cores; the first run downloads the sources.
@@ -193,3 +199,110 @@ def demo(
     echo("train:  python examples/sb3_ppo.py        # in a clone, after pip install '.[learn]'")
     echo("build:  MLGO_POLICY=inline-os make CC=mlgo-clang CXX=mlgo-clang++ CFLAGS=-Os CXXFLAGS=-Os")
     exit_with(result.failures)
+
+
+def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:
+    """Print tables as wide as the terminal, with an empty line each, and lines below."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PAGE_COLUMNS
+    for table in tables:
+        echo(f"{table.as_text(width)}\n")
+    for line in lines:
+        echo(line)
+
+
+def report(
+    runs: Annotated[list[Path], argument("Outputs of `evaluate`.")],
+    *,
+    html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
+    as_json: bool = False,
+    smallest: bool = False,
+) -> Result:
+    """Print the tables of evaluations, with intervals, wins and losses.
+
+    --html writes one page without scripts and references: tables, figures, and
+    the commands that reproduce results. The page needs the extra `report`.
+    Evaluations may be unfinished. With --json, several evaluations are one
+    object by their names.
+    """
+    evaluations = load_results(runs)
+    if smallest:
+        evaluations = {name: with_smallest(result) for name, result in evaluations.items()}
+    data = {name: as_data(result) for name, result in evaluations.items()}
+    for number, (name, result) in enumerate({} if as_json else evaluations.items()):
+        if len(evaluations) > 1:
+            echo(f"{chr(10) * bool(number)}== {name} ==\n")
+        print_tables(all_tables(result), notes(result))
+    if html is not None:
+        write_atomically(html, page(evaluations).encode())
+        echo(f"wrote {html}", err=True)
+    return Result(next(iter(data.values())) if len(data) == 1 else data, "")
+
+
+def compare(
+    runs: Annotated[list[Path], argument("Outputs of `evaluate`; the first is the reference.")],
+    *,
+    as_json: bool = False,
+) -> Result:
+    """Compare the first evaluation with each of the others.
+
+    Policies of equal names are compared module by module, with 95 % intervals over projects and modules. If two
+    evaluations share no policy, each is compared with each. Evaluations with other modules, flags or compilers are
+    refused; the message has the first difference.
+    """
+    comparison = compare_runs(load_results(runs))
+    if not as_json:
+        print_tables(comparison.tables(), comparison.notes)
+    return Result(comparison.to_json(), "")
+
+
+def explain(
+    module: Annotated[str, argument("Module of the corpus, or a .bc file.")],
+    *,
+    policy: Annotated[list[str] | None, option("Policy; repeat for the second. Default: default.")] = None,
+    corpus: str = "builtin",
+    flags: Annotated[str | None, option("Flags of a .bc file, as one argument: '-Os -fPIC'.")] = None,
+    environment: str = "mlgo/Inline-v0",
+    measured: Annotated[int, option("Maximum number of calls to measure, one compile each.", "--show", min=0)] = 10,
+    html: Annotated[Path | None, option("File for a page with the call graph.")] = None,
+    seed: int = 0,
+    compiler: CompilerOptions,
+) -> Result:
+    """Explain why two policies make different code of a module.
+
+    Shows the calls with different answers, their decisive features and their
+    bytes, by credit and measured, and the functions that changed.
+
+        mlgo-gym explain lib/compress/zstd_ldm.o --corpus zstd@Os
+            --policy threshold:5 --policy inline-os --html ldm.html
+    """
+    first, second = _pair(split_policies(policy or ()))
+    arguments: dict[str, Any] = {"corpus": corpus, **with_callee_features(compiler.arguments(), (first, second))}
+    if module.endswith(".bc") and Path(module).is_file():
+        arguments["corpus"] = str(Path(module).resolve())
+    if flags is not None:
+        arguments = with_compile_options(arguments, flags=shlex.split(flags))
+    env = make_environment(environment, arguments)
+    try:
+        name = env.corpus.names[0] if arguments["corpus"] != corpus else module
+        with progress_over(None, "Steps") as progress:
+
+            def note(done: int, steps: int, result: str) -> None:
+                progress.at(done, steps, result=result)
+
+            explanation = explain_module(env, name, (first, second), measured=measured, seed=seed, note=note)
+    finally:
+        env.close()
+    if html is not None:
+        write_atomically(html, as_page(explanation, shlex.join(["mlgo-gym", *sys.argv[1:]])).encode())
+    written = "" if html is None else f"\n\nwritten: {html}"
+    return Result(explanation.to_json(), as_text(explanation) + written)
+
+
+def _pair(policies: list[str]) -> tuple[str, str]:
+    pair = policies if len(policies) != 1 else ["default", *policies]
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise MlgoError(
+            f"expected two different policies, got {', '.join(policies) or 'none'}; use --policy twice, or once to "
+            "compare with default"
+        )
+    return pair[0], pair[1]

@@ -5,17 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from mlgo_gym.cli.options import option
-from mlgo_gym.cli.output import show
-from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
-from mlgo_gym.deploy.exports import (
-    default_threshold,
-    exported_network,
-    policy_network,
-    replacement_text,
-    write_export,
-)
-from mlgo_gym.deploy.network_graph import onnx_model
+from mlgo_gym.cli.interface import Result, option
+from mlgo_gym.deploy.c_code import decision_code, eviction_header, release_header
+from mlgo_gym.deploy.exports import default_threshold, exported_network, policy_network, replacement_text, write_export
+from mlgo_gym.deploy.network_graph import DECISION, onnx_model
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
 from mlgo_gym.deploy.tflite_export import (
     EVICTION_DECISION,
@@ -40,8 +33,7 @@ def plugin(
     llvm_config: Annotated[str, option("llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
     compiler: Annotated[str | None, option("C++ compiler.", show_default="that LLVM's clang++, or c++")] = None,
     source: Annotated[Path | None, option("Path for a copy of the plugin's C++.")] = None,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Build a pass plugin for a distribution's clang, opt and lld.
 
     Use it as clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or ld.lld-22 --load-pass-plugin=… for a
@@ -54,7 +46,7 @@ def plugin(
     build_plugin(code, llvm, output, compiler=compiler)
     size = output.stat().st_size
     data = {"output": output, "policy": policy, "llvm": llvm.major, "bytes": size}
-    show(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
+    return Result(data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
 
 
 def cpp(
@@ -62,18 +54,16 @@ def cpp(
     policy: Annotated[str, option("last-call, or rule:FILE.")],
     output: Output,
     llvm_config: Annotated[str, option("llvm-config of the LLVM that builds it.")] = "llvm-config",
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Write a rule as a C++ function on LLVM's data structures, inside the source of a plugin.
 
     Read, review and propose the function. Build the file with clang++ -shared -fPIC -fno-rtti -std=c++17
     -I$(llvm-config --includedir) OUTPUT -o rule.so, and use it as -fpass-plugin=./rule.so.
     """
-    write_export(output, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
-    _show(as_json, output, policy, output.stat().st_size)
+    return _written(output, policy, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
 
 
-def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json: bool = False) -> None:
+def llvm_header(*, policy: Policy, output: Output, level: Level = None) -> Result:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.
 
     LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or with
@@ -85,16 +75,14 @@ def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json:
         _check_no_inlining_option(policy, level=level)
         header, threshold = eviction_header(policy, network), None
     else:
-        code = decision_code(policy) if network is None else network_decision_code(policy, network)
+        code = decision_code(policy)
         header, threshold = release_header(code, level), default_threshold(policy, code.features, level)
-    write_export(output, header.encode())
-    _show(as_json, output, policy, output.stat().st_size, threshold)
+    return _written(output, policy, header.encode(), threshold)
 
 
-def onnx(*, policy: Network, output: Output, as_json: bool = False) -> None:
+def onnx(*, policy: Network, output: Output) -> Result:
     """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
-    write_export(output, onnx_model(policy, exported_network(policy)))
-    _show(as_json, output, policy, output.stat().st_size)
+    return _written(output, policy, onnx_model(policy, exported_network(policy)))
 
 
 def tflite(
@@ -105,8 +93,7 @@ def tflite(
     keep_default: Annotated[
         bool, option("Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0.")
     ] = False,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
     One of evictions is for -regalloc-model. The options need an LLVM built with TensorFlow Lite; tflite:OUTPUT reads
@@ -116,16 +103,15 @@ def tflite(
     network = exported_network(policy, evictions=True)
     if decides_evictions(network):
         _check_no_inlining_option(policy, level=level, keep_default=keep_default)
-        threshold, model = None, tflite_evictions(policy, network)
-        write_tflite_folder(output, model, EVICTION_DECISION)
+        threshold, decision, model = None, EVICTION_DECISION, tflite_evictions(policy, network)
     else:
         threshold = None if keep_default else default_threshold(policy, network.features, level)
-        model = tflite_model(policy, network, threshold)
-        write_tflite_folder(output, model)
-    _show(as_json, output, policy, len(model), threshold)
+        decision, model = DECISION, tflite_model(policy, network, threshold)
+    write_tflite_folder(output, model, decision)
+    return _result(output, policy, len(model), threshold)
 
 
-def tosa(*, policy: Network, output: Output, level: Level = None, as_json: bool = False) -> None:
+def tosa(*, policy: Network, output: Output, level: Level = None) -> Result:
     """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
 
     LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, or ,regalloc if it is of evictions, and clang
@@ -136,9 +122,7 @@ def tosa(*, policy: Network, output: Output, level: Level = None, as_json: bool 
     if decides_evictions(network):
         _check_no_inlining_option(policy, level=level)
     threshold = default_threshold(policy, network.features, level)
-    model = tosa_model(policy, network, threshold)
-    write_export(output, model)
-    _show(as_json, output, policy, len(model), threshold)
+    return _written(output, policy, tosa_model(policy, network, threshold), threshold)
 
 
 def _check_no_inlining_option(policy: str, **options: object) -> None:
@@ -146,7 +130,12 @@ def _check_no_inlining_option(policy: str, **options: object) -> None:
         raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
-def _show(as_json: bool, output: Path, policy: str, size: int, threshold: int | None = None) -> None:
+def _written(output: Path, policy: str, data: bytes, threshold: int | None = None) -> Result:
+    write_export(output, data)
+    return _result(output, policy, len(data), threshold)
+
+
+def _result(output: Path, policy: str, size: int, threshold: int | None = None) -> Result:
     text = None if threshold is None else replacement_text(threshold)
     data = {"output": output, "policy": policy, "bytes": size, "inlining_default": text}
-    show(as_json, data, f"{output}: {policy}, {size} bytes{f'; {text}' if text else ''}")
+    return Result(data, f"{output}: {policy}, {size} bytes{f'; {text}' if text else ''}")

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.segment import Segment
 
-from mlgo_gym.cli.terminal import escape_control_characters
+from mlgo_gym.cli import escape_control_characters
 
 LINE_SECONDS = 5.0
 """Interval between two lines, in seconds; shorter work prints none."""

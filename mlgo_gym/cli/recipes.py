@@ -1,27 +1,30 @@
-"""`mlgo-gym recipes`, `cc-stats` and `link-facts`: inputs and counters of `mlgo-clang`."""
+"""`mlgo-gym search`, `recipes`, `link-facts` and `cc-stats`: inputs and counters of `mlgo-clang`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from mlgo_clang.counters import read_counters, remove_counters
-from mlgo_gym.cli.options import argument, option
-from mlgo_gym.cli.output import aligned, exit_with, show
+from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, Values, aligned, argument, echo, option
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE
 from mlgo_gym.episode.attribution.recipe import prune_recipes, stored_recipes
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.search import CorpusSearch, SearchResult
 from mlgo_gym.search.build_recipes import verify_recipe
 
 Folder = Annotated[Path, argument("Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
 
 
-def list_recipes(folder: Folder, *, as_json: bool = False) -> None:
+def list_recipes(folder: Folder) -> Result:
     """List recipes: cost of clang alone and with the recipe, decisions, and compiles of the search.
 
     The cost are bytes for inlining, and for evictions that of the search's metric; the total has bytes.
@@ -42,10 +45,10 @@ def list_recipes(folder: Folder, *, as_json: bool = False) -> None:
         sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "change": recipe.change}
         data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **counts})
     rows.append(("total", clang, text, f"{text / clang - 1 if clang else 0:+8.2%}", "", "", ""))
-    show(as_json, data, aligned(rows))
+    return Result(data, aligned(rows))
 
 
-def verify(folder: Folder, *, clang: str | None = None, as_json: bool = False) -> None:
+def verify(folder: Folder, *, clang: str | None = None) -> Result:
     """Compile each module with its recipe, and compare the bytes.
 
     Recipes with flags that do more than shape code are not run. Exit status 1: a recipe failed.
@@ -61,35 +64,25 @@ def verify(folder: Folder, *, clang: str | None = None, as_json: bool = False) -
             advance(f"{len(problems)} failed")
     lines = [f"{digest[:16]}: {problem}" for digest, problem in problems.items()]
     lines.append(f"{len(stored) - len(problems)} recipes verified, {len(problems)} failed")
-    show(as_json, {"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines))
-    exit_with(problems)
+    return Result({"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines), problems)
 
 
-def prune(
-    folder: Folder,
-    *,
-    days: Annotated[float, option("Age of the last use in days (≥ 0).")] = 90,
-    as_json: bool = False,
-) -> None:
+def prune(folder: Folder, *, days: Annotated[float, option("Age of the last use in days (≥ 0).")] = 90) -> Result:
     """Remove recipes that are damaged, or unused for a number of days."""
     removed = prune_recipes(folder, days)
-    show(as_json, {"removed": removed}, f"{removed} recipes removed")
+    return Result({"removed": removed}, f"{removed} recipes removed")
 
 
-def cc_stats(
-    *,
-    zero: Annotated[bool, option("Reset the counters.", "--zero")] = False,
-    as_json: bool = False,
-) -> None:
+def cc_stats(*, zero: Annotated[bool, option("Reset the counters.", "--zero")] = False) -> Result:
     """Show how many compiles of mlgo-clang used a policy, and how many did not, by reason.
 
     The counters are in the cache folder, one file for all builds.
     """
     ordered = sorted(read_counters().items(), key=lambda item: (item[0].startswith("because "), -item[1]))
     lines = [f"{number:8}  {name}" for name, number in ordered]
-    show(as_json, dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
     if zero:
         remove_counters()
+    return Result(dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
 
 
 def link_facts(
@@ -101,8 +94,7 @@ def link_facts(
     output: Annotated[Path, option("File to write.")],
     clang: str | None = None,
     trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Count the objects that define each weak function, and the references to it.
 
     The policy last-call uses the facts: MLGO_LINK_FACTS=FILE, or mlgo-clang
@@ -128,7 +120,7 @@ def link_facts(
     text = f"{output}: {len(facts.counts)} weak functions, {once} of them in one object"
     if before:
         text += f"; {changed} differ from the file before"
-    show(as_json, {"functions": len(facts.counts), "in_one_object": once, "changed": changed}, text)
+    return Result({"functions": len(facts.counts), "in_one_object": once, "changed": changed}, text)
 
 
 def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterator[bytes]:
@@ -140,3 +132,55 @@ def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterato
             with plan(module, toolchain).session() as session:
                 yield session.finish(600.0).object_bytes
             advance()
+
+
+def search(
+    environment: str,
+    *,
+    corpus: str = "builtin",
+    metric: str | None = None,
+    module: Annotated[list[str] | None, option("Module to search; repeatable. Default: all.")] = None,
+    values: Annotated[Values, OptionsOf(CorpusSearch, "compiles seconds start recipes seed", compiles=50)],
+    execution: Annotated[Execution, OptionsOf(Execution, "jobs ray")],
+    compiler: CompilerOptions,
+    output: Annotated[Path | None, option("File for the results; the same command resumes from it.")] = None,
+    as_json: bool = False,
+) -> Result:
+    """Search the decisions of each module of a corpus with the least cost.
+
+    A replay in a new compile verifies each result. A recipe is a text file with
+    the decisions of a module: `recipes verify` repeats it, and `mlgo-clang
+    --mlgo-recipes=FOLDER` uses it in builds. Exit status 1: a module failed, or
+    a replay had another cost.
+    """
+    arguments = compiler.arguments(corpus=corpus, metric=metric)
+    campaign = CorpusSearch(environment, arguments, names=tuple(module or ()), **values)
+    results: list[SearchResult] = []
+    if not as_json:
+        echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
+    with progress_over(len(campaign.modules()), "Modules") as advance:
+        for result in campaign.run(output, execution):
+            results.append(result)
+            if not as_json:
+                echo(_row(result))
+            advance()
+    done = [result for result in results if result.error is None]
+    summary = ""
+    if done:
+        change = Change(tuple((result.cost, result.baseline) for result in done))
+        compiled = sum(result.compiles for result in done)
+        summary = (
+            f"{len(done)} modules: total {change.total:+.2%}, geometric mean {change.mean:+.2%}, {compiled} compiles"
+        )
+    failed = len(done) < len(results) or not all(result.verified for result in done)
+    return Result(list(map(asdict, results)), summary, failed)
+
+
+def _row(result: SearchResult) -> str:
+    if result.error is not None:
+        return f"{result.module} failed: {result.error.splitlines()[0]}"
+    mark = "" if result.verified else "  replay differs"
+    return (
+        f"{len(result.actions):9} {result.compiles:8} {result.baseline:10.0f} {result.cost:10.0f} "
+        f"{-result.reduction:+8.2%}  {result.module}{mark}"
+    )

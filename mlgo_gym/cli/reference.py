@@ -13,8 +13,7 @@ from typing import Annotated
 from gymnasium.envs.registration import load_env_creator
 
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
-from mlgo_gym.cli.options import argument
-from mlgo_gym.cli.output import show
+from mlgo_gym.cli.interface import Result, argument
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.errors import MlgoError, did_you_mean
@@ -33,15 +32,12 @@ same clang with the same flags."""
 
 def env(
     name: Annotated[str | None, argument("Id of an environment: mlgo/Inline-v0.", metavar="[ID]")] = None,
-    *,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Show the manual of an environment: spaces, reward, arguments, infos and features; without ID, list all."""
     if name is None:
         listed = [{"id": each, "summary": _summary(each)} for each in ENVIRONMENTS]
-        show(as_json, listed, "\n".join(f"{entry['id']:24}{entry['summary']}" for entry in listed))
-    else:
-        show(as_json, {"id": name, "manual": manual(name)}, manual(name))
+        return Result(listed, "\n".join(f"{entry['id']:24}{entry['summary']}" for entry in listed))
+    return Result({"id": name, "manual": manual(name)}, manual(name))
 
 
 def environments_page() -> str:

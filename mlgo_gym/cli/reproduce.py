@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from mlgo_gym.cli.options import CompilerOptions, argument, option
-from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cli.interface import CompilerOptions, Result, argument, echo, option
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.episode.reproducer import reproduce as repeat
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS
@@ -19,11 +18,6 @@ from mlgo_gym.integrations.minari import MinariDataset
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
-
-RecordedCorpus = Annotated[
-    str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")
-]
-RecordedClang = Annotated[str | None, option("Clang of the recorded version: path, name on PATH, or 'bundled'.")]
 
 
 def trace(
@@ -38,8 +32,7 @@ def trace(
     minari: Annotated[
         str | None, option("Minari dataset to make, such as mlgo/inline/default-v0.", metavar="ID")
     ] = None,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Write the decisions of a policy as LLVM training logs, one per module.
 
     An observation has the features and, as its last tensor, the decision; its outcome is the reward, 0 except for the
@@ -74,17 +67,18 @@ def trace(
         dataset.write({**arguments, "corpus": corpus})
         text += f"\nMinari dataset {minari}"
     data = {"episodes": len(episodes), "decisions": decisions, "output": output, "failed": failed, "minari": minari}
-    show(as_json, data, text)
+    return Result(data, text)
 
 
 def validate(
     folder: Annotated[Path, argument("Output of `evaluate` or `trace`.")],
     *,
-    corpus: RecordedCorpus = None,
-    clang: RecordedClang = None,
+    corpus: Annotated[
+        str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")
+    ] = None,
+    clang: Annotated[str | None, option("Clang of the recorded version: path, name on PATH, or 'bundled'.")] = None,
     trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Reproduce the episodes of an evaluation or a trace by their recorded actions, and compare the metrics.
 
     The policies are not needed. Failed episodes are not reproduced.
@@ -101,8 +95,7 @@ def validate(
         echo(f"{verdict.policy} on {verdict.module}: {verdict.problem}", err=True)
     reproduced = len(verdicts) - len(different)
     data = {"episodes": len(verdicts), "reproduced": reproduced, "different": [asdict(entry) for entry in different]}
-    show(as_json, data, f"reproduced {reproduced} of {len(verdicts)} episodes")
-    exit_with(different or not verdicts)
+    return Result(data, f"reproduced {reproduced} of {len(verdicts)} episodes", different or not verdicts)
 
 
 def reproduce(
@@ -111,8 +104,7 @@ def reproduce(
     clang: str | None = None,
     module: Annotated[Path | None, option("Bitcode to compile instead of the recorded module.")] = None,
     trust_flags: bool = False,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Repeat a crash from a reproducer.
 
     Crashes of a compiler under an agent are kept in $MLGO_REPRODUCERS, by default in the folder reproducers of the
@@ -122,5 +114,4 @@ def reproduce(
     """
     answer = repeat(folder, find_toolchain(clang), bitcode=module, trust_flags=trust_flags)
     text = f"{'reproduced' if answer.reproduced else 'not reproduced'}: {answer.description}"
-    show(as_json, {"reproduced": answer.reproduced, "description": answer.description}, text)
-    exit_with(not answer.reproduced)
+    return Result({"reproduced": answer.reproduced, "description": answer.description}, text, not answer.reproduced)

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, Values, argument, option, options_of
-from mlgo_gym.cli.output import echo, exit_with, show
+from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, Values, argument, echo, option
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.scheduling import Execution
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.training import Evolution, Labelling, PolicyTraining, TreeImitation, imitate, read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
@@ -48,7 +48,8 @@ BaseOption = Annotated[
         show_default="default; threshold:5 for train policy --level Os",
     ),
 ]
-TreeOptions = Annotated[Values, options_of(TreeSettings, "models trees seed")]
+ExecutionOptions = Annotated[Execution, OptionsOf(Execution, "jobs ray")]
+TreeOptions = Annotated[Values, OptionsOf(TreeSettings, "models trees seed")]
 
 
 def label(
@@ -56,14 +57,13 @@ def label(
     *,
     output: Annotated[Path, option("Folder for the labels; finished modules are not labelled again.")],
     settings_of_labels: Annotated[
-        Values, options_of(Labelling, "policy environment compiles seconds seed check largest limit max_per_project")
+        Values, OptionsOf(Labelling, "policy environment compiles seconds seed check largest limit max_per_project")
     ],
     callee_features: bool = False,
     metric: str | None = None,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Measure the cost of other actions for many decisions around a policy.
 
     Inlining: one compile flips many independent decisions, and a label is the
@@ -79,7 +79,7 @@ def label(
     names = ("labels", "decisions", "compiles", "seconds", "flips", "missed", "ambiguous", "unbalanced")
     total = dict.fromkeys(names, 0)
     with progress_over(len(labelling.modules(labelling.make().corpus)), "Modules") as advance:
-        for line in labelling.run(output, execution.execution()):
+        for line in labelling.run(output, execution):
             if "error" in line:
                 failed[line["module"]] = line["error"]
                 echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
@@ -89,8 +89,7 @@ def label(
             advance(f"{total['labels']:,} labels" + (f", {len(failed)} failed" if failed else ""))
     pairs = [pair for line in lines for pair in line.get("checked", ())]
     data = {"modules": len(lines), **total, "checked": pairs, "failed": failed}
-    show(as_json, data, "\n".join(_counts(data)))
-    exit_with(failed)
+    return Result(data, "\n".join(_counts(data)), failed)
 
 
 def _counts(data: Mapping[str, Any]) -> Iterator[str]:
@@ -155,8 +154,7 @@ def imitation(
     steps: int = 20_000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Train a network on labels: boosted trees, distilled into a small network.
 
     With --validation the margin is chosen by compiles, with a network that is
@@ -167,8 +165,8 @@ def imitation(
     if margin is not None and validation is not None:
         raise MlgoError("expected --margin or --validation, got both; use one of them")
     stored = read_labels(labels)
-    folder, options = output.with_suffix(".margins"), execution.execution()
-    evicts, network, threads = rates_columns(stored), _network(hidden, steps), options.jobs or 1
+    folder = output.with_suffix(".margins")
+    evicts, network, threads = rates_columns(stored), _network(hidden, steps), execution.jobs or 1
     fit: MarginFit = TreeImitation(network=network, base=base or "default", threads=threads, **trees)
     if evicts:
         fit = EvictionImitation(network=network, threads=threads, **trees)
@@ -182,7 +180,7 @@ def imitation(
             arguments["metric"] = ESTIMATED_INSTRUCTIONS
         corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
         valid = corpus.filter(names=drawn_modules(corpus, trees["seed"], largest, validation_modules))
-        choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
+        choice = MarginChoice(fit, margins, valid, folder, environment, arguments, execution)
     with training_monitor(output) as monitor:
         run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)
     facts, margin_facts = monitor.results["network"][0], monitor.results["margin"][0]
@@ -193,7 +191,7 @@ def imitation(
     lines.append(f"wrote {output}, margin {margin_facts['margin']:g}")
     if stored.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")
-    show(as_json, {"output": output, **facts, **margin_facts}, "\n".join(lines))
+    return Result({"output": output, **facts, **margin_facts}, "\n".join(lines))
 
 
 def clone(
@@ -202,15 +200,14 @@ def clone(
     environment: str = "mlgo/Inline-v0",
     corpus: str = "builtin",
     expert: Annotated[str, option("Policy to imitate; default is clang.")] = "default",
-    imitation: Annotated[Values, options_of(imitate, "rounds episodes label_smoothing seed")],
+    imitation: Annotated[Values, OptionsOf(imitate, "rounds episodes label_smoothing seed")],
     see_default: Annotated[bool, option("Let the network see clang's own choice.")] = False,
     callee_features: bool = False,
     hidden: str = "64,32",
     steps: int = 2000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Imitate another policy by behaviour cloning and DAgger, as a start for reinforcement learning."""
     arguments = {"corpus": corpus, **compiler.arguments(callee_features=callee_features)}
     with training_monitor(output) as monitor:
@@ -219,14 +216,14 @@ def clone(
             expert,
             settings=_network(hidden, steps),
             exclude_features=() if see_default else (INLINING_DEFAULT,),
-            execution=execution.execution(),
+            execution=execution,
             output=output,
             monitor=monitor,
             **imitation,
         )
     agreement = [round_results["agreement"] for round_results in monitor.results["rollouts"]]
     text = f"agreement with the expert by round: {', '.join(f'{share:.2%}' for share in agreement)}\nwrote {output}"
-    show(as_json, {"output": output, "agreement": agreement}, text)
+    return Result({"output": output, "agreement": agreement}, text)
 
 
 def evolve(
@@ -236,22 +233,21 @@ def evolve(
     environment: str = "mlgo/Inline-v0",
     corpus: str = "builtin",
     evolution: Annotated[
-        Values, options_of(Evolution, "generations directions best modules deviation step largest seed")
+        Values, OptionsOf(Evolution, "generations directions best modules deviation step largest seed")
     ],
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Evolve the weights of a network against the size of whole modules.
 
     The same command resumes an interrupted run, to the same result.
     """
     with training_monitor(output) as monitor:
         strategy = Evolution(environment, {"corpus": corpus, **compiler.arguments()}, **evolution)
-        strategy.run(start, output, execution.execution(), monitor)
+        strategy.run(start, output, execution, monitor)
     changes = [-generation["reduction"] for generation in monitor.results["evolution"]]
     last = f"; change in the last generation {changes[-1]:+.3%}" if changes else ""
-    show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")
+    return Result({"output": output, "changes": changes}, f"wrote {output}{last}")
 
 
 def policy(
@@ -271,7 +267,7 @@ def policy(
     rounds: Annotated[int, option("Rounds of labels, each around the last network.", min=1)] = 4,
     labels: Annotated[
         Values,
-        options_of(
+        OptionsOf(
             *(Labelling, "compiles seconds largest max_per_project limit"),
             seconds=3.0,
             largest=330_000,
@@ -285,8 +281,7 @@ def policy(
     steps: int = 20_000,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
-    as_json: bool = False,
-) -> None:
+) -> Result:
     """Train a policy from a corpus: label, train, label around the new network, and so on.
 
     The first labels are taken around the base. The margin is chosen by compiles of the validation split, with a network
@@ -308,7 +303,7 @@ def policy(
     fit = TreeImitation(network=_network(hidden, steps), base=start, threads=execution.jobs or 1, **trees)
     training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
     with training_monitor(output / "training") as monitor:
-        file = training.run(output, execution.execution(), monitor)
+        file = training.run(output, execution, monitor)
     margin_facts = monitor.results["margin"][0]
     text = "\n".join([*margin_lines(margin_facts), f"wrote {file}, margin {margin_facts['margin']:g}"])
-    show(as_json, {"output": file, **margin_facts}, text)
+    return Result({"output": file, **margin_facts}, text)

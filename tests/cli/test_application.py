@@ -14,7 +14,7 @@ import typer
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
-from mlgo_gym.cli.options import CompilerOptions, parse_settings
+from mlgo_gym.cli.interface import CompilerOptions, parse_settings
 from mlgo_gym.cli.reference import arguments_page, environments_page, features_page
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run, run_json

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.table import Table as RichTable
 
+from mlgo_gym.cli import escape_control_characters
 from mlgo_gym.cli.progress import SafeConsole, progress_over
-from mlgo_gym.cli.terminal import escape_control_characters
 from mlgo_gym.evaluation.table import Table
 from tests.cli.command import run
 from tests.corpus.untrusted import make_untrusted_corpus

@@ -1,10 +1,10 @@
-"""The options of commands, each declared once.
+"""The interface of all commands: options, each declared once, and results, as text or with `--json` as one value.
 
 A parameter of a command that comes after `*` is an option, any other an argument. Its declaration is, in this order:
 
 - its own annotation, such as `Annotated[int, option("Number of calls.", min=1)]`;
-- for `Annotated[Values, options_of(Evolution, "modules seed")]`, those of some parameters of a class or a function,
-  with the text of its docstring; the command receives a dict of them;
+- for `Annotated[Values, OptionsOf(Evolution, "modules seed")]`, those of some parameters of a class or a function,
+  with the text of its docstring; the command receives a dict of them, or an instance of the annotated class;
 - for a dataclass of this file, those of its fields; the command receives an instance;
 - the one of its name in `SHARED`.
 """
@@ -15,19 +15,20 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
 
+from mlgo_gym.cli import escape_control_characters
 from mlgo_gym.errors import MlgoError
 
-if TYPE_CHECKING:
-    from mlgo_gym.scheduling import Execution
+FAILED = 1
+"""Exit status after a failure; the help of each command says which."""
 
 Values = dict[str, Any]
-"""The values of `options_of()` by name: arguments of the class or the function."""
+"""The values of `OptionsOf` by name: arguments of the class or the function."""
 
 
 def option(text: str, *names: str, **settings: Any) -> Any:
@@ -114,41 +115,27 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionOptions:
-    """Options for where the work runs."""
-
-    jobs: Annotated[
-        int | None,
-        option("Number of worker processes.", min=1, show_default="1; with --ray one per CPU of the cluster"),
-    ] = None
-    ray: Annotated[
-        str | None,
-        option(
-            "Compile on the Ray cluster at ADDRESS: HOST:PORT, auto for the one on this machine, local to start one.",
-            metavar="ADDRESS",
-        ),
-    ] = None
-
-    def execution(self) -> Execution:
-        """Return where the work runs."""
-        from mlgo_gym.scheduling import Execution
-
-        return Execution(self.jobs, self.ray)
+_ENTRY = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
-class _OptionsOf(NamedTuple):
-    target: Callable[..., Any]
-    names: list[str]
-    defaults: Mapping[str, Any]
+class OptionsOf:
+    """A declaration of options from some parameters of a class or a function; others are their defaults here.
+
+    Their help is the text of `Args:` or `Attributes:` in the docstring; `(≥ 1)` in it is a limit. The type of a
+    parameter is one of typer's, or a tuple, which is a repeatable option.
+    """
+
+    def __init__(self, target: Callable[..., Any], names: str, **defaults: Any) -> None:
+        self._target, self._names, self._defaults = target, names.split(), defaults
 
     def parameters(self) -> list[inspect.Parameter]:
-        texts = dict(_ENTRY.findall(inspect.getdoc(self.target) or ""))
-        declared = inspect.signature(self.target, eval_str=True).parameters
-        return [self._parameter(declared[name], " ".join(texts[name].split())) for name in self.names]
+        """Return the parameters with their declarations."""
+        texts = dict(_ENTRY.findall(inspect.getdoc(self._target) or ""))
+        declared = inspect.signature(self._target, eval_str=True).parameters
+        return [self._parameter(declared[name], " ".join(texts[name].split())) for name in self._names]
 
     def _parameter(self, parameter: inspect.Parameter, text: str) -> inspect.Parameter:
-        default, kind = self.defaults.get(parameter.name, parameter.default), parameter.annotation
+        default, kind = self._defaults.get(parameter.name, parameter.default), parameter.annotation
         if get_origin(kind) is tuple:
             kind, default = list[get_args(kind)[0]] | None, None  # type: ignore[misc] # a type at run time
         least = re.search(r"\(≥ (\d+)", text)
@@ -158,44 +145,39 @@ class _OptionsOf(NamedTuple):
         return parameter.replace(default=default, annotation=Annotated[kind, declaration])
 
 
-_ENTRY = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
-
-
-def options_of(target: Callable[..., Any], names: str, **defaults: Any) -> Any:
-    """Return a declaration of options from some parameters of a class or a function; others are their defaults here.
-
-    Their help is the text of `Args:` or `Attributes:` in the docstring; `(≥ 1)` in it is a limit. The type of a
-    parameter is one of typer's, or a tuple, which is a repeatable option.
-    """
-    return _OptionsOf(target, names.split(), defaults)
-
-
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command as typer takes it, with a declaration of each parameter."""
+def with_options(command: Callable[..., Result | None]) -> Callable[..., None]:
+    """Return the command as typer takes it, with a declaration of each parameter, and `--json` if it has a result."""
     # Not get_type_hints: before Python 3.11 it changes annotations of arguments whose default is None.
     signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    groups: dict[str, tuple[Any, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         group: Any = parameter.annotation
-        make: Callable[..., Any] = dict
         if is_dataclass(group):
-            hints, make = get_type_hints(group, include_extras=True), group  # type: ignore[assignment] # a class
+            kind, hints = group, get_type_hints(group, include_extras=True)
             further = [parameter.replace(name=field.name, default=field.default) for field in fields(group)]
             further = [_declared(field.replace(annotation=hints[field.name])) for field in further]
-        elif isinstance(next(iter(get_args(group)[1:]), None), _OptionsOf):
-            further = get_args(group)[1].parameters()
+        elif isinstance(next(iter(get_args(group)[1:]), None), OptionsOf):
+            kind, further = get_args(group)[0], get_args(group)[1].parameters()
         else:
             parameters.append(_declared(parameter))
             continue
         parameters += [part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for part in further]
-        groups[name] = make, [part.name for part in further]
+        groups[name] = get_origin(kind) or kind, [part.name for part in further]
+
+    adds_json = signature.return_annotation is Result and "as_json" not in signature.parameters
+    if adds_json:
+        as_json = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+        parameters.append(_declared(as_json))
 
     @functools.wraps(command)
     def run(*arguments: Any, **values: Any) -> None:
+        as_json = values.pop("as_json") if adds_json else values.get("as_json", False)
         for name, (make, names) in groups.items():
             values[name] = make(**{option: values.pop(option) for option in names})
-        command(*arguments, **values)
+        if (result := command(*arguments, **values)) is not None:
+            show(as_json, result.data, result.text)
+            exit_with(result.failed)
 
     # typer reads these two instead of the wrapped function.
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # functions take attributes
@@ -211,3 +193,41 @@ def _declared(parameter: inspect.Parameter) -> inspect.Parameter:
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         declaration = argument(declaration.help)
     return parameter.replace(annotation=Annotated[parameter.annotation, declaration])
+
+
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a text on standard output or standard error, with control characters escaped."""
+    typer.echo(escape_control_characters(str(text)), err=err)
+
+
+def show(as_json: bool, data: Any, text: str) -> None:
+    """Print a result on standard output: with `--json` the data as one value, else the text unless it is empty."""
+    if as_json:
+        typer.echo(json.dumps(data, indent=2, default=str))
+    elif text:
+        echo(text)
+
+
+class Result(NamedTuple):
+    """The result of a command: the value that `--json` prints, else a text; exit status 1 if something failed."""
+
+    data: Any
+    text: str
+    failed: object = None
+
+
+def exit_with(failed: object) -> NoReturn:
+    """End the command with the exit status `FAILED` if something failed, else 0."""
+    raise typer.Exit(FAILED if failed else 0)
+
+
+def aligned(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows of equal length as lines of aligned columns; numbers are on the right of their columns."""
+    table = [
+        [(f"{cell:,}", ">") if isinstance(cell, (int, float)) else (str(cell), "<") for cell in row] for row in rows
+    ]
+    widths = [max(len(text) for text, _ in column) for column in zip(*table, strict=True)]
+    lines = (
+        "  ".join(f"{text:{side}{width}}" for (text, side), width in zip(row, widths, strict=True)) for row in table
+    )
+    return "\n".join(map(str.rstrip, lines))
