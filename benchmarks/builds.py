@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, read_json, write_json
 from mlgo_gym.episode.metrics.counters import count_program, find_counter
@@ -128,11 +128,8 @@ class PolicyBuilds:
         return {module: self.objects[policy].file(module) for module in modules_of(program, self.path)}
 
 
-class Bench(Protocol):
-    """The unpacked sources of a program, and its builds."""
-
-    def measure(self, variant: str) -> tuple[dict[str, Any], list[str]]:
-        """Build a variant; return sizes, instructions and CPU seconds by name, and the digest of each output."""
+Measure = Callable[[str], tuple[dict[str, Any], list[str]]]
+"""Builds a variant; returns sizes, instructions and CPU seconds by name, and the digest of each output."""
 
 
 def options_of(
@@ -150,13 +147,13 @@ def options_of(
 
 
 def measure_missing(
-    start: Callable[[str], Bench], facts: Callable[[str], Mapping[str, Any]], keys: Sequence[str], options: Any
+    start: Callable[[str], Measure], facts: Mapping[str, Mapping[str, Any]], keys: Sequence[str], options: Any
 ) -> None:
     """Measure the variants that the results lack, print them against the first one, and write them.
 
     Args:
-        start: Returns the builds of a program.
-        facts: Returns the facts about a program that its results start with.
+        start: Returns the function that builds and measures a program.
+        facts: The facts that the results of each program start with.
         keys: Keys of the printed figures.
         options: The command line of `options_of()`.
 
@@ -166,13 +163,13 @@ def measure_missing(
     results = read_json(options.output, {})
     table = Table({"program": "<10", "variant": "<15", **dict.fromkeys(keys, ">+12.2%")})
     for name in options.only:
-        row = results.setdefault(name, {**facts(name), "variants": {}})
+        row = results.setdefault(name, {**facts[name], "variants": {}})
         builds = row["variants"]
         missing = [variant for variant in options.variants if options.again or variant not in builds]
-        bench = start(name) if missing else None
+        measure = start(name) if missing else None
         for variant in missing:
-            assert bench is not None
-            builds[variant], digests = bench.measure(variant)
+            assert measure is not None
+            builds[variant], digests = measure(variant)
             expected = row.setdefault("outputs", digests)
             if variant == FIRST:
                 row["outputs"] = digests

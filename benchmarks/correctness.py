@@ -199,15 +199,8 @@ def summarize(target: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show(rows: Sequence[Row]) -> int:
     """Print a line per environment, and all failures; return the exit status."""
-    titles = {
-        "environment": "<24",
-        "programs": ">8",
-        "runs": ">6",
-        "decisions": ">10",
-        "objects": ">8",
-        "changed": ">8",
-    }
-    table = Table({**titles, "outcomes": "<30"})
+    counts = dict.fromkeys(COUNTS, ">10")
+    table = Table({"environment": "<24", "programs": ">8", "runs": ">6", **counts, "outcomes": "<30"})
     for env_id in dict.fromkeys(row["environment"] for row in rows):
         of_env = [row for row in rows if row["environment"] == env_id]
         sums = [sum(row.get(key, 0) for row in of_env) for key in COUNTS]

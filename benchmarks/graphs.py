@@ -138,12 +138,8 @@ def parses(env: CompilerEnv, module: str, text: str) -> bool:
     compilation = env.compilation(env.corpus.module(module))
     flags = [{"-emit-obj": "-emit-llvm-bc"}.get(flag, flag) for flag in compilation.flags]
     command = [*env.toolchain.command, *flags, *PARSE_FLAGS, "-disable-llvm-passes", "-x", "ir", "-", "-o", "/dev/null"]
-    return (
-        subprocess.run(
-            command, input=text.encode(errors="surrogateescape"), capture_output=True, check=False
-        ).returncode
-        == 0
-    )
+    code = text.encode(errors="surrogateescape")
+    return subprocess.run(command, input=code, capture_output=True, check=False).returncode == 0
 
 
 def compare(env: CompilerEnv, module: str, visits: Mapping[tuple[str, int], DecisionCode]) -> dict[str, int]:

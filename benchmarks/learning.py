@@ -58,51 +58,30 @@ class Method(NamedTuple):
 CORPUS: str = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
 
 
-def _of_level(level: str) -> list[Method]:
-    corpus = CORPUS.replace("Os", level)
-    iteration = f"examples/policy_iteration.py {corpus} 10 {{model}} {{seed}}"
-    rewards = {"credit": "", "one reward per module": " module"}
-    return [
-        *(
-            Method(
-                f"PPO, {name}, random weights",
-                level,
-                "100,000 decisions",
-                f"examples/sb3_ppo.py {corpus} 100000 {{model}} {{seed}}{word}",
-            )
-            for name, word in rewards.items()
+_STEPS, _MINUTES, _MINUTE = "100,000 decisions", "10 min on two cores", "60 s on one core"
+METHODS = tuple(
+    Method(name, level, budget, f"examples/{command}".replace("{corpus}", CORPUS.replace("Os", level)))
+    for levels, name, budget, command in (
+        ("Os Oz", "PPO, credit, random weights", _STEPS, "sb3_ppo.py {corpus} 100000 {model} {seed}"),
+        (
+            "Os Oz",
+            "PPO, one reward per module, random weights",
+            _STEPS,
+            "sb3_ppo.py {corpus} 100000 {model} {seed} module",
         ),
-        Method("policy iteration, random weights", level, "10 min on two cores", iteration),
-        Method("policy iteration, from labels", level, "10 min on two cores", f"{iteration} {level}"),
-        *(
-            Method(
-                f"{name} on labels",
-                level,
-                "60 s on one core",
-                f"examples/bandit.py {level} {name} {{model}} 60 {{seed}}",
-            )
-            for name in ("PPO", "DQN")
-        ),
-    ]
-
-
-METHODS = (
-    *_of_level("Os"),
-    *_of_level("Oz"),
-    *(
-        Method(
-            f"PPO, credit, {name}",
-            "Os",
-            f"{steps:,} decisions",
-            f"examples/{file}.py {CORPUS} {steps} {{model}} {{seed}}",
-        )
-        for name, file, steps in (
-            ("TorchRL", "torchrl_ppo", 40_000),
-            ("RLlib", "rllib_ppo", 100_000),
-            ("as CleanRL", "cleanrl_ppo", 100_000),
-            ("`send` and `recv`", "ppo_send_recv", 100_000),
-        )
-    ),
+        ("Os Oz", "policy iteration, random weights", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed}"),
+        ("Os", "policy iteration, from labels", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed} Os"),
+        ("Oz", "policy iteration, from labels", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed} Oz"),
+        ("Os", "PPO on labels", _MINUTE, "bandit.py Os PPO {model} 60 {seed}"),
+        ("Oz", "PPO on labels", _MINUTE, "bandit.py Oz PPO {model} 60 {seed}"),
+        ("Os", "DQN on labels", _MINUTE, "bandit.py Os DQN {model} 60 {seed}"),
+        ("Oz", "DQN on labels", _MINUTE, "bandit.py Oz DQN {model} 60 {seed}"),
+        ("Os", "PPO, credit, TorchRL", "40,000 decisions", "torchrl_ppo.py {corpus} 40000 {model} {seed}"),
+        ("Os", "PPO, credit, RLlib", _STEPS, "rllib_ppo.py {corpus} 100000 {model} {seed}"),
+        ("Os", "PPO, credit, as CleanRL", _STEPS, "cleanrl_ppo.py {corpus} 100000 {model} {seed}"),
+        ("Os", "PPO, credit, `send` and `recv`", _STEPS, "ppo_send_recv.py {corpus} 100000 {model} {seed}"),
+    )
+    for level in levels.split()
 )
 
 RULES = {"Os": ("threshold:5", "inline-os"), "Oz": ("inline-oz",)}

@@ -147,7 +147,9 @@ class Bench:
         roots: list[str | Path] = [f"-Wl,-e,{interface[0]}", f"@{symbols}", "-x", "c", handle, "-x", "none"]
         subprocess.run(["g++", *WHOLE, "-o", linked, *roots, *objects], check=True)
         data = linked.read_bytes()
-        found |= {"text": object_sizes(data).text, "unwind": unwind_bytes(data), "file": len(data)}
+        sections = read_elf(data).named_sections()
+        unwind = sum(len(sections.get(section, b"")) for section in (".eh_frame", ".gcc_except_table"))
+        found |= {"text": object_sizes(data).text, "unwind": unwind, "file": len(data)}
         digests = []
         if self._program is not None:
             program = self._work / f"{name}.program"
@@ -159,29 +161,14 @@ class Bench:
         return found, digests
 
 
-def unwind_bytes(data: bytes) -> int:
-    """Return the bytes of the sections for unwinding of a linked file, `.eh_frame` and `.gcc_except_table`."""
-    elf = read_elf(data)
-    at = 62 if elf.wide else 50
-    names = int.from_bytes(data[at : at + 2], "little")  # e_shstrndx
-    strings = bytes(elf.contents(names))
-    found = 0
-    for index, section in enumerate(elf.sections):
-        start = int(section["name"])
-        if strings[start : strings.index(b"\0", start)] in (b".eh_frame", b".gcc_except_table"):
-            found += len(elf.contents(index))
-    return found
-
-
 def main() -> None:
     """Measure the libraries."""
     libraries = read_sources("libraries.toml", Library)
     options = options_of(__doc__, list(libraries), list(VARIANTS), "linked_programs.json").parse_args()
     options.work = options.work.absolute()
     keys = ("objects", "text", "unwind", "file", "instructions")
-    measure_missing(
-        lambda name: Bench(libraries[name], options), lambda name: {"archive": libraries[name].archive}, keys, options
-    )
+    facts = {name: {"archive": library.archive} for name, library in libraries.items()}
+    measure_missing(lambda name: Bench(libraries[name], options).measure, facts, keys, options)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,4 @@ OF_SEVERAL = {
 }
 """Rows of several policies, with the smallest object of each module; the second is `MLGO_POLICY=smallest`."""
 
-SEARCHES = (
-    Search("search: bundles"),
-    Search("search: bundles, from the bundled policy", "{bundled}"),
-)
+SEARCHES = (Search("search: bundles"), Search("search: bundles, from the bundled policy", "{bundled}"))

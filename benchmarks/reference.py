@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import protocol
 from benchmarks.learning import METHODS, WORK, Method
 from benchmarks.measuring import (
     RESULTS,
@@ -36,24 +37,7 @@ from benchmarks.measuring import (
     smallest_sizes,
     write_result,
 )
-from benchmarks.protocol import (
-    BUNDLED,
-    ENVIRONMENT,
-    EXAMPLE,
-    LEVELS,
-    OF_SEVERAL,
-    POLICIES,
-    SEARCH_BUDGETS,
-    SEARCHES,
-    SEEDS,
-    SPLIT,
-    TRAIN,
-    VERSION,
-    Row,
-    Search,
-    protocol_corpus,
-    search_modules,
-)
+from benchmarks.protocol import ENVIRONMENT, LEVELS, SPLIT, Row, Search, protocol_corpus, search_modules
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result import load_result
@@ -86,7 +70,7 @@ class Task:
     @property
     def method(self) -> Method | None:
         """The example that trains its policy, or None."""
-        if isinstance(self.row, Search) or self.row.policy != EXAMPLE:
+        if isinstance(self.row, Search) or self.row.policy != protocol.EXAMPLE:
             return None
         return next(method for method in METHODS if (method.level, method.name) == (self.level, self.row.name))
 
@@ -109,7 +93,7 @@ class Task:
         if self.method:
             return self.method.trained(WORK, self.seed)
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
-        return text.format(bundled=BUNDLED[self.level], model=self.model)
+        return text.format(bundled=protocol.BUNDLED[self.level], model=self.model)
 
     @property
     def result(self) -> Path:
@@ -135,7 +119,7 @@ class Task:
         if isinstance(self.row, Search):
             return ""
         return self.row.train.format(
-            seed=self.seed, model=self.model, part=",".join(f"{name}@{self.level}:train" for name in TRAIN)
+            seed=self.seed, model=self.model, part=",".join(f"{name}@{self.level}:train" for name in protocol.TRAIN)
         )
 
     def measuring(self, jobs: int) -> str:
@@ -147,7 +131,7 @@ class Task:
         parts = ",".join(f"{name}:{SPLIT}" for name in corpus.split(","))
         return (
             f"mlgo-gym search {ENVIRONMENT} --corpus {parts} --start {self.policy} "
-            f"--compiles {max(SEARCH_BUDGETS)} {common} {names}"
+            f"--compiles {max(protocol.SEARCH_BUDGETS)} {common} {names}"
         )
 
     def searched(self) -> list[str]:
@@ -192,10 +176,9 @@ def call(command: str) -> None:
 
 def tasks(options: argparse.Namespace, levels: Sequence[str], only: str) -> Iterator[Task]:
     """Yield the selected rows: the first seed of all, then the others; searches last."""
-    pairs = (text.split("=", 1) for text in options.policy)
-    own = [Row(name, policy, budget=options.budget) for name, policy in pairs]
-    for rows in ((*POLICIES, *own), SEARCHES):
-        for seed in SEEDS:
+    own = [Row(name, policy, budget=options.budget) for name, policy in options.policy]
+    for rows in ((*protocol.POLICIES, *own), protocol.SEARCHES):
+        for seed in protocol.SEEDS:
             for row in rows:
                 for level in row.levels:
                     if level in levels and seed < row.seeds and re.search(only, row.name):
@@ -247,7 +230,7 @@ class Gathered:
         results = [SearchResult.from_json(value) for _, value in list(read_json_lines(path))[1:]]
         self.projects = {result.module: result.module.partition("/")[0] for result in results} | self.projects
         failures = len(self.searched[row["level"]]) - sum(result.verified for result in results)
-        for budget in SEARCH_BUDGETS:
+        for budget in protocol.SEARCH_BUDGETS:
             sizes = {each.module: (each.cost_after(budget), each.baseline) for each in results if not each.error}
             more = {"compiles": budget, "failures": failures, "search": True}
             self.rows.append({**row, **more, **self.figures(sizes)})
@@ -282,7 +265,7 @@ def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> d
         else:
             found.add_evaluation(row, task, task.row.budget)
     for level, sizes in found.by_policy.items():
-        for name, policies in OF_SEVERAL.items():
+        for name, policies in protocol.OF_SEVERAL.items():
             if sizes.keys() >= set(policies):
                 row = {"level": level, "name": name, "seed": 0, "failures": 0, "of": len(policies)}
                 found.add(row, smallest_sizes([sizes[policy] for policy in policies]))
@@ -290,7 +273,7 @@ def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> d
     for row in found.rows:
         row["sizes"] = [row["sizes"].get(name) for name in names[row["level"]]]
     sizes_of_clang = {level: [found.baselines[level][name] for name in names[level]] for level in LEVELS}
-    versions = {"protocol": VERSION, "mlgo_gym": __version__, "clang": found.clang}
+    versions = {"protocol": protocol.VERSION, "mlgo_gym": __version__, "clang": found.clang}
     return {**versions, "modules": names, "clang_sizes": sizes_of_clang, "searched": searched, "rows": found.rows}
 
 
@@ -315,19 +298,16 @@ def add_rows(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return {**joined, "searched": {**known["searched"], **found["searched"]}, "rows": rows}
 
 
-def named_policy(text: str) -> str:
-    """Return an argument NAME=POLICY, or raise a ValueError."""
-    if "=" not in text:
-        raise ValueError(text)
-    return text
+def named_policy(text: str) -> tuple[str, str]:
+    """Return both parts of an argument NAME=POLICY, or raise a ValueError."""
+    name, policy = text.split("=", 1)
+    return name, policy
 
 
 def main() -> None:
     """Run the rows, or write their results."""
     parser = command_line(__doc__)
-    parser.add_argument(
-        "action", choices=("run", "write"), help="do the rows that are not done, or write their results"
-    )
+    parser.add_argument("action", choices=("run", "write"), help="do the missing rows, or write their results")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--only", default="", help="rows whose names match this regular expression")
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS))

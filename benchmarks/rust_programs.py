@@ -24,16 +24,8 @@ from typing import Any, NamedTuple
 from benchmarks.measuring import RESULTS, ROOT, command_line, cpu_seconds, read_json, write_json
 from mlgo_gym.llvm.sizes import object_sizes
 
-_PROFILE = {
-    f"CARGO_PROFILE_RELEASE_{name}": value
-    for name, value in (
-        ("OPT_LEVEL", "z"),
-        ("CODEGEN_UNITS", "1"),
-        ("LTO", "off"),
-        ("PANIC", "abort"),
-        ("STRIP", "true"),
-    )
-}
+_SETTINGS = {"OPT_LEVEL": "z", "CODEGEN_UNITS": "1", "LTO": "off", "PANIC": "abort", "STRIP": "true"}
+_PROFILE = {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in _SETTINGS.items()}
 _TESTS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
 _INSTRUCTIONS = re.compile(r"I\s+refs:\s+([\d,]+)")
 

@@ -32,13 +32,13 @@ import numpy as np
 from scipy.stats import theilslopes
 
 from benchmarks.measuring import ROOT, Table, command_line, write_json
-from mlgo_clang.files import scratch_parent
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, CorpusError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.traces import children, scratch_folders
 
 SMALL = ("calls", "families", "functions", "many_calls", "mixed", "pressure", "spills")
 FLAGS = ("-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "--target=x86_64-unknown-linux-musl")
@@ -140,18 +140,10 @@ class Soak:
             env.close()
 
 
-def children_of(pid: int) -> list[int]:
-    """Return the children of all threads of a process; none if it has ended."""
-    with suppress(OSError):
-        tasks = Path(f"/proc/{pid}/task").iterdir()
-        return [int(word) for task in tasks for word in task.joinpath("children").read_text().split()]
-    return []
-
-
 def compilers() -> set[int]:
     """Return the children of this process that are compilers with a channel."""
     found = set()
-    for child in children_of(os.getpid()):
+    for child in children():
         with suppress(OSError):
             if b"interactive-channel-base" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.add(child)
@@ -279,22 +271,21 @@ def make_corpus(folder: Path) -> None:
 def take_sample(episodes: int) -> dict[str, float]:
     """Collect garbage, and return the value of each resource; the memory of children is proportional (`Pss`)."""
     gc.collect()
-    children = descendants(os.getpid())
-    scratch = Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*")
+    processes = descendants(os.getpid())
     return {
         "episodes": episodes,
         "host_memory": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20,
-        "children_memory": sum(map(proportional_kib, children)) / 1024,
-        "processes": len(children),
+        "children_memory": sum(map(proportional_kib, processes)) / 1024,
+        "processes": len(processes),
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "threads": threading.active_count(),
-        "scratch": len(list(scratch)),
+        "scratch": len(scratch_folders()),
     }
 
 
 def descendants(pid: int) -> list[int]:
     """Return all processes below one, zombies included."""
-    return [process for child in children_of(pid) for process in (child, *descendants(child))]
+    return [process for child in children(pid) for process in (child, *descendants(child))]
 
 
 def proportional_kib(pid: int) -> int:

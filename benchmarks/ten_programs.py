@@ -197,12 +197,12 @@ def main() -> None:
         if not plugin.exists():
             llvm = installed_llvm(options.clang.replace("clang", "llvm-config"))
             build_plugin(decision_code(policy, callee_features=True), llvm, plugin)
-    measure_missing(
-        lambda name: Bench(projects[name], options),
-        lambda name: {"archive": projects[name].archive, "trained": projects[name].trained, "clang": options.clang},
-        ("text", "file", "instructions"),
-        options,
-    )
+    facts = {
+        name: {"archive": project.archive, "trained": project.trained, "clang": options.clang}
+        for name, project in projects.items()
+    }
+    keys = ("text", "file", "instructions")
+    measure_missing(lambda name: Bench(projects[name], options).measure, facts, keys, options)
 
 
 if __name__ == "__main__":

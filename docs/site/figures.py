@@ -40,6 +40,7 @@ THEMES = {
     "dark": Theme("#e6edf3", "#3d444d", "#56b4e9", "#e69f00"),
 }
 INK = ("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
+LINES = ("axes.edgecolor", "grid.color")
 SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "mlgo-gym", "font.size": 10.5,
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
@@ -51,9 +52,8 @@ SETTINGS: dict[str, Any] = {
 
 def percentages(axis: Any) -> None:
     """Label an axis of relative changes in per cent."""
-    axis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value:+g} %".replace("-", "\N{MINUS SIGN}") if value else "0")
-    )
+    text = FuncFormatter(lambda value, _: f"{value:+g} %".replace("-", "\N{MINUS SIGN}") if value else "0")
+    axis.set_major_formatter(text)
 
 
 LEARNING = {
@@ -122,11 +122,7 @@ def main() -> None:
     command_line(__doc__).parse_args()
     for name, draw in FIGURES.items():
         for variant, theme in THEMES.items():
-            colours: dict[str, Any] = {
-                **dict.fromkeys(INK, theme.ink),
-                "axes.edgecolor": theme.grid,
-                "grid.color": theme.grid,
-            }
+            colours: dict[str, Any] = dict.fromkeys(INK, theme.ink) | dict.fromkeys(LINES, theme.grid)
             with mpl.rc_context({**SETTINGS, **colours}):
                 path = IMAGES / f"{name}-{variant}.svg"
                 draw(theme).savefig(path, transparent=True, metadata={"Date": None})

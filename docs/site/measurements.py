@@ -14,12 +14,11 @@ from mlgo_gym.evaluation.statistics import Change, estimates
 
 NETWORKS = ROOT / "mlgo_gym" / "policies" / "networks"
 
-CXX_PROJECTS = {
-    *("box2d-py", "fasttext", "jsonnet", "lightgbm"),
-    *("pyclipper", "pysimdjson", "sentencepiece", "ujson"),
-}
+CXX_PROJECTS = ("box2d-py", "fasttext", "jsonnet", "lightgbm", "pyclipper", "pysimdjson", "sentencepiece", "ujson")
 CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
 """Projects of the benchmark, and parts of projects, whose modules in the test split are C++; all others are C."""
+
+_AVERAGED = ("mean", "total", "better", "worse", "train_cpu_seconds")
 
 Facts = dict[str, Any]
 """Counts of modules and relative changes, as of `benchmarks.measuring.facts`."""
@@ -31,9 +30,9 @@ def read(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def percent(change: float, digits: int = 2) -> str:
+def percent(change: float) -> str:
     """Return a relative change in per cent with its sign."""
-    return f"{change:+.{digits}%}".replace("%", " %").replace("-", "\N{MINUS SIGN}")
+    return f"{change:+.2%}".replace("%", " %").replace("-", "\N{MINUS SIGN}")
 
 
 def interval(ends: Sequence[float] | None) -> str:
@@ -43,18 +42,13 @@ def interval(ends: Sequence[float] | None) -> str:
 
 def joined(seeds: Sequence[Mapping[str, Any]]) -> Facts:
     """Return the facts of a method: means over its seeds, and the widest of their intervals over projects."""
-
-    def mean(key: str) -> float:
-        return float(sum(seed[key] for seed in seeds) / len(seeds))
-
     means, intervals = [seed["mean"] for seed in seeds], [seed["interval"] for seed in seeds]
     return {
         **seeds[0],
         "seeds": len(seeds),
-        "failed": sum(seed.get("failures", 0) for seed in seeds),
         "interval": (min(low for low, _ in intervals), max(high for _, high in intervals)) if all(intervals) else None,
         "range": (min(means), max(means)) if len(seeds) > 1 else None,
-        **{key: mean(key) for key in ("mean", "total", "better", "worse", "train_cpu_seconds") if key in seeds[0]},
+        **{key: sum(seed[key] for seed in seeds) / len(seeds) for key in _AVERAGED if key in seeds[0]},
     }
 
 
@@ -70,9 +64,8 @@ def benchmark(level: str) -> dict[tuple[str, int], Facts]:
 
 def searched(level: str, name: str) -> Facts:
     """Return the facts of a method that is no search for the modules of the searches."""
-    return joined(
-        [row["searched"] for row in read("benchmark")["rows"] if (row["level"], row["name"]) == (level, name)]
-    )
+    rows = [row for row in read("benchmark")["rows"] if (row["level"], row["name"]) == (level, name)]
+    return joined([row["searched"] for row in rows])
 
 
 def sizes_of(level: str, name: str) -> Sizes:
@@ -88,15 +81,12 @@ def project_of(module: str) -> str:
     return "/".join(module.split("/")[: 1 + module.startswith("builtin/")])
 
 
-def is_cxx(module: str) -> bool:
-    """Return whether a module of the benchmark is C++."""
-    return module.partition("/")[0] in CXX_PROJECTS or module.startswith(CXX_PARTS)
-
-
 @cache
 def by_language(level: str, name: str, *, cxx: bool) -> Facts:
     """Return the facts of a method's first seed for the modules in C++, or for those in C."""
-    return facts_of({module: pair for module, pair in sizes_of(level, name).items() if is_cxx(module) == cxx})
+    sizes = sizes_of(level, name)
+    in_cxx = {module for module in sizes if module.split("/")[0] in CXX_PROJECTS or module.startswith(CXX_PARTS)}
+    return facts_of({module: pair for module, pair in sizes.items() if (module in in_cxx) == cxx})
 
 
 def facts_of(sizes: Sizes) -> Facts:
@@ -111,13 +101,10 @@ def run_time() -> dict[str, Facts]:
     Changes are of the geometric mean over programs, against plain clang at -Oz, and `own` against plain clang at the
     level of the build.
     """
-    programs = {
-        name: program["builds"] for name, program in read("run_time")["programs"].items() if program["held_out"]
-    }
-    names = dict.fromkeys(build for builds in programs.values() for build in builds)
-    return {
-        build: _run_time({name: each for name, each in programs.items() if build in each}, build) for build in names
-    }
+    programs = read("run_time")["programs"]
+    builds = {name: program["builds"] for name, program in programs.items() if program["held_out"]}
+    names = dict.fromkeys(build for of_program in builds.values() for build in of_program)
+    return {build: _run_time({name: each for name, each in builds.items() if build in each}, build) for build in names}
 
 
 def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
@@ -156,9 +143,7 @@ def builds(result: str, build: str) -> Facts:
     """Return a build of ten or of linked programs against plain clang at -Oz: changes by key, and CPU time."""
     rows = [row for row in read(result).values() if {build, "Oz"} <= row["variants"].keys()]
     pairs = [(row["variants"][build], row["variants"]["Oz"]) for row in rows]
-    seconds = [
-        sum(min(np.atleast_1d(variant["seconds"])) for variant in variants) for variants in zip(*pairs, strict=True)
-    ]
+    seconds = np.sum([[np.min(variant["seconds"]) for variant in pair] for pair in pairs], axis=0)
     unseen = [pair for pair, row in zip(pairs, rows, strict=True) if not row.get("trained")]
 
     def change(key: str, chosen: Sequence[Any] = pairs) -> Change:

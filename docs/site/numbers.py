@@ -18,6 +18,16 @@ from docs.site.measurements import NETWORKS
 
 _BLOCK = re.compile(r"(?P<start>^<!-- table: (?P<name>[^ ]+) -->\n)(?:\|.*\n)*", re.MULTILINE)
 
+_MEASUREMENTS = """# Measurements
+
+For people who check a figure: the command of each table, and the days of its oldest and its newest row.
+
+All figures are of clang 22.1.8: the bundled one, or Debian's in builds with a plugin. Files `NAME.json` in
+`docs/results` have the data; the figures of the last rows are on their pages alone.
+
+| data | tables | command | oldest | newest |
+|---|---|---|---|---|"""
+
 
 def pages() -> list[Path]:
     """Return the pages that can have tables."""
@@ -25,11 +35,7 @@ def pages() -> list[Path]:
 
 
 def updated(page: str) -> str:
-    """Return a page with the current tables.
-
-    Raises:
-        LookupError: no table has the name of a block.
-    """
+    """Return a page with the current tables; raise `LookupError` if no table has the name of a block."""
     return _BLOCK.sub(lambda block: block["start"] + tables.text(block["name"]), page)
 
 
@@ -42,17 +48,7 @@ def measurements_page() -> str:
             target = page.removeprefix("docs/") if page.startswith("docs/") else page.replace("README", "index")
             target = target if page.startswith(("docs/", "README")) else f"repository/{page}"
             places[block["name"]] = f"[{block['name']}](../{target})"
-    lines = [
-        "# Measurements",
-        "",
-        "For people who check a figure: the command of each table, and the days of its oldest and its newest row.",
-        "",
-        "All figures are of clang 22.1.8: the bundled one, or Debian's in builds with a plugin. Files `NAME.json` in",
-        "`docs/results` have the data; the figures of the last rows are on their pages alone.",
-        "",
-        "| data | tables | command | oldest | newest |",
-        "|---|---|---|---|---|",
-    ]
+    lines = [_MEASUREMENTS]
     for name, row in read_json(MEASURED, {}).items():
         shown = ", ".join(places.get(table, table) for table in row["tables"])
         lines.append(f"| {name} | {shown} | `{row['command']}` | {row['oldest']} | {row['newest']} |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,15 +18,10 @@ Rows = Iterator[Sequence[str]]
 
 LEVELS = ("Oz", "Os")
 BUNDLED = "bundled policy"
-NONE = ""
 
 
 def text(name: str) -> str:
-    """Return a table.
-
-    Raises:
-        LookupError: no table has this name.
-    """
+    """Return a table; raise `LookupError` if none has this name."""
     if name not in TABLES:
         raise LookupError(f"expected a table of {sorted(TABLES)}, got {name!r}")
     heading, *rows = TABLES[name]()
@@ -38,11 +34,6 @@ def counted(facts: Mapping[str, Any], *keys: str) -> list[str]:
     return [f"{facts[key]:.0f}" for key in keys]
 
 
-def policy_of(level: str, method: str) -> str:
-    """Return the name of a policy in a command, for a bundled one; other methods have their own name."""
-    return f"`inline-{level.lower()}`" if method == BUNDLED else method
-
-
 def policies() -> Rows:
     """Yield the methods of the benchmark that are no searches, the smallest code at -Oz first."""
     yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE)), "training, seeds"]
@@ -52,7 +43,7 @@ def policies() -> Rows:
             if not compiles:
                 found.setdefault(name, {})[level] = row
     for name, rows in sorted(found.items(), key=lambda item: min(row["mean"] for row in item[1].values())):
-        cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [NONE] * 4)]
+        cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [""] * 4)]
         row = next(iter(rows.values()))
         yield [name, str(row.get("of", 1)), *cells, _training(row)]
 
@@ -70,7 +61,7 @@ def _training(row: Mapping[str, Any]) -> str:
     if row.get("budget"):
         minutes = f", {row['train_cpu_seconds'] / 60:.0f} CPU minutes" if row.get("train_cpu_seconds") else ""
         return f"{row['budget']}{minutes}, {row['seeds']}"
-    return f"{row['seeds']} seeds" if row["seeds"] > 1 else NONE
+    return f"{row['seeds']} seeds" if row["seeds"] > 1 else ""
 
 
 def searches() -> Rows:
@@ -83,15 +74,17 @@ def searches() -> Rows:
         yield [name.removeprefix("search: "), str(compiles), *_change(pair[0]), *_change(pair[1])]
 
 
-def bundled(*methods: str) -> Rows:
-    """Yield methods on the test split, by language."""
+def published() -> Rows:
+    """Yield published policies, rules and the bundled policy on the test split, by language."""
+    others = ("published: LLVM project, for size", "published: PerfInliner, for speed")
     yield ["policy", "level", "C", "C++", "all modules", CHANGE[0], CHANGE[2], "modules"]
     for level in LEVELS:
-        for method in methods:
+        for method in (*others, "`threshold:5`", "`last-call`", BUNDLED):
             facts = benchmark(level)[method, 0]
             languages = [percent(measurements.by_language(level, method, cxx=cxx)["mean"]) for cxx in (False, True)]
             mean, ends, _, larger = _change(facts)
-            yield [policy_of(level, method), f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
+            title = method.replace(BUNDLED, f"`inline-{level.lower()}`")
+            yield [title, f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
 
 
 def card_policies(card: str) -> Rows:
@@ -101,24 +94,20 @@ def card_policies(card: str) -> Rows:
     for name in (BUNDLED, "`last-call`", "`threshold:5`", "`threshold:0`", "`default`: clang's own choices"):
         facts = benchmark(level)[name, 0]
         ends = [percent(facts["mean"]), interval(facts["interval"]), percent(facts["total"])]
-        yield [policy_of(level, name), *counted(facts, "modules"), *ends, *counted(facts, "better", "worse")]
+        title = name.replace(BUNDLED, f"`{card}`")
+        yield [title, *counted(facts, "modules"), *ends, *counted(facts, "better", "worse")]
 
 
 def learning() -> Rows:
     """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
-    yield [
-        *("level", "policy", "training", "CPU minutes", "runs", "modules"),
-        *("geometric mean", *CHANGE[:2], "total", "larger"),
-    ]
+    columns = ("level", "policy", "training", "CPU minutes", "runs", "modules", "geometric mean")
+    yield [*columns, *CHANGE[:2], "total", "larger"]
     for name, row in sorted(measurements.learning().items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
-        budget = row.get("budget", NONE)
-        training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [NONE] * 3
-        figures = [*_change(row)[:3], percent(row["total"])]
-        yield [
-            *(f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures),
-            f"{row['most_larger']:.1%}".replace("%", " %"),
-        ]
+        budget = row.get("budget", "")
+        training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [""] * 3
+        figures = [*_change(row)[:3], percent(row["total"]), f"{row['most_larger']:.1%}".replace("%", " %")]
+        yield [f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures]
 
 
 RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os", "Oz", "Oz inline-oz")
@@ -132,9 +121,8 @@ def run_time() -> Rows:
         row = measurements.run_time()[build]
         level, _, policy = build.partition(" ")
         title = {"": "", "search": ", search"}.get(policy, f", `{policy}`")
-        changes = [
-            f"{percent(mean)} {interval(ends)}" for mean, ends in (row[key] for key in ("instructions", "time", "own"))
-        ]
+        means = [row[key] for key in ("instructions", "time", "own")]
+        changes = [f"{percent(mean)} {interval(ends)}" for mean, ends in means]
         worst, change = row["worst"]
         own = [changes[2], f"{worst}, {percent(change)}"] if policy else ["-", "-"]
         yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
@@ -159,7 +147,7 @@ def by_program(result: str, heading: Sequence[str], titles: Mapping[str, str]) -
     yield [*heading, "plain -Oz", *titles.values()]
     for name, row in read(result).items():
         variants, plain = row["variants"], row["variants"]["Oz"]["text"]
-        cells = [percent(variants[build]["text"] / plain - 1) if build in variants else NONE for build in titles]
+        cells = [percent(variants[build]["text"] / plain - 1) if build in variants else "" for build in titles]
         trained = ["yes" if row["trained"] else "no"] if "trained" in row else []
         yield [name, *trained, f"{plain:,}", *cells]
 
@@ -172,9 +160,16 @@ def ten_builds() -> Rows:
         row = measurements.builds("ten_programs", name)
         changes = [percent(change) for change in (row["text"].mean, row["text"].total, row["unseen"].total)]
         others = [percent(row[key].mean) for key in ("file", "instructions")]
-        tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else NONE
-        figures = [*changes, str(row["text"].worse), *others]
-        yield [title, str(row["programs"]), *figures, f"{row['ratio']:.2f} times", tests]
+        tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else ""
+        yield [
+            title,
+            str(row["programs"]),
+            *changes,
+            str(row["text"].worse),
+            *others,
+            f"{row['ratio']:.2f} times",
+            tests,
+        ]
 
 
 def targets() -> Rows:
@@ -183,16 +178,13 @@ def targets() -> Rows:
     yield ["target", "triple", *heading[1:], "runs, random decisions", "runs, `inline-oz`", "correct output"]
     for row in rows:
         name = row[0].strip("`")
-        entries = [
-            entry
-            for entry in read("correctness")
-            if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == name
-        ]
-        runs = [
-            sum(each["policies"] for each in entries if each.get("learned", False) is kind) for kind in (False, True)
-        ]
-        correct = sum(entry["right"] for entry in entries)
-        yield [row[0], f"`{TARGETS[name].triple}`", *row[1:], *map(str, (*runs, correct))]
+        counts = Counter[str]()
+        for entry in read("correctness"):
+            if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == name:
+                counts["learned" if entry.get("learned") else "random"] += entry["policies"]
+                counts["correct"] += entry["right"]
+        runs = [str(counts[key]) for key in ("random", "learned", "correct")]
+        yield [row[0], f"`{TARGETS[name].triple}`", *row[1:], *runs]
 
 
 def target_sizes() -> Rows:
@@ -206,9 +198,9 @@ def target_sizes() -> Rows:
         policy, smallest = changes[f"{key} inline-{level.lower()}"], changes.get(f"{key} smallest")
         objects, linked, search = policy["objects"], policy["linked"], changes.get(f"{key} search", {}).get("objects")
         cells = [*counted(objects, "modules"), percent(objects["mean"]), *counted(objects, "worse")]
-        cells += [percent(smallest["objects"]["mean"]) if smallest else NONE]
+        cells += [percent(smallest["objects"]["mean"]) if smallest else ""]
         cells += [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
-        cells += [*counted(search, "modules"), percent(search["mean"])] if search else [NONE] * 2
+        cells += [*counted(search, "modules"), percent(search["mean"])] if search else [""] * 2
         yield [f"`{target}`, -{level}", *cells]
 
 
@@ -236,7 +228,7 @@ def episode_speed() -> Rows:
         ratios = [row["plain"][key] for key in ("median", "smallest", "largest")]
         ratios += [row[host]["median"] if host in row else None for host in ("loop", "file")]
         ratios += [row["cpu"]["clang"], row["cpu"]["host"]]
-        yield [form, str(row["modules"]), *(NONE if ratio is None else f"{ratio:.2f}" for ratio in ratios)]
+        yield [form, str(row["modules"]), *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)]
 
 
 def throughput() -> Rows:
@@ -249,10 +241,8 @@ def throughput() -> Rows:
 def times() -> Rows:
     """Yield the time of a decision of each policy, and of each start of a process."""
     yield ["", "time"]
-    for name, value in read("speed")["policies"].items():
-        yield [f"a decision of `{name}`", f"{value:.1f} µs"]
-    for name, value in read("speed")["starts"].items():
-        yield [name, f"{value:.2f} s"]
+    yield from ([f"a decision of `{name}`", f"{value:.1f} µs"] for name, value in read("speed")["policies"].items())
+    yield from ([name, f"{value:.2f} s"] for name, value in read("speed")["starts"].items())
 
 
 def forks() -> Rows:
@@ -290,7 +280,7 @@ def held_out() -> Rows:
                 row = measurements.held_out_facts(part, level, policy)
                 cells = [percent(row["mean"]), interval(row["interval"]), percent(row["total"]), *counted(row, "worse")]
                 other = measurements.held_out_facts(part, level, policy, LAST_CALL) if policy != LAST_CALL else None
-                against = [percent(other["mean"]), interval(other["interval"])] if other else [NONE] * 2
+                against = [percent(other["mean"]), interval(other["interval"])] if other else [""] * 2
                 yield [title, f"-{level}", f"`{policy}`", *counted(row, "modules"), *cells, *against]
 
 
@@ -324,9 +314,8 @@ def linked_tutorial() -> Rows:
     yield ["build", "`.text`", "change", "unwinding", "stripped file"]
     for name, title in {"Oz": "plain -Oz", "Os": "plain -Os", **LINKED}.items():
         if name in builds:
-            row = builds[name]
-            changes = [percent(row[key] / plain[key] - 1) for key in ("text", "unwind", "file")]
-            yield [title, f"{row['text']:,}", *changes]
+            changes = [percent(builds[name][key] / plain[key] - 1) for key in ("text", "unwind", "file")]
+            yield [title, f"{builds[name]['text']:,}", *changes]
 
 
 def linked_builds() -> Rows:
@@ -336,14 +325,13 @@ def linked_builds() -> Rows:
     for name, title in LINKED.items():
         row = measurements.builds("linked_programs", name)
         text, counts = row["text"], row["instructions"]
-        ends = estimates(text).mean.interval
-        changes = [percent(text.mean), interval(ends), percent(text.total), str(text.worse)]
-        totals = [percent(row[key].total) for key in ("unwind", "file")]
-        others = [*totals, str(len(counts.pairs)), percent(counts.mean)]
+        changes = [percent(text.mean), interval(estimates(text).mean.interval), percent(text.total), str(text.worse)]
+        others = [
+            *(percent(row[key].total) for key in ("unwind", "file")),
+            str(len(counts.pairs)),
+            percent(counts.mean),
+        ]
         yield [title, str(row["programs"]), *changes, *others, f"{row['ratio']:.2f} times"]
-
-
-PUBLISHED = ("published: LLVM project, for size", "published: PerfInliner, for speed")
 
 
 def graph_learning() -> Rows:
@@ -359,7 +347,7 @@ CARDS = ("inline-os", "inline-oz")
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
-    "benchmark.published": partial(bundled, *PUBLISHED, "`threshold:5`", "`last-call`", BUNDLED),
+    "benchmark.published": published,
     **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
