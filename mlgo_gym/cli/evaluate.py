@@ -281,17 +281,13 @@ def explain(
         arguments["corpus"] = str(Path(module).resolve())
     if flags is not None:
         arguments = with_compile_options(arguments, flags=shlex.split(flags))
-    env = make_environment(environment, arguments)
-    try:
+    with closing(make_environment(environment, arguments)) as env, progress_over(None, "Steps") as progress:
+
+        def note(done: int, steps: int, result: str) -> None:
+            progress.at(done, steps, result=result)
+
         name = env.corpus.names[0] if arguments["corpus"] != corpus else module
-        with progress_over(None, "Steps") as progress:
-
-            def note(done: int, steps: int, result: str) -> None:
-                progress.at(done, steps, result=result)
-
-            explanation = explain_module(env, name, (first, second), measured=measured, seed=seed, note=note)
-    finally:
-        env.close()
+        explanation = explain_module(env, name, (first, second), measured=measured, seed=seed, note=note)
     if html is not None:
         write_atomically(html, as_page(explanation, shlex.join(["mlgo-gym", *sys.argv[1:]])).encode())
     written = "" if html is None else f"\n\nwritten: {html}"

@@ -12,14 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.command_lines import (
-    ask_driver,
-    cc1_commands,
-    finds_flags_elsewhere,
-    read_invocation,
-    shown_commands,
-    target_of,
-)
+from mlgo_clang import command_lines
+from mlgo_clang.command_lines import ask_driver, cc1_commands, read_invocation, shown_commands, target_of
 from mlgo_clang.counters import counters_path
 from mlgo_clang.other_machines import library_headers, library_target
 from mlgo_gym.corpus.driver import cc1_line
@@ -155,9 +149,9 @@ def test_flags_of_variables_files_and_scripts_are_found(
     monkeypatch.setenv("MLGO_POLICY", "never")
     program = project / "clang"
     program.write_bytes(b"\x7fELF")
-    assert not finds_flags_elsewhere(str(program))
+    assert not command_lines.finds_flags_elsewhere(str(program))
     (project / "clang.cfg").touch()
-    assert finds_flags_elsewhere(str(program))
+    assert command_lines.finds_flags_elsewhere(str(program))
     program.write_text(f'#!/bin/sh\nexec {shlex.join(clang["gcc"])} "$@" -Oz\n')
     program.chmod(0o755)
     assert run("--mlgo-clang=./clang", "-c", "calls.c").returncode == 0
