@@ -6,7 +6,8 @@ Sources come from Debian (`deb-src` lines in the sources of apt) and from the pa
 benchmarks/sources/libraries.toml. No bundled policy was trained on these projects. Every source is compiled by
 `mlgo-clang++` to an object. The linker then keeps all functions with external linkage, which are the interface, and
 drops unused ones. Where the project has a program and an input, its executed instructions are counted, and its output
-must be that of the plain build. The same command resumes; `--again` measures again.
+must be that of the plain build. The own tests of a project are compiled once, plainly, and run with the objects of each
+variant; they need the packages libgtest-dev and libbenchmark-dev. The same command resumes; `--again` measures again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -59,6 +60,9 @@ class Library(Sources):
         program: Source of the program, relative to the root or to `driver`; it is linked with the others.
         run: Arguments of the program.
         folder: Folder of the run, relative to the root.
+        test_sources: Patterns of the sources of the project's own tests.
+        tests: Shell command in the folder of the library that links `$OBJECTS` with `$TESTS` by `$CXX`, and runs the
+            tests; empty without tests.
     """
 
     sources: tuple[str, ...]
@@ -68,6 +72,8 @@ class Library(Sources):
     program: str = ""
     run: str = ""
     folder: str = "."
+    test_sources: tuple[str, ...] = ()
+    tests: str = ""
 
 
 class Bench:
@@ -115,10 +121,33 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         start = cpu_seconds()
-        with ThreadPoolExecutor(self._options.jobs) as pool:
-            compile_one = partial(self._compile, f"-{variant.level}", {**os.environ, **settings})
-            list(pool.map(compile_one, self.sources, self.objects(name)))
+        self._compile_all(variant.level, settings, self.sources, self.objects(name))
         return cpu_seconds() - start
+
+    def _compile_all(
+        self, level: str, settings: Mapping[str, str], sources: Sequence[Path], outputs: Sequence[Path]
+    ) -> None:
+        with ThreadPoolExecutor(self._options.jobs) as pool:
+            list(pool.map(partial(self._compile, f"-{level}", {**os.environ, **settings}), sources, outputs))
+
+    def passes(self, name: str) -> bool:
+        """Return whether the own tests of the library pass with the objects of a variant."""
+        sources = [
+            path.relative_to(self.root) for pattern in self.library.test_sources for path in self.root.glob(pattern)
+        ]
+        objects = [self._work / "tests" / f"{str(source).replace('/', '-')}.o" for source in sources]
+        if not all(file.exists() for file in objects):
+            (self._work / "tests").mkdir(exist_ok=True)
+            self._compile_all(VARIANTS[FIRST].level, {"MLGO_POLICY": "default"}, sources, objects)
+        library = [
+            file
+            for file, source in zip(self.objects(name), self.sources, strict=True)
+            if self.root / source != self._program
+        ]
+        words = {"TESTS": objects, "OBJECTS": library, "CXX": [Path(sys.executable).with_name("mlgo-clang++")]}
+        settings = {key: shlex.join(map(str, items)) for key, items in words.items()}
+        command = ["bash", "-ec", self.library.tests]
+        return subprocess.run(command, cwd=self._work, env={**os.environ, **settings}, check=False).returncode == 0
 
     def _compile(self, level: str, environment: Mapping[str, str], source: Path, output: Path) -> None:
         compiler = "mlgo-clang" if source.suffix == ".c" else "mlgo-clang++"
@@ -136,7 +165,7 @@ class Bench:
         return sorted(names)
 
     def measure(self, name: str) -> tuple[dict[str, Any], list[str]]:
-        """Build a variant; return sizes, instructions and CPU time, and the digests of the outputs."""
+        """Build a variant; return sizes, instructions, CPU time and tests, and the digests of the outputs."""
         found: dict[str, Any] = {"seconds": round(self.build(name), 2)}
         objects = self.objects(name)
         found["objects"] = sum(object_sizes(file.read_bytes()).text for file in objects)
@@ -158,6 +187,7 @@ class Bench:
             instructions, digest = count_run(program, self.library.run, self.root / self.library.folder)
             found |= {"instructions": instructions, "program_text": object_sizes(program.read_bytes()).text}
             digests.append(digest)
+        found["tests"] = self.passes(name) if self.library.tests else None
         return found, digests
 
 

@@ -132,11 +132,20 @@ def learning() -> dict[str, Facts]:
     return {
         title: {
             **joined(runs),
+            "others": _others(title, runs),
             "minutes": sum(run.get("cpu_seconds", 0.0) for run in runs) / len(runs) / 60,
             "most_larger": max(run["worse"] / run["modules"] for run in runs),
         }
         for title, runs in seeds.items()
     }
+
+
+def _others(title: str, runs: Sequence[Mapping[str, Any]]) -> Facts | None:
+    """Return the facts of a method on the eighteen projects; None if it was not evaluated there."""
+    level, _, policy = title.partition(" ")
+    if policy in held_out("others", level):
+        return held_out_facts("others", level, policy)
+    return joined([run["others"] for run in runs]) if all("others" in run for run in runs) else None
 
 
 def builds(result: str, build: str) -> Facts:

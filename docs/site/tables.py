@@ -101,12 +101,14 @@ def card_policies(card: str) -> Rows:
 def learning() -> Rows:
     """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
     columns = ("level", "policy", "training", "CPU minutes", "runs", "modules", "geometric mean")
-    yield [*columns, *CHANGE[:2], "total", "larger"]
+    yield [*columns, *CHANGE[:2], "total", "larger", "eighteen projects", CHANGE[0]]
     for name, row in sorted(measurements.learning().items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
         budget = row.get("budget", "")
         training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [""] * 3
         figures = [*_change(row)[:3], percent(row["total"]), f"{row['most_larger']:.1%}".replace("%", " %")]
+        others = row["others"]
+        figures += [percent(others["mean"]), interval(others["interval"])] if others else [""] * 2
         yield [f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures]
 
 
@@ -160,16 +162,12 @@ def ten_builds() -> Rows:
         row = measurements.builds("ten_programs", name)
         changes = [percent(change) for change in (row["text"].mean, row["text"].total, row["unseen"].total)]
         others = [percent(row[key].mean) for key in ("file", "instructions")]
-        tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else ""
-        yield [
-            title,
-            str(row["programs"]),
-            *changes,
-            str(row["text"].worse),
-            *others,
-            f"{row['ratio']:.2f} times",
-            tests,
-        ]
+        yield [title, str(row["programs"]), *changes, str(row["text"].worse), *others, *_cost_and_tests(row)]
+
+
+def _cost_and_tests(row: Mapping[str, Any]) -> list[str]:
+    tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else ""
+    return [f"{row['ratio']:.2f} times", tests]
 
 
 def targets() -> Rows:
@@ -321,7 +319,7 @@ def linked_tutorial() -> Rows:
 def linked_builds() -> Rows:
     """Yield the change of each build over the held-out libraries, against plain clang at -Oz."""
     columns = ("geometric mean", "95 % interval", "in total", "larger", "unwinding", "file", "programs", "instructions")
-    yield ["build", "libraries", *columns, "CPU time"]
+    yield ["build", "libraries", *columns, "CPU time", "own tests pass"]
     for name, title in LINKED.items():
         row = measurements.builds("linked_programs", name)
         text, counts = row["text"], row["instructions"]
@@ -331,7 +329,7 @@ def linked_builds() -> Rows:
             str(len(counts.pairs)),
             percent(counts.mean),
         ]
-        yield [title, str(row["programs"]), *changes, *others, f"{row['ratio']:.2f} times"]
+        yield [title, str(row["programs"]), *changes, *others, *_cost_and_tests(row)]
 
 
 def graph_learning() -> Rows:
