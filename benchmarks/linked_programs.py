@@ -96,9 +96,12 @@ class Bench:
         subprocess.run(["bash", "-ec", self.library.configure], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
         (self._work / "configured").touch()
 
+    def _folder(self, variant: str) -> Path:
+        return self._work / variant.replace(" ", "-")
+
     def objects(self, variant: str) -> list[Path]:
         """Return the paths of the objects of a variant."""
-        return [self._work / variant / f"{str(source).replace('/', '-')}.o" for source in self.sources]
+        return [self._folder(variant) / f"{str(source).replace('/', '-')}.o" for source in self.sources]
 
     def facts(self, level: str) -> Path:
         """Return the link facts of the plain build of a level, which is made if it is missing."""
@@ -117,7 +120,7 @@ class Bench:
             settings["MLGO_LINK_FACTS"] = str(self.facts(variant.level))
         if variant.compiles:
             settings |= {"MLGO_RECIPES": str(self._work / "recipes"), "MLGO_SEARCH": str(variant.compiles)}
-        folder = self._work / name
+        folder = self._folder(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         start = cpu_seconds()

@@ -48,6 +48,10 @@ class LinkFacts:
         """Return the two numbers of a function; -1 and -1 if they are unknown."""
         return self.counts.get(function, UNKNOWN)
 
+    def keeps(self, function: str) -> bool:
+        """Return whether the program keeps a function that one object drops: others define it and refer to it."""
+        return min(self.of(function)) > 1
+
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LinkFacts:
         """Return the facts in a file; raise `PolicyError` if there is no such file, or it is damaged."""

@@ -100,6 +100,9 @@ def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str, tmp_
     LinkFacts({SHARED: (4, 8)}).write(tmp_path / "facts")
     info = end(unlinked, "estimated-linked", 0, callee_features=True, link_facts=str(tmp_path / "facts"))
     assert info["baseline_estimated-linked"] == pytest.approx(info["baseline_text"] - half * 3 / 2, abs=1)
+    # Other objects keep `shared`, so inlining all calls of it here saves nothing of it.
+    inlined = end(unlinked, "estimated-linked", 1, callee_features=True, link_facts=str(tmp_path / "facts"))
+    assert inlined["estimated-linked"] == pytest.approx(inlined["text"] + half / 2, abs=1)
 
 
 def test_the_estimate_knows_recorded_links(build: str, unlinked: str) -> None:

@@ -219,7 +219,8 @@ class EstimatedLinkedSize(BuildLinks):
 
     With the link steps of a recorded build, the modules of a link share functions, and functions that the linker drops
     from plain clang's file count nothing. Without, the modules of a project share functions, as one linked file. The
-    arguments are those of `BuildLinks`; the objects of the project are compiled at the first use.
+    arguments are those of `BuildLinks`; the objects of the project are compiled at the first use. Where link facts say
+    that the linked file keeps a function without this module, its copy costs the same whether the module has it or not.
     """
 
     unit = 1000
@@ -235,6 +236,10 @@ class EstimatedLinkedSize(BuildLinks):
 
     @cached_property
     def _together(self) -> dict[object, _LinkedTogether]:
+        return {}
+
+    @cached_property
+    def _kept(self) -> dict[str, dict[str, int]]:
         return {}
 
     def _project(self, module: str) -> tuple[str, str]:
@@ -280,15 +285,31 @@ class EstimatedLinkedSize(BuildLinks):
         """Return the estimated bytes of an object of a module; None is that of plain clang."""
         return self.functions(module, object_bytes).text / self.unit
 
+    def _kept_elsewhere(self, module: str) -> Mapping[str, int]:
+        """Return the shared functions of the plain object that the linked file keeps without it, in thousandths."""
+        if self.facts is None:
+            return {}
+        if module not in self._kept:
+            data, keeps = self.plain.object(module), self.facts.keeps
+            shared = linked_symbols(data).shared
+            self._kept[module] = {
+                name: round(self.unit * size * sum(group.share(name, is_shared=True) for group in self._groups(module)))
+                for name, size in function_sizes(data).functions.items()
+                if name in shared and keeps(name)
+            }
+        return self._kept[module]
+
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
         """Return the estimated bytes of each function and of the stubs for calls of it, in thousandths."""
         data = self.plain.object(module) if object_bytes is None else object_bytes
         sizes, symbols = function_sizes(data), linked_symbols(data)
-        groups = self._groups(module)
-        estimated = {
-            name: round(self.unit * size * sum(group.share(name, is_shared=name in symbols.shared) for group in groups))
-            for name, size in sizes.functions.items()
-        }
+        groups, estimated = self._groups(module), {**self._kept_elsewhere(module)}
+        for name, size in sizes.functions.items():
+            is_shared = name in symbols.shared
+            if not is_shared or name in estimated or self.facts is None or not self.facts.keeps(name):
+                estimated[name] = round(
+                    self.unit * size * sum(group.share(name, is_shared=is_shared) for group in groups)
+                )
         for name in symbols.called:
             stub = round(self.unit * STUB_BYTES * sum(group.stub_share(name) for group in groups))
             if stub:
