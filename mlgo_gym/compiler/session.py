@@ -36,7 +36,7 @@ from mlgo_gym.compiler.standard_error import (
     StandardError,
     check_command,
 )
-from mlgo_gym.compiler.waiting import SharedAffinity, interruptible, uninterrupted
+from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.link_facts import LinkFacts
@@ -127,7 +127,6 @@ class Session(AbstractContextManager["Session"]):
         self._process = None
         self._connection = Connection()
         self._poll = select.poll()
-        self._affinity: SharedAffinity | None = None
         self._unread: Channel | None = None
         self._starvation = Starvation()
 
@@ -206,9 +205,6 @@ class Session(AbstractContextManager["Session"]):
             raise MlgoError(
                 "expected the process that started the compile, got a fork of it; call reset() here"
             ) from error
-        if self._affinity is None:
-            # Only now: before the first decision clang computes for long.
-            self._affinity = SharedAffinity(self.pid)
 
     def _refuse(self) -> NoReturn:
         raise MlgoError("expected a pending decision, got none; wait() for one first")
@@ -320,10 +316,7 @@ class Session(AbstractContextManager["Session"]):
         deadline = time.monotonic() + timeout
         while (remaining := deadline - time.monotonic()) > 0 or (remaining := self.grace(timeout)) > 0:
             deadline = time.monotonic() + remaining
-            if self._affinity is None:
-                interruptible(self._poll.poll, remaining * 1000)
-            else:
-                self._affinity.wait(self._poll, remaining)
+            interruptible(self._poll.poll, remaining * 1000)
             if (decision := self.poll()) is not None or self.exited:
                 return decision
         raise self.timeout_error(timeout)
@@ -381,8 +374,6 @@ class Session(AbstractContextManager["Session"]):
             raise SnapshotError(f"expected a clang that waits for an answer, got one that exited: {self.failure()}")
         # The copy gets new files, so the unread output of clang must be read before.
         self._read_all()
-        if self._affinity is not None:
-            self._affinity.release()
         copied = object.__new__(type(self))
         copied._begin(self.advisors, self.command, self._stderr.copy(), self.limits)
         copied._pending = self._pending

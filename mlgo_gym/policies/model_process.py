@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mlgo_gym.compiler.limits import Limits, Starvation, is_out_of_memory, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, FIRST_EXTRA_DESCRIPTOR, CompilerProcess
-from mlgo_gym.compiler.waiting import SharedAffinity, interruptible, uninterrupted
+from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, PolicyError
 
 SECONDS = 60.0
@@ -63,7 +63,6 @@ class ModelProcess:
         self._process: CompilerProcess | None = None
         self._end: weakref.finalize[..., ModelProcess] | None = None
         self._channel = self._stderr = -1
-        self._core: SharedAffinity | None = None
         self.loaded: object = None
 
     @property
@@ -105,9 +104,6 @@ class ModelProcess:
             # Also after an interrupt: the next request must not receive this answer.
             self.close()
             raise
-        if self._core is None:
-            # The first request is one long computation; decisions follow in quick succession.
-            self._core = SharedAffinity(process.pid)
         return bytes(data[:1]), bytes(memoryview(data)[_HEADER.size :])
 
     def close(self) -> None:
@@ -118,7 +114,7 @@ class ModelProcess:
 
     @uninterrupted()
     def _start(self) -> CompilerProcess:
-        self._core, self._starvation = None, Starvation()
+        self._starvation = Starvation()
         self._readable, self._writable = select.poll(), select.poll()
         descriptors: list[int] = []
         try:
@@ -163,10 +159,7 @@ class ModelProcess:
             if remaining <= 0:
                 raise ModelProcessError(f"its process gave no answer within {self._seconds:g} s and was stopped")
             deadline = time.monotonic() + remaining
-        if self._core is None:
-            interruptible(poll.poll, remaining * 1000)
-        else:
-            self._core.wait(poll, remaining)
+        interruptible(poll.poll, remaining * 1000)
         # A process that is forked at this instant holds the channel open, so the channel alone does not show the end.
         if process.poll() is not None and not _is_readable(self._channel, 0):
             raise self._failure(process)

@@ -1,4 +1,4 @@
-"""Forbids ptrace and other system calls, as some containers do."""
+"""Forbids ptrace, as some containers do."""
 
 from __future__ import annotations
 
@@ -23,24 +23,12 @@ assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) == 0
 Result = TypeVar("Result")
 
 
-NUMBERS = {"ptrace": (101, 117), "sched_setaffinity": (203, 122)}
-"""Numbers of system calls on x86-64 and aarch64."""
-
-
-def without_system_call(name: str, function: Callable[[], Result]) -> Result:
-    """Call a function in a thread of its own that may not use a system call."""
-    code = NO_PTRACE
-    for ptrace, number in zip(NUMBERS["ptrace"], NUMBERS[name], strict=True):
-        code = code.replace(f": {ptrace}", f": {number}")
+def without_ptrace(function: Callable[[], Result]) -> Result:
+    """Call a function in a thread of its own that may not use ptrace."""
 
     def work() -> Result:
-        exec(code, {})
+        exec(NO_PTRACE, {})
         return function()
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
-
-
-def without_ptrace(function: Callable[[], Result]) -> Result:
-    """Call a function in a thread of its own that may not use ptrace."""
-    return without_system_call("ptrace", function)
