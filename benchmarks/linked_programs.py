@@ -135,19 +135,14 @@ class Bench:
 
     def passes(self, name: str) -> bool:
         """Return whether the own tests of the library pass with the objects of a variant."""
-        sources = [
-            path.relative_to(self.root) for pattern in self.library.test_sources for path in self.root.glob(pattern)
-        ]
+        found = [path for pattern in self.library.test_sources for path in self.root.glob(pattern)]
+        sources = [path.relative_to(self.root) for path in found]
         objects = [self._work / "tests" / f"{str(source).replace('/', '-')}.o" for source in sources]
         if not all(file.exists() for file in objects):
             (self._work / "tests").mkdir(exist_ok=True)
             self._compile_all(VARIANTS[FIRST].level, {"MLGO_POLICY": "default"}, sources, objects)
-        library = [
-            file
-            for file, source in zip(self.objects(name), self.sources, strict=True)
-            if self.root / source != self._program
-        ]
-        words = {"TESTS": objects, "OBJECTS": library, "CXX": [Path(sys.executable).with_name("mlgo-clang++")]}
+        words = {"TESTS": objects, "OBJECTS": self.objects(name)}
+        words["CXX"] = [Path(sys.executable).with_name("mlgo-clang++")]
         settings = {key: shlex.join(map(str, items)) for key, items in words.items()}
         command = ["bash", "-ec", self.library.tests]
         return subprocess.run(command, cwd=self._work, env={**os.environ, **settings}, check=False).returncode == 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from mlgo_clang.files import write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.statistics import Change, estimates
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
@@ -63,13 +64,12 @@ def read_json(path: Path | None, missing: Any) -> Any:
 def write_json(path: Path | None, value: object) -> None:
     """Write a value as JSON; write nothing if `path` is None."""
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_result(path, json.dumps(value, indent=1) + "\n")
 
 
 def write_result(path: Path, text: str) -> None:
     """Write a file of results; below docs/results, note the day in `measured.json`."""
-    path.write_text(text)
+    write_atomically(str(path), text.encode())
     if path.parent == RESULTS:
         today = datetime.date.today().isoformat()
         new = {"command": f"python -m benchmarks.{Path(sys.argv[0]).stem}", "tables": [], "oldest": today}
