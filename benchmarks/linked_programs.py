@@ -33,6 +33,7 @@ from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.sizes import object_sizes
 
 FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
+CC, CXX = (str(Path(sys.executable).with_name(name)) for name in ("mlgo-clang", "mlgo-clang++"))
 WHOLE = ("-no-pie", "-nostartfiles", "-nostdlib", "-s", "-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all")
 
 VARIANTS = {
@@ -96,12 +97,12 @@ class Bench:
         subprocess.run(["bash", "-ec", self.library.configure], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
         (self._work / "configured").touch()
 
-    def _folder(self, variant: str) -> Path:
-        return self._work / variant.replace(" ", "-")
+    def _outputs(self, folder: str, sources: Sequence[Path]) -> list[Path]:
+        return [self._work / folder / f"{str(source).replace('/', '-')}.o" for source in sources]
 
     def objects(self, variant: str) -> list[Path]:
         """Return the paths of the objects of a variant."""
-        return [self._folder(variant) / f"{str(source).replace('/', '-')}.o" for source in self.sources]
+        return self._outputs(variant.replace(" ", "-"), self.sources)
 
     def facts(self, level: str) -> Path:
         """Return the link facts of the plain build of a level, which is made if it is missing."""
@@ -120,16 +121,16 @@ class Bench:
             settings["MLGO_LINK_FACTS"] = str(self.facts(variant.level))
         if variant.compiles:
             settings |= {"MLGO_RECIPES": str(self._work / "recipes"), "MLGO_SEARCH": str(variant.compiles)}
-        folder = self._folder(name)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        objects = self.objects(name)
+        shutil.rmtree(objects[0].parent, ignore_errors=True)
         start = cpu_seconds()
-        self._compile_all(variant.level, settings, self.sources, self.objects(name))
+        self._compile_all(variant.level, settings, self.sources, objects)
         return cpu_seconds() - start
 
     def _compile_all(
         self, level: str, settings: Mapping[str, str], sources: Sequence[Path], outputs: Sequence[Path]
     ) -> None:
+        outputs[0].parent.mkdir(exist_ok=True)
         with ThreadPoolExecutor(self._options.jobs) as pool:
             list(pool.map(partial(self._compile, f"-{level}", {**os.environ, **settings}), sources, outputs))
 
@@ -137,20 +138,17 @@ class Bench:
         """Return whether the own tests of the library pass with the objects of a variant."""
         found = [path for pattern in self.library.test_sources for path in self.root.glob(pattern)]
         sources = [path.relative_to(self.root) for path in found]
-        objects = [self._work / "tests" / f"{str(source).replace('/', '-')}.o" for source in sources]
+        objects = self._outputs("tests", sources)
         if not all(file.exists() for file in objects):
-            (self._work / "tests").mkdir(exist_ok=True)
             self._compile_all(VARIANTS[FIRST].level, {"MLGO_POLICY": "default"}, sources, objects)
-        words = {"TESTS": objects, "OBJECTS": self.objects(name)}
-        words["CXX"] = [Path(sys.executable).with_name("mlgo-clang++")]
+        words = {"TESTS": objects, "OBJECTS": self.objects(name), "CXX": [Path(CXX)]}
         settings = {key: shlex.join(map(str, items)) for key, items in words.items()}
         command = ["bash", "-ec", self.library.tests]
         return subprocess.run(command, cwd=self._work, env={**os.environ, **settings}, check=False).returncode == 0
 
     def _compile(self, level: str, environment: Mapping[str, str], source: Path, output: Path) -> None:
-        compiler = "mlgo-clang" if source.suffix == ".c" else "mlgo-clang++"
+        compiler = CC if source.suffix == ".c" else CXX
         words = [compiler, level, *FLAGS, *shlex.split(self.library.flags), "-c", str(source), "-o", str(output)]
-        words[0] = str(Path(sys.executable).with_name(compiler))
         subprocess.run(words, cwd=self.root, env=dict(environment), check=True, stdin=subprocess.DEVNULL)
 
     def _interface(self) -> list[str]:
@@ -180,8 +178,7 @@ class Bench:
         digests = []
         if self._program is not None:
             program = self._work / f"{name}.program"
-            compiler = Path(sys.executable).with_name("mlgo-clang++")
-            subprocess.run([compiler, "-Wl,--gc-sections", "-o", program, *objects, "-lpthread", "-ldl"], check=True)
+            subprocess.run([CXX, "-Wl,--gc-sections", "-o", program, *objects, "-lpthread", "-ldl"], check=True)
             instructions, digest = count_run(program, self.library.run, self.root / self.library.folder)
             found |= {"instructions": instructions, "program_text": object_sizes(program.read_bytes()).text}
             digests.append(digest)

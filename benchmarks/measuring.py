@@ -75,7 +75,7 @@ def write_result(path: Path, text: str) -> None:
         new = {"command": f"python -m benchmarks.{Path(sys.argv[0]).stem}", "tables": [], "oldest": today}
         notes = read_json(MEASURED, {})
         notes[path.stem] = {**notes.get(path.stem, new), "newest": today}
-        MEASURED.write_text(json.dumps(notes, indent=1) + "\n")
+        write_atomically(str(MEASURED), (json.dumps(notes, indent=1) + "\n").encode())
 
 
 def cpu_seconds(processes: Sequence[int] = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) -> float:

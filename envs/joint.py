@@ -59,8 +59,10 @@ class JointTask(Task):
             task.bind([header], observation)
         self._tasks = tasks
         self._layouts = [self._inline.layout, self._evict.unmasked_layout, self._priority.layout]
-        self._starts = (0, 2, 2 + self._evict.columns)
-        self.actions = self._starts[PRIORITY] + len(PRIORITY_CHOICES)
+        first_priority = 2 + self._evict.columns
+        self.actions = first_priority + len(PRIORITY_CHOICES)
+        # The first action of each kind of decision, and the end of all.
+        self._starts = (0, 2, first_priority, self.actions)
         self.action_space = gym.spaces.Discrete(self.actions)
         self._width = max(len(layout.names) for layout in self._layouts)
         self.feature_names = tuple(
@@ -111,7 +113,7 @@ class JointTask(Task):
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
         """Return the mask: the actions of this kind of decision that clang allows."""
         mask = np.zeros(self.actions, np.int8)
-        first, end = (*self._starts, self.actions)[decision.advisor : decision.advisor + 2]
+        first, end = self._starts[decision.advisor : decision.advisor + 2]
         mask[first:end] = self._evict.action_mask(decision) if decision.advisor == EVICTION else 1
         return mask
 

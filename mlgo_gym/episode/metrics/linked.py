@@ -285,31 +285,36 @@ class EstimatedLinkedSize(BuildLinks):
         """Return the estimated bytes of an object of a module; None is that of plain clang."""
         return self.functions(module, object_bytes).text / self.unit
 
+    def _shares(self, module: str, sizes: FunctionSizes, symbols: LinkedSymbols) -> dict[str, int]:
+        """Return the surviving share of each function of an object, in thousandths of a byte."""
+        groups = self._groups(module)
+        return {
+            name: round(self.unit * size * sum(group.share(name, is_shared=name in symbols.shared) for group in groups))
+            for name, size in sizes.functions.items()
+        }
+
+    def _is_kept(self, name: str, symbols: LinkedSymbols) -> bool:
+        """Return whether the linked file keeps a function of an object without this object."""
+        return self.facts is not None and name in symbols.shared and self.facts.keeps(name)
+
     def _kept_elsewhere(self, module: str) -> Mapping[str, int]:
-        """Return the shared functions of the plain object that the linked file keeps without it, in thousandths."""
+        """Return the shares of those functions of the plain object that the linked file keeps without it."""
         if self.facts is None:
             return {}
         if module not in self._kept:
-            data, keeps = self.plain.object(module), self.facts.keeps
-            shared = linked_symbols(data).shared
-            self._kept[module] = {
-                name: round(self.unit * size * sum(group.share(name, is_shared=True) for group in self._groups(module)))
-                for name, size in function_sizes(data).functions.items()
-                if name in shared and keeps(name)
-            }
+            data = self.plain.object(module)
+            sizes, symbols = function_sizes(data), linked_symbols(data)
+            shares = self._shares(module, sizes, symbols)
+            self._kept[module] = {name: share for name, share in shares.items() if self._is_kept(name, symbols)}
         return self._kept[module]
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
         """Return the estimated bytes of each function and of the stubs for calls of it, in thousandths."""
         data = self.plain.object(module) if object_bytes is None else object_bytes
         sizes, symbols = function_sizes(data), linked_symbols(data)
-        groups, estimated = self._groups(module), {**self._kept_elsewhere(module)}
-        for name, size in sizes.functions.items():
-            is_shared = name in symbols.shared
-            if not is_shared or name in estimated or self.facts is None or not self.facts.keeps(name):
-                estimated[name] = round(
-                    self.unit * size * sum(group.share(name, is_shared=is_shared) for group in groups)
-                )
+        groups, kept = self._groups(module), self._kept_elsewhere(module)
+        shares = self._shares(module, sizes, symbols).items()
+        estimated = {**kept, **{name: n for name, n in shares if name in kept or not self._is_kept(name, symbols)}}
         for name in symbols.called:
             stub = round(self.unit * STUB_BYTES * sum(group.stub_share(name) for group in groups))
             if stub:
