@@ -37,11 +37,8 @@ class EvictTask(AllocationTask):
                 f"expected an eviction advisor with the features {missing}, got {[*fields]}; use another clang"
             )
         self.columns = int(np.prod(header.dtype["mask"].shape))
-        self._rule: list[tuple[struct.Struct, int]] = []
-        for name in _RULE_FEATURES:
-            kind = header.dtype[name].base.char
-            # In struct, the size of l depends on the machine; q has eight bytes.
-            self._rule.append((struct.Struct(f"<{self.columns}{'q' if kind == 'l' else kind}"), fields[name][1]))
+        formats = {spec.name: struct.Struct(f"<{spec.struct_format}") for spec in header.features}
+        self._rule = [(formats[name], fields[name][1]) for name in _RULE_FEATURES]
         self._mask_offset = fields["mask"][1]
         self.layout = FeatureLayout(header, bounds=BOUNDS)
         self.unmasked_layout = FeatureLayout(header, exclude_features=("mask",), bounds=BOUNDS)

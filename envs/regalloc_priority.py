@@ -24,7 +24,7 @@ unsigned number, and would turn 2^32 and NaN into 0."""
 
 _SPLIT = STAGES.index("split")
 _LONGEST = 2**23
-_INT64 = struct.Struct("<q")
+_INT64, _FLOAT = struct.Struct("<q"), struct.Struct("<f")
 
 
 def size_order(size: int, stage: int) -> float:
@@ -87,7 +87,7 @@ class PriorityTask(AllocationTask):
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - the bounds are the same for all
         """Return the advice of an action from 0 to 1; None for anything else."""
         number = action if type(action) is float else np.asarray(action, np.float32).item()
-        return struct.pack("<f", SCALE * number) if 0.0 <= number <= 1.0 else None
+        return _FLOAT.pack(SCALE * number) if 0.0 <= number <= 1.0 else None
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the features of a live range."""

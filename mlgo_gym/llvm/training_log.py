@@ -79,6 +79,12 @@ class TensorSpec:
         """The number of bytes of the whole tensor."""
         return self.size * self.dtype.itemsize
 
+    @property
+    def struct_format(self) -> str:
+        """The format of the tensor for `struct`, without the byte order."""
+        # In struct, l has four bytes where a byte order is given.
+        return f"{self.size}{self.dtype.char.replace('l', 'q').replace('L', 'Q')}"
+
     @classmethod
     def from_json(cls, value: object) -> TensorSpec:
         """Return the tensor of `{"name": str, "type": str, "shape": [int, …], "port": int}`, or raise ValueError."""

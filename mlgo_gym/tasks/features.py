@@ -9,6 +9,7 @@ the headers of clang 17 to 22.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -336,6 +337,10 @@ class FeatureLayout:
         self._flags = len(names) - sum(size for _, size, *_ in self._capped)
         self._square = min((BOUND, *caps.values())) ** 2
         self._wide = any(run[0] == np.float64 for run in runs)
+        self._no_flags = (0.0,) * (len(names) - self._flags)
+        is_short = len(names) <= 8 and not (excluded or self._wide) and all(spec.size == 1 for spec in header.features)
+        formats = "".join(spec.struct_format for spec in header.features)
+        self._scalars = struct.Struct(f"<{formats}") if is_short else None
 
     def flat_space(self) -> gym.spaces.Box:
         """Return the space of `flat()`: float32, shape (number of names,), infinite where nothing bounds a feature."""
@@ -351,6 +356,11 @@ class FeatureLayout:
             dtype, offset, _, count = runs[0]
             vector = np.frombuffer(payload, dtype, count, offset).astype(np.float32)
             return vector if self._finite else finite(vector)
+        if self._scalars is not None:
+            # A few numbers: reading them all at once takes half the time.
+            vector = np.array((*self._scalars.unpack(payload), *self._no_flags), np.float32)
+            if vector.dot(vector) <= self._square:
+                return vector
         vector = np.empty(len(self.names), np.float32)
         self.flat_into(payload, vector)
         return vector
@@ -376,9 +386,9 @@ class FeatureLayout:
             return
         if self._capped:
             row[self._flags :] = 0
-        values = row.astype(np.float64)  # the squares of floats overflow in float32
-        if values.dot(values) <= self._square:
-            # Nothing is NaN or beyond its bound. Most observations are such, and looking is faster than limiting.
+        # Most observations have nothing that is NaN or beyond its bound, and looking is faster than limiting. Rounded
+        # sums of squares still grow with each square, and one beyond float32 is infinite.
+        if row.dot(row) <= self._square:
             return
         finite(row)
         for dtype, size, offset, start, flags, cap in self._capped:
