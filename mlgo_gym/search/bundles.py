@@ -81,6 +81,8 @@ class BundleSearch:
         if space.setup.options.callee_features:
             # Callee features cost time in each compile, and change with every flip.
             self._policy = _repeat(first.compiled)
+        if space.start_name in self._answers:
+            self._answers[space.start_name] = _answers_of(first.compiled)
         self.best = first
         if not first.compiled.decisions:
             # Raises the error for a module without decisions.
@@ -149,9 +151,12 @@ class BundleSearch:
             sees_callees = needs_callee_features(name)
             # The compile of a policy that would give all answers of another compile is the same. Recorded decisions
             # have no callee features.
-            is_known = not sees_callees and any(
-                all(self._answer(name, decision) == decision.answer for decision in trial.compiled.decisions)
-                for trial, _ in trials
+            is_known = name == self._space.start_name or (
+                not sees_callees
+                and any(
+                    all(self._answer(name, decision) == decision.answer for decision in trial.compiled.decisions)
+                    for trial, _ in trials
+                )
             )
             if is_known or budget.remaining < _MIN_COMPILES or budget.is_spent:
                 continue
@@ -161,7 +166,7 @@ class BundleSearch:
                 continue
             if sees_callees:
                 policy = _repeat(trial.compiled)
-                self._answers[name] = {decision.call_site: decision.answer for decision in trial.compiled.decisions}
+                self._answers[name] = _answers_of(trial.compiled)
             trials.append((trial, policy))
         trials.sort(key=lambda pair: pair[0].total)
         (self.best, self._policy), *self._restarts = trials
@@ -320,6 +325,10 @@ class BundleSearch:
             self.best, other = trial, self.best
         self._expected = self._expect(self.best)
         self._expected.replace_worse_parts(other)
+
+
+def _answers_of(compiled: InlineCompile) -> dict[CallSite, int]:
+    return {decision.call_site: decision.answer for decision in compiled.decisions}
 
 
 def _repeat(compiled: InlineCompile) -> Policy:

@@ -24,7 +24,6 @@ from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import EnvironmentWork
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
@@ -167,9 +166,8 @@ def search_module(
         CorpusError: The module has no decision.
         CompilerError: The first compile failed; later failures are counted.
     """
-    policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    space = SearchSpace(env, module, budget, policy, seed)
+    space = SearchSpace(env, module, budget, start, seed)
     search = FunctionSearch if searches_evictions(env) else BundleSearch
     actions, cost, baseline = search(space, seed).run()
     compiles, seconds = budget.spent, budget.seconds
