@@ -45,6 +45,7 @@ VARIANTS = {
     "Os last-call": Variant("Os", "last-call"),
     "Os facts": Variant("Os", "last-call", facts=True),
     "facts, recipes": Variant("Oz", "last-call", facts=True, compiles=10),
+    "Os facts, recipes": Variant("Os", "last-call", facts=True, compiles=10),
 }
 """The variants by name; the first one gives the interface."""
 

@@ -302,6 +302,7 @@ LINKED = {
     "facts, recipes": "the same, recipes of 10 compiles",
     "Os last-call": "-Os, `last-call`",
     "Os facts": "-Os, `last-call`, link facts",
+    "Os facts, recipes": "-Os, the same, recipes of 10 compiles",
 }
 
 
