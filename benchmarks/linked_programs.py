@@ -42,7 +42,6 @@ VARIANTS = {
     "inline-oz": Variant("Oz", "inline-oz"),
     "last-call": Variant("Oz", "last-call"),
     "facts": Variant("Oz", "last-call", facts=True),
-    "Os last-call": Variant("Os", "last-call"),
     "Os facts": Variant("Os", "last-call", facts=True),
     "facts, recipes": Variant("Oz", "last-call", facts=True, compiles=10),
     "Os facts, recipes": Variant("Os", "last-call", facts=True, compiles=10),

@@ -300,7 +300,6 @@ LINKED = {
     "last-call": "`last-call`",
     "facts": "`last-call`, link facts",
     "facts, recipes": "the same, recipes of 10 compiles",
-    "Os last-call": "-Os, `last-call`",
     "Os facts": "-Os, `last-call`, link facts",
     "Os facts, recipes": "-Os, the same, recipes of 10 compiles",
 }
