@@ -358,9 +358,9 @@ class FeatureLayout:
             return vector if self._finite else finite(vector)
         if self._scalars is not None:
             # A few numbers: reading them all at once takes half the time.
-            vector = np.array((*self._scalars.unpack(payload), *self._no_flags), np.float32)
-            if vector.dot(vector) <= self._square:
-                return vector
+            numbers = np.array((*self._scalars.unpack(payload), *self._no_flags), np.float64)
+            if numbers.dot(numbers) <= self._square:
+                return numbers.astype(np.float32)
         vector = np.empty(len(self.names), np.float32)
         self.flat_into(payload, vector)
         return vector
@@ -386,9 +386,9 @@ class FeatureLayout:
             return
         if self._capped:
             row[self._flags :] = 0
-        # Most observations have nothing that is NaN or beyond its bound, and looking is faster than limiting. Rounded
-        # sums of squares still grow with each square, and one beyond float32 is infinite.
-        if row.dot(row) <= self._square:
+        values = row.astype(np.float64)  # the squares of floats overflow in float32
+        if values.dot(values) <= self._square:
+            # Nothing is NaN or beyond its bound. Most observations are such, and looking is faster than limiting.
             return
         finite(row)
         for dtype, size, offset, start, flags, cap in self._capped:
