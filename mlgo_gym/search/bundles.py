@@ -21,7 +21,13 @@ from mlgo_gym.episode.attribution.affected_functions import (
     group_causes,
     independent,
 )
-from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineCompile, InlineDecision, run_inline_compile
+from mlgo_gym.episode.attribution.inline_compile import (
+    CallSite,
+    InlineCompile,
+    InlineDecision,
+    answers_by_call_site,
+    run_inline_compile,
+)
 from mlgo_gym.episode.outcome import FunctionCosts
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.policies import Policy
@@ -82,7 +88,7 @@ class BundleSearch:
             # Callee features cost time in each compile, and change with every flip.
             self._policy = _repeat(first.compiled)
         if space.start_name in self._answers:
-            self._answers[space.start_name] = _answers_of(first.compiled)
+            self._answers[space.start_name] = answers_by_call_site(first.compiled.decisions)
         self.best = first
         if not first.compiled.decisions:
             # Raises the error for a module without decisions.
@@ -148,15 +154,14 @@ class BundleSearch:
         trials = [(self.best, self._policy)]
         budget = self._space.budget
         for name, policy in self._space.portfolio.items():
+            if name == self._space.start_name:
+                continue  # the first compile
             sees_callees = needs_callee_features(name)
             # The compile of a policy that would give all answers of another compile is the same. Recorded decisions
             # have no callee features.
-            is_known = name == self._space.start_name or (
-                not sees_callees
-                and any(
-                    all(self._answer(name, decision) == decision.answer for decision in trial.compiled.decisions)
-                    for trial, _ in trials
-                )
+            is_known = not sees_callees and any(
+                all(self._answer(name, decision) == decision.answer for decision in trial.compiled.decisions)
+                for trial, _ in trials
             )
             if is_known or budget.remaining < _MIN_COMPILES or budget.is_spent:
                 continue
@@ -166,7 +171,7 @@ class BundleSearch:
                 continue
             if sees_callees:
                 policy = _repeat(trial.compiled)
-                self._answers[name] = _answers_of(trial.compiled)
+                self._answers[name] = answers_by_call_site(trial.compiled.decisions)
             trials.append((trial, policy))
         trials.sort(key=lambda pair: pair[0].total)
         (self.best, self._policy), *self._restarts = trials
@@ -325,10 +330,6 @@ class BundleSearch:
             self.best, other = trial, self.best
         self._expected = self._expect(self.best)
         self._expected.replace_worse_parts(other)
-
-
-def _answers_of(compiled: InlineCompile) -> dict[CallSite, int]:
-    return {decision.call_site: decision.answer for decision in compiled.decisions}
 
 
 def _repeat(compiled: InlineCompile) -> Policy:

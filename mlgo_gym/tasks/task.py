@@ -260,11 +260,7 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
     Raises:
         ActionError: the action is not one number, it is NaN, or it is not a whole number for a discrete space.
     """
-    value = action
-    if type(action) is np.ndarray and action.dtype == np.float32 and action.size == 1:
-        value = number = float(action.item())
-        if number == number and not isinstance(space, gym.spaces.Discrete):  # no NaN
-            return number
+    value = action.item() if type(action) is np.ndarray and action.dtype == np.float32 and action.size == 1 else action
     if not isinstance(value, (int, float, np.generic)):
         try:
             array = np.asarray(value)
