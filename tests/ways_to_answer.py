@@ -218,7 +218,7 @@ class Ways:
 
         Returns both objects for each function; register allocation only.
         """
-        whole = self.make()
+        whole = self.make(scope="module")  # without a limit of decisions, as an episode of one function
         # With a size as the reward, an episode of one function compiles the whole object.
         part = self.make(scope="function", metric="text")
         names = sorted(part.decisions(part.corpus.module(self.module)))
