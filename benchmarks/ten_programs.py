@@ -1,4 +1,4 @@
-"""Ten programs that everybody knows, built by plain clang, a plugin, the wrapper and recipes: sizes and costs.
+"""Ten programs that everybody knows, built by plain clang, a plugin and the wrapper: sizes and costs.
 
     python -m benchmarks.ten_programs --work runs/ten                   # all; the same command resumes
     python -m benchmarks.ten_programs --work runs/ten --only Lua curl --variants Oz plugin --again
@@ -37,15 +37,11 @@ LONGEST_INPUT = 200_000
 
 VARIANTS = {
     FIRST: Variant("Oz"),
-    "Os": Variant("Os"),
     "O2": Variant("O2"),
     "plugin": Variant("Oz", plugin="inline-oz"),
-    "Os plugin": Variant("Os", plugin="inline-os"),
     "wrapper": Variant("Oz", "inline-oz"),
+    "last-call": Variant("Oz", "last-call"),
     "Os wrapper": Variant("Os", "inline-os"),
-    "recipes 10": Variant("Oz", "inline-oz", compiles=10),
-    "recipes 50": Variant("Oz", "inline-oz", compiles=50),
-    "Os recipes 10": Variant("Os", "inline-os", compiles=10),
 }
 
 
@@ -123,7 +119,7 @@ class Bench:
         self._run(self.project.configure, VARIANTS[FIRST])
         (self._folder / "configured").touch()
 
-    def environment(self, variant: Variant, search: int = 0) -> Mapping[str, str]:
+    def environment(self, variant: Variant) -> Mapping[str, str]:
         """Return the environment variables of a variant."""
         commands = [[*compiler_command(self._options.clang, mode)] for mode in ("gcc", "g++")]
         extra = {}
@@ -134,38 +130,32 @@ class Bench:
             scripts = Path(sys.executable).parent
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
             extra = {"MLGO_POLICY": variant.policy, "MLGO_CLANG": self._options.clang}
-        if variant.compiles:
-            folder = self._folder / f"recipes-{variant.level}-{variant.compiles}"
-            extra |= {"MLGO_RECIPES": str(folder), "MLGO_SEARCH": str(search)}
         names = {name: str(self._folder / f"BENCH_{name}") for name in ("CC", "CXX")}
         names |= dict(zip(("BENCH_CC", "BENCH_CXX"), map(shlex.join, commands), strict=True))
         level, cache = f"-{variant.level}", str(self._options.work / "cache")
         others = {"BENCH_LEVEL": level, "JOBS": str(self._options.jobs), "MLGO_CACHE": cache}
         return {**os.environ, **names, **FLAGS, **others, **extra}
 
-    def _run(self, command: str, variant: Variant, search: int = 0, *, check: bool = True) -> tuple[int, float]:
+    def _run(self, command: str, variant: Variant, *, check: bool = True) -> tuple[int, float]:
         """Run a shell command in the build folder; return its exit status and its CPU seconds."""
         start = cpu_seconds()
-        variables, log, null = self.environment(variant, search), self._log, subprocess.DEVNULL
+        variables, log, null = self.environment(variant), self._log, subprocess.DEVNULL
         words = ["bash", "-ec", command]
         done = subprocess.run(words, cwd=self._build, env=variables, stdin=null, stdout=log, stderr=log, check=False)
         if check and done.returncode:
             raise SystemExit(f"{self.project.name}: {command[:80]!r} failed; {log.name} has its output")
         return done.returncode, cpu_seconds() - start
 
-    def make(self, variant: Variant, search: int = 0) -> float:
+    def make(self, variant: Variant) -> float:
         """Clean and build; return the CPU seconds of the build."""
         self._run(self.project.clean, variant)
         (self._build / self.project.program).unlink(missing_ok=True)
-        return self._run(self.project.build, variant, search)[1]
+        return self._run(self.project.build, variant)[1]
 
     def measure(self, variant: str) -> tuple[dict[str, Any], list[str]]:
         """Build in a variant; return sizes, instructions, CPU seconds and tests, and the digest of each output."""
         settings, project = VARIANTS[variant], self.project
-        found: dict[str, Any] = {"search_seconds": None}
-        if settings.compiles:
-            found["search_seconds"] = self.make(settings, settings.compiles)
-        found["seconds"] = [self.make(settings)]
+        found: dict[str, Any] = {"seconds": self.make(settings)}
         program = self._build / project.program
         found["text"] = object_sizes(program.read_bytes()).text
         counts = []

@@ -134,10 +134,8 @@ TEN_BUILDS = {
     "O2": "plain -O2",
     "plugin": "plugin, `inline-oz`",
     "wrapper": "wrapper, `inline-oz`",
-    "recipes 10": "recipes, 10 compiles",
-    "recipes 50": "recipes, 50 compiles",
+    "last-call": "wrapper, `last-call`",
     "Os wrapper": "wrapper, `inline-os` at -Os",
-    "Os recipes 10": "recipes at -Os, 10 compiles",
 }
 """Title of each build that is compared with plain clang at -Oz."""
 

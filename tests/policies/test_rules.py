@@ -268,7 +268,14 @@ def test_last_call_is_its_file(tmp_path: Path) -> None:
         )
         assert rule["text"] < other["text"]
         observation, info = env.reset(seed=0)
-        cost, last, kept, linkage = observation[columns]
-        assert policy.act(observation, info) == (cost < 5 or (last == 1 and kept == 0 and linkage in (0, 1)))
+        for *values, answer in (
+            (4, 0, 1, 3, 1),
+            (5, 0, 0, 0, 0),
+            (14_999, 1, 0, 1, 1),
+            (15_000, 1, 0, 1, 0),
+            (9, 1, 1, 0, 0),
+        ):
+            observation[columns] = values
+            assert policy.act(observation, info) == answer
         batch = np.stack([observation, observation])
         assert act_batch(policy, batch, [info, info]) == [policy.act(observation, info)] * 2
