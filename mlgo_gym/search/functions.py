@@ -57,9 +57,8 @@ class FunctionSearch:
         if space.start is not None:
             self._try(self._legal(space.start))
         if space.budget.remaining >= _MIN_RULES:
-            for name, policy in space.portfolio.items():
-                if name != space.start_name:
-                    self._try(self._legal(policy))
+            for policy in space.others.values():
+                self._try(self._legal(policy))
         while space.budget.remaining > 1 and not space.budget.is_spent:
             self._try_flips()
         actions = (eviction.answer for name in self._first.functions for eviction in self._best[name].functions[name])

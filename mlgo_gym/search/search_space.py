@@ -148,6 +148,11 @@ class SearchSpace:
                 policies[name] = load_policy(name, self._env, seed=self._seed)
         return policies
 
+    @property
+    def others(self) -> dict[str, Policy]:
+        """The policies of the portfolio but the start, which a search compiles before them."""
+        return {name: policy for name, policy in self.portfolio.items() if name != self.start_name}
+
     def action_of(self, policy: Policy | None, decision: Decision, index: int) -> int:
         """Return the action of a policy at the decision with an index; the policy None is clang's own choice."""
         if policy is None:
