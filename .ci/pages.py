@@ -51,7 +51,6 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Toy-v0",
         "make check",
     ),
-    "needs a crash of the compiler; tests/episode/test_reproducer.py runs it": ("mlgo-gym reproduce",),
     "measures the machine for minutes to hours": (
         "python -m benchmarks.exactness rule",
         "python -m benchmarks.reference",

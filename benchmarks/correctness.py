@@ -8,7 +8,7 @@ Each is compiled under random policies for each environment, linked, and run. A 
 with a probability of 2, 10, 50 or 100 %; then it takes a random legal action. `--learned` adds bundled policies.
 
 The results are lines of `runs.jsonl`; the same command resumes an interrupted run. A wrong output
-names the modules whose objects cause it, and a crash becomes a reproducer (`mlgo-gym reproduce FOLDER --trust-flags`).
+names the modules whose objects cause it, and a crash has the command and the answers in hexadecimal bytes.
 The exit status is 1 if there is one. `--summary` writes the counts by program into
 docs/results/correctness.json.
 """
@@ -16,7 +16,6 @@ docs/results/correctness.json.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -35,7 +34,6 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.episode.metrics.counters import find_emulator, run_program
 from mlgo_gym.episode.metrics.programs import Program, check_output, link_program, program_target, read_programs
-from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.linking import PolicyObjects
 from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings
@@ -78,10 +76,10 @@ def compile_randomly(
 
 
 class Runs:
-    """The runs of one program in one environment, with folders for objects and for reproducers."""
+    """The runs of one program in one environment, with a folder for objects."""
 
-    def __init__(self, program: Program, env_id: str, corpus: str, scratch: Path, reproducers: Path) -> None:
-        self._program, self._scratch, self._reproducers = program, scratch, reproducers
+    def __init__(self, program: Program, env_id: str, corpus: str, scratch: Path) -> None:
+        self._program, self._scratch = program, scratch
         self._env_id, self._corpus = env_id, corpus
         self._env = make_environment(env_id, {"corpus": corpus})
         assert self._env.corpus.path is not None
@@ -135,9 +133,8 @@ class Runs:
             try:
                 objects[name] = compile_randomly(compilation, task, chance, SHARES[seed % len(SHARES)], answers[name])
             except CompilerError as error:
-                os.environ["MLGO_REPRODUCERS"] = str(self._reproducers)
-                folder = keep_crash(compilation, task.advisors, answers[name], error)
-                return {"outcome": "crashed", "module": name, "problem": error.message, "reproducer": str(folder)}
+                details = {"command": error.command, "answers": b"".join(answers[name]).hex()}
+                return {"outcome": "crashed", "module": name, "problem": error.message, **details}
         row = {"decisions": sum(map(len, answers.values())), **self._outcome(objects)}
         if row["outcome"] == "wrong":
             row["modules"] = [name for name in objects if self.problem({**self.plain, name: objects[name]})]
@@ -236,7 +233,7 @@ def main() -> None:
                     missing = [policy for policy in policies if (program_name, env_id, policy) not in done]
                     if not missing:
                         continue
-                    runs = Runs(program, env_id, corpus, scratch, options.output / "reproducers")
+                    runs = Runs(program, env_id, corpus, scratch)
                     if problem := runs.problem(runs.plain):
                         sys.exit(f"{program_name}, compiled by plain clang: {problem}")
                     for policy in missing:

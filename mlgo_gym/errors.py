@@ -106,10 +106,8 @@ class CompilerError(MlgoError):
         exit_status: Clang's exit status; negative for a signal, None while clang runs.
         stderr: The tail of clang's standard error.
         command: The command line, for a run by hand.
-        reproducer: Folder from which `mlgo-gym reproduce` repeats a crash; None if nothing was kept.
     """
 
-    reproducer: str | None = None
     message: str
     kind: str
     exit_status: int | None

@@ -197,7 +197,9 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pyt
     assert "SIGSEGV" in info["error"]["message"]
     assert (info["module"], info["decisions"]) == ("calls", 2)
     assert {*info} <= {key.name for key in info_keys(env.task) if END in key.when}
-    assert {*info["error"]} - {"reproducer"} == {"kind", "message", "exit_status", "stderr"}
+    assert {*info["error"]} == {"kind", "message", "exit_status", "stderr", "command", "answers"}
+    assert any(word.endswith("calls.bc") for word in info["error"]["command"])
+    assert info["error"]["answers"] == bytes([1, *bytes(7)] * 2).hex()
     assert env.observation_space.contains(observation)
     assert not observation.any()
     assert "failed after 2 decisions" in capsys.readouterr().out

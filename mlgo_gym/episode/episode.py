@@ -18,7 +18,6 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import baseline_coroutine, keep_decisions, watchers
 from mlgo_gym.episode.outcome import EpisodeOutcome, conclude, fail
-from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
@@ -225,7 +224,6 @@ class Episode:
                 baseline = yield from baseline_coroutine(self.compilation, optimization_record=record)
             self.baseline = self.with_project_costs(baseline)
         except CompilerError as error:
-            self.keep_crash(error)
             if self.raises or not self.decisions:
                 self.close()
                 raise
@@ -345,12 +343,6 @@ class Episode:
         """Start the same compile once more; see `repeats`."""
         baseline = self.given_baseline or self.baseline
         return Episode(self.setup, self.compilation, function=self.function, given_baseline=baseline, repeats=True)
-
-    def keep_crash(self, error: CompilerError) -> None:
-        """Keep a reproducer of a crash of this compile, or of the baseline's after it; set its folder in the error."""
-        advisors, answers = (self._task.advisors, self.answers) if self.measurement is None else ((), ())
-        folder = keep_crash(self.compilation, advisors, answers, error)
-        error.reproducer = None if folder is None else str(folder)
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""

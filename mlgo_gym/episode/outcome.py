@@ -137,7 +137,8 @@ def fail(episode: Episode, error: CompilerError) -> EpisodeOutcome:
     """
     setup, decisions = episode.setup, episode.decisions
     lowest = failure_reward(setup, episode)
-    info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": describe_failure(error)}
+    details = {**describe_failure(error), "command": error.command, "answers": b"".join(episode.answers).hex()}
+    info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": details}
     if episode.credit:
         info |= {"credit": (0.0,) * decisions, "rewards": (lowest / max(decisions, 1),) * decisions}
     return EpisodeOutcome(lowest, True, info)
@@ -163,11 +164,13 @@ def failure_reward(setup: Setup, episode: Episode | None = None) -> float:
     return reward(setup, worst_cost(baseline), baseline)
 
 
+FAILURE_KEYS = ("kind", "message", "exit_status", "stderr")
+"""Entries of `info["error"]` that are equal in a repeated compile."""
+
+
 def describe_failure(error: CompilerError) -> dict[str, Any]:
-    """Return the entries of `info["error"]`."""
-    names = ("kind", "message", "exit_status", "stderr")
-    description = {name: getattr(error, name) for name in names}
-    return description if error.reproducer is None else {**description, "reproducer": error.reproducer}
+    """Return the entries of `info["error"]` that results record."""
+    return {name: getattr(error, name) for name in FAILURE_KEYS}
 
 
 def _counts(episode: Episode) -> dict[str, Any]:

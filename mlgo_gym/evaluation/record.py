@@ -16,7 +16,7 @@ import numpy as np
 from mlgo_gym.cache import JsonCache
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.episode.options import COMPILE_OPTIONS
-from mlgo_gym.episode.outcome import describe_failure
+from mlgo_gym.episode.outcome import FAILURE_KEYS, describe_failure
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.storage.json_files import check_fields
@@ -263,7 +263,7 @@ class EpisodeRecord:
             decisions=info["decisions"],
             handed_over=info["handed_over"],
             actions=pack_actions(actions, space),
-            error=info["error"] or None,
+            error={key: info["error"][key] for key in FAILURE_KEYS} if info["error"] else None,
             grown_frames=info.get("grown_frames"),
             **{name: round(value, 6) if name.endswith("seconds") else value for name, value in measured.items()},
         )

@@ -196,6 +196,10 @@ def log_names(module: str, task: Task) -> list[str]:
     return [f"logs/{module}{advisor}.log" for advisor in advisors]
 
 
+_REPEATED_FAILURES = frozenset({"exit", "object", "program", "protocol", "signal"})
+"""Kinds of failures that depend on the module, the flags and the answers alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether an episode of a policy on a module was reproduced; `problem` is the difference, and empty if it was."""
@@ -214,9 +218,9 @@ def validate(
     modules: Container[str] | None = None,
     progress: Callable[[Verdict], object] = lambda _: None,
 ) -> list[Verdict]:
-    """Reproduce every finished episode of an evaluation by its recorded actions, and compare the metrics.
+    """Reproduce the episodes of an evaluation by their recorded actions, and compare the metrics or the failures.
 
-    The policies are not needed.
+    The policies are not needed. Failures of a policy, and failures by a limit of time or memory, are not reproduced.
 
     Args:
         folder: Output of `evaluate()` or `trace()`.
@@ -249,7 +253,7 @@ def validate(
         if version != configuration.clang:
             raise MlgoError(f"expected clang {configuration.clang}, got {version}; name that version with --clang")
         for record in result.episodes:
-            if record.status != DONE or (modules is not None and record.module not in modules):
+            if not is_reproducible(record) or (modules is not None and record.module not in modules):
                 continue
             policy = configuration.policies.get(record.policy, record.policy)
             try:
@@ -267,9 +271,21 @@ def _problem(evaluated: EvaluatedPolicies, policy: str, record: EpisodeRecord) -
         result = evaluated.compile(Assignment(policy, record.module, record.project))
     else:
         result = _reproduce(evaluated, record).result
+    if record.error is not None:
+        was, now = (_failure(entry) for entry in (record.error, result.error))
+        return "" if was == now else f"expected the recorded failure {was!r}, got {now!r}; compile with the same clang"
     if result.error is not None:
         return f"the compile failed: {result.error['message']}"
     return _difference(record.metrics, result.metrics)
+
+
+def is_reproducible(record: EpisodeRecord) -> bool:
+    """Return whether a repeated compile has to end as recorded."""
+    return record.status == DONE or (record.error is not None and record.error["kind"] in _REPEATED_FAILURES)
+
+
+def _failure(error: Mapping[str, Any] | None) -> str:
+    return "none" if error is None else f"{error['kind']}, exit status {error.get('exit_status')}"
 
 
 def _reproduce(evaluated: EvaluatedPolicies, record: EpisodeRecord) -> Trajectory:

@@ -200,7 +200,8 @@ KEYS: tuple[InfoKey, ...] = (
         "error",
         END,
         "dict",
-        "empty; after a failure `kind`, `message`, `exit_status`, the tail of `stderr`, after a crash `reproducer`",
+        "empty; after a failure `kind`, `message`, `exit_status`, the tail of `stderr`, the `command` of clang, and "
+        "`answers`, the advice to all decisions as hexadecimal bytes",
     ),
 )
 """The keys of `info`, in the order of the manual."""

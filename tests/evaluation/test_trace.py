@@ -19,6 +19,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
 from mlgo_gym.evaluation.trace import Trajectory, log_names, trace, validate
+from mlgo_gym.testing import FaultyClang
 from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"
@@ -91,7 +92,7 @@ def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode:
     assert [verdict.problem for verdict in validate(tmp_path / "trace")] == [""]
 
 
-def test_a_failed_compile_is_recorded_and_not_reproduced(calls: Path, broken: Path, tmp_path: Path) -> None:
+def test_a_failed_compile_is_recorded_and_reproduced(calls: Path, broken: Path, tmp_path: Path) -> None:
     corpus, folder = tmp_path / "corpus", tmp_path / "t"
     corpus.mkdir()
     (corpus / "calls.bc").write_bytes(calls.read_bytes())
@@ -103,7 +104,32 @@ def test_a_failed_compile_is_recorded_and_not_reproduced(calls: Path, broken: Pa
     assert failed.error is not None
     assert "Invalid encoding" in failed.error["stderr"]
     assert (done.module, done.error) == ("calls", None)
-    assert problems(folder) == {(POLICY, "calls"): ""}
+    assert problems(folder) == {(POLICY, "broken"): "", (POLICY, "calls"): ""}
+    (corpus / "broken.bc").write_bytes(calls.read_bytes())
+    assert "expected 0 decisions, got more" in problems(folder)[POLICY, "broken"]
+
+
+def test_a_crash_is_reproduced_if_it_recurs(calls: Path, tmp_path: Path) -> None:
+    clang = FaultyClang(tmp_path, calls)
+    clang.set_fault("crash@answer")
+    result = evaluate(
+        "mlgo/Inline-v0",
+        policies=["never"],
+        corpus=str(calls),
+        output=tmp_path / "r",
+        env_kwargs={"clang": clang.program},
+    )
+    (failed,) = result.failures
+    assert failed.error is not None
+    assert (failed.error["kind"], failed.decisions) == ("signal", 1)
+    assert {*failed.error} == {"kind", "message", "exit_status", "stderr"}
+    assert problems(tmp_path / "r", clang=clang.program) == {("never", "calls"): ""}
+    clang.set_fault("exit@answer")
+    assert "signal, exit status -11" in problems(tmp_path / "r", clang=clang.program)["never", "calls"]
+    clang.set_fault("")
+    assert "got more" in problems(tmp_path / "r", clang=clang.program)["never", "calls"]
+    edit(tmp_path / "r", lambda line: line["error"].update(kind="timeout"))
+    assert problems(tmp_path / "r", clang=clang.program) == {}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.envs.inline_ir2vec import vocabulary_file
 from mlgo_gym.episode.attribution.recipe import read_recipe
-from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -199,7 +198,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "m.cmd": read_command,
     LINKS_FILE: lambda path: read_links(path.parent),
     "m.o": lambda path: read_elf_sections(path, (".llvmbc",)),
-    "reproducer.json": lambda path: read_reproducer(path.parent),
     "meta.json": lambda path: load_result(path.parent),
     "digests.txt": read_digests,
     "vocabulary.json": lambda path: vocabulary_file(str(path)),

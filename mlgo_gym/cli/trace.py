@@ -1,4 +1,4 @@
-"""`mlgo-gym trace`, `validate` and `reproduce`: record compiles, and repeat them."""
+"""`mlgo-gym trace` and `validate`: record compiles, and repeat them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Annotated
 
 from mlgo_gym.cli.interface import CompilerOptions, Result, argument, echo, option
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.episode.reproducer import reproduce as repeat
-from mlgo_gym.evaluation.record import DONE, NO_DECISIONS
+from mlgo_gym.evaluation.record import NO_DECISIONS
 from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.evaluation.trace import Trajectory
+from mlgo_gym.evaluation.trace import Trajectory, is_reproducible
 from mlgo_gym.evaluation.trace import trace as write_trace
 from mlgo_gym.evaluation.trace import validate as reproduce_episodes
 from mlgo_gym.integrations.minari import MinariDataset
-from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 
@@ -81,11 +79,12 @@ def validate(
 ) -> Result:
     """Reproduce the episodes of an evaluation or a trace by their recorded actions, and compare the metrics.
 
-    The policies are not needed. Failed episodes are not reproduced.
+    The policies are not needed. A crash of clang is reproduced if it recurs. Failures of a policy, and failures by a
+    limit of time or memory, are not reproduced.
 
     Exit status 1: an episode was not reproduced.
     """
-    total = sum(episode.status == DONE for episode in load_result(folder).episodes)
+    total = sum(map(is_reproducible, load_result(folder).episodes))
     with progress_over(total, "Episodes") as advance:
         verdicts = reproduce_episodes(
             folder, corpus=corpus, clang=clang, trust_flags=trust_flags, progress=lambda _: advance()
@@ -96,22 +95,3 @@ def validate(
     reproduced = len(verdicts) - len(different)
     data = {"episodes": len(verdicts), "reproduced": reproduced, "different": [asdict(entry) for entry in different]}
     return Result(data, f"reproduced {reproduced} of {len(verdicts)} episodes", different or not verdicts)
-
-
-def reproduce(
-    folder: Annotated[Path, argument("Reproducer, the folder in info['error']['reproducer'].")],
-    *,
-    clang: str | None = None,
-    module: Annotated[Path | None, option("Bitcode to compile instead of the recorded module.")] = None,
-    trust_flags: bool = False,
-) -> Result:
-    """Repeat a crash from a reproducer.
-
-    Crashes of a compiler under an agent are kept in $MLGO_REPRODUCERS, by default in the folder reproducers of the
-    cache. With one advisor, its reproduce.sh repeats the crash with clang alone, for a report to LLVM.
-
-    Exit status 1: the failure was not reproduced. So a script with --module "$1" is a test for llvm-reduce.
-    """
-    answer = repeat(folder, find_toolchain(clang), bitcode=module, trust_flags=trust_flags)
-    text = f"{'reproduced' if answer.reproduced else 'not reproduced'}: {answer.description}"
-    return Result({"reproduced": answer.reproduced, "description": answer.description}, text, not answer.reproduced)
