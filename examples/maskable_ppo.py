@@ -10,11 +10,10 @@ mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy mlp:FILE
 
 from mlgo_gym.extras import require_libraries
 
-require_libraries("learn", "capstone", "sb3_contrib")
+require_libraries("learn", "sb3_contrib")
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 from sb3_contrib import MaskablePPO
@@ -26,14 +25,11 @@ from mlgo_gym.integrations.sb3 import read_sb3, start_sb3
 CHECK = 4
 """Updates between two checkpoints."""
 
-METRIC: dict[str, Any] = {"metric": "estimated-instructions"}
-"""The reward: instructions that the function executes, by clang's frequencies of blocks."""
-
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus)
-    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function", **METRIC)
+    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function")
     clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), label_smoothing=0.02)
     normalization = clone.normalization
     assert normalization is not None
@@ -45,7 +41,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     settings = {"n_steps": rollout, "batch_size": min(256, rollout), "n_epochs": 4, "gamma": 1.0}
     model = start_sb3(MaskablePPO, env, clone, learning_rate=3e-5, ent_coef=0.0, seed=0, device="cpu", **settings)
     read_sb3(model, clone).save(imitation)
-    best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file, env_kwargs=METRIC)
+    best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file)
     best.offer(f"mlp:{imitation}")
     while model.num_timesteps < int(steps):
         model.learn(min(CHECK * rollout, int(steps) - model.num_timesteps), reset_num_timesteps=False)
@@ -55,7 +51,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     env.close()
 
     policies = {"imitation": f"mlp:{imitation}", "trained": best.policy, "clang": "default"}
-    print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies, env_kwargs=METRIC))
+    print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def _compile_by_recipe(job: Job) -> str | None:
     if recipe is None and settings.search:
         count("searched")
         words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-        words += [*_start_of_search(job), settings.metric, settings.link_facts, *job.command]
+        words += [_start_of_search(settings.policies), settings.metric, settings.link_facts, *job.command]
         # One compile more for the baseline, and one for the start.
         run_program("search.build_recipes", words, bitcode, (settings.search + 2) * settings.timeout)
         recipe = stored_decisions(settings.recipes, digest)
@@ -132,18 +132,15 @@ def _compile_by_recipe(job: Job) -> str | None:
     return problem
 
 
-def _start_of_search(job: Job) -> tuple[str, str]:
-    """Return which decisions a search is of, and the policy with which it starts, as `mlgo-gym` takes it."""
-    kind, policy = "eviction", job.settings.eviction_policy
-    if policy == "default":
-        kind = "inlining"
-        policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
+def _start_of_search(policies: Sequence[str]) -> str:
+    """Return the policy with which a search starts, as `mlgo-gym` takes it."""
+    policy = next((policy for policy in policies if policy != "default"), "default")
     if policy == "default" or inlining_rule(policy) is not None:
-        return kind, policy
+        return policy
     from mlgo_clang.native import network_file
 
     file = network_file(policy)
-    return kind, f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
+    return f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
 
 
 def _compile_by_policies(job: Job) -> str:

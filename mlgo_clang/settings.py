@@ -58,8 +58,7 @@ class Settings:
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
-        search: number of compiles that a search may take for a module without a recipe; 0 never searches. The search
-            is of evictions if there is a policy for them, else of inlining.
+        search: number of compiles that a search of inlining may take for a module without a recipe; 0 never searches.
         timeout: seconds without a sign of life after which a clang that requests decisions is stopped.
         strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
     """
@@ -88,10 +87,10 @@ class Settings:
         self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
-        if self.search and self.eviction_policy != "default" and self.policies != ("default",):
+        if self.search and self.eviction_policy != "default":
             raise UsageError(
-                "expected --mlgo-policy=default for a search of evictions, which keeps clang's own inlining, got "
-                f"{','.join(self.policies)}"
+                "expected --mlgo-eviction-policy=default with --mlgo-search, which searches inlining, got "
+                f"{self.eviction_policy!r}; search evictions with mlgo-gym search --recipes=DIR"
             )
 
     @property

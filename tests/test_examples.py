@@ -78,7 +78,7 @@ def test_the_firmware_is_smaller_with_a_network(tmp_path: Path) -> None:
 
 NEEDS = {
     "sb3_ppo.py": ("stable_baselines3", "tensorboard"),
-    "maskable_ppo.py": ("sb3_contrib", "capstone"),
+    "maskable_ppo.py": ("sb3_contrib",),
     "cleanrl_ppo.py": ("torch",),
     "ppo_send_recv.py": ("torch",),
     "policy_iteration.py": ("torch", "pyarrow"),

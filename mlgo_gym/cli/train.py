@@ -15,7 +15,6 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.training import Evolution, Labelling, PolicyTraining, TreeImitation, imitate, read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
 from mlgo_gym.training.distillation import NetworkSettings
@@ -177,7 +176,6 @@ def imitation(
         arguments, margins = compiler.arguments(), MARGINS
         if evicts:
             environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
-            arguments["metric"] = ESTIMATED_INSTRUCTIONS
         corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
         valid = corpus.filter(names=drawn_modules(corpus, trees["seed"], largest, validation_modules))
         choice = MarginChoice(fit, margins, valid, folder, environment, arguments, execution)

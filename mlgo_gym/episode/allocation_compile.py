@@ -6,7 +6,6 @@ Registers are allocated function by function, so that no function's code depends
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.llvm.advisors import EVICTION
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
+from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 
 
@@ -33,14 +32,12 @@ class AllocationCompile(NamedTuple):
 
     Attributes:
         functions: Decisions of each function, in clang's order.
-        costs, entries: Cost of one call of each function, by the environment's metric, and how often it is called; 1
-            for metrics other than `estimated-instructions`.
+        costs: Cost of each function, by the environment's metric.
         cost, measurement: Cost of the module, and everything that was measured.
     """
 
     functions: Mapping[str, list[Eviction]]
     costs: Mapping[str, float]
-    entries: Mapping[str, float]
     cost: float
     measurement: Measurement
 
@@ -50,12 +47,8 @@ class AllocationCompile(NamedTuple):
         return tuple(eviction.answer for evictions in self.functions.values() for eviction in evictions)
 
     def change(self, function: str, other: AllocationCompile) -> float:
-        """Return by how much the module gets dearer if a function comes from another compile.
-
-        A register allocation changes the instructions of a function, and not the number of its calls.
-        """
-        difference = other.costs.get(function, 0.0) - self.costs.get(function, 0.0)
-        return difference * self.entries.get(function, 1.0)
+        """Return the cost increase of the module when this function is taken from the other compile."""
+        return other.costs.get(function, 0.0) - self.costs.get(function, 0.0)
 
 
 def legal_answer(task: Task, decision: Decision, action: Any) -> int:
@@ -65,8 +58,7 @@ def legal_answer(task: Task, decision: Decision, action: Any) -> int:
 
 def can_split(setup: Setup) -> bool:
     """Return whether the environment decides evictions, and its metric is a sum over functions."""
-    metrics = (ESTIMATED_INSTRUCTIONS, *setup.task.function_metrics)
-    return setup.task.advisors == (EVICTION,) and setup.metric in metrics
+    return setup.task.advisors == (EVICTION,) and setup.metric in setup.task.function_metrics
 
 
 def run_allocation_compile(
@@ -89,12 +81,5 @@ def run_allocation_compile(
 
     with compilation.session(task.advisors, optimization_record=task.optimization_record) as session:
         measurement = Measurement.of(drive(session, advise, setup.timeout))
-    if metric in task.function_metrics:
-        costs = {name: task.outcome(measurement, metric, name) for name in measurement.allocation}
-        return AllocationCompile(functions, costs, {}, task.outcome(measurement, metric), measurement)
-    estimates = measurement.instructions or {}
-    costs = {name: estimate.instructions for name, estimate in estimates.items()}
-    entries = {name: estimate.entries for name, estimate in estimates.items()}
-    # An object without functions has no frequencies.
-    cost = math.fsum(estimate.total for estimate in estimates.values())
-    return AllocationCompile(functions, costs, entries, cost, measurement)
+    costs = {name: task.outcome(measurement, metric, name) for name in measurement.allocation}
+    return AllocationCompile(functions, costs, task.outcome(measurement, metric), measurement)

@@ -21,7 +21,7 @@ from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, REWARDS
+from mlgo_gym.tasks.measurement import PROJECT_METRICS, REWARDS
 from mlgo_gym.tasks.task import GRAPH, Task
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
@@ -141,8 +141,7 @@ class EnvironmentOptions:
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
         `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file; `"instructions"`,
         instructions that the programs of the module execute, counted by running them after each compile (a corpus with
-        programs); `"estimated-instructions"`, those of the module by block frequencies, for register allocation only
-        (extra `run-time`); `"linked"`, bytes of the executable sections of the linked files with this module, linked
+        programs); `"linked"`, bytes of the executable sections of the linked files with this module, linked
         again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object that
         survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A dict of
         weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the
@@ -214,11 +213,6 @@ class EnvironmentOptions:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
         metrics = set(self.metric if isinstance(self.metric, Mapping) else (self.metric,))
-        if ESTIMATED_INSTRUCTIONS in metrics - {*task.metrics}:
-            raise MlgoError(
-                f"expected decisions that keep all calls for metric={ESTIMATED_INSTRUCTIONS!r}, got those of "
-                f'{task.name}; use metric="instructions"'
-            )
         self._check_metric(task)
         if self.credit and len(task.advisors) > 1:
             raise MlgoError(

@@ -31,7 +31,6 @@ from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
-from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS, OLDEST_CLANG, load_capstone
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.sizes import FunctionSizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -39,7 +38,6 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.infos import CREDIT, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
-    ESTIMATED_INSTRUCTIONS,
     ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
@@ -103,9 +101,7 @@ class Setup:
         metric = options.metric or task.default_metric
         self.metric = metric if isinstance(metric, str) else WEIGHTED
         self.weights = {metric: 1.0} if isinstance(metric, str) else dict(metric)
-        metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
-        if STACK in self.weights:
-            metric_flags += STACK_USAGE_FLAGS
+        metric_flags = STACK_USAGE_FLAGS if STACK in self.weights else ()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:
@@ -273,17 +269,6 @@ def _keep(cache: dict[str, Value], key: str, value: Value) -> None:
     while len(cache) >= MAX_REFERENCES:
         cache.pop(next(iter(cache)))
     cache[key] = value
-
-
-def _frequency_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """Return the flags with which an object has block frequencies; raise if the compiler or a library lacks them."""
-    load_capstone()
-    if toolchain.version[0] < OLDEST_CLANG:
-        raise ToolchainError(
-            f"expected clang {OLDEST_CLANG} or newer for metric={ESTIMATED_INSTRUCTIONS!r}, got "
-            f"{toolchain.command[0]} {toolchain.version_text}; use the bundled compiler"
-        )
-    return FREQUENCY_FLAGS
 
 
 _memory = JsonCache("probes")

@@ -27,7 +27,7 @@ from mlgo_gym.policies import Policy, act_batch, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
 from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.scheduling import FileStore, RemoteWork
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
+from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.vector_env import as_vector
 
 PLAIN = "plain clang"
@@ -73,11 +73,6 @@ class EvaluatedPolicies:
         self._plain: dict[str, CompilerEnv] = {}
         for name, policy in settings.policies.items():
             if is_plain_clang(policy):
-                if self.env.metric == ESTIMATED_INSTRUCTIONS:
-                    raise MlgoError(
-                        f"expected decisions of a policy for metric={ESTIMATED_INSTRUCTIONS!r}, got {policy!r}; use "
-                        "another metric"
-                    )
                 self._plain[name] = self._with_flags(plain_clang_flags(policy))
             elif isinstance(policy, str):
                 self.policies[name] = load_policy(policy, self.env, seed=settings.seed)

@@ -1,8 +1,8 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.search.build_recipes FOLDER SOURCE COMPILES CLANG KIND POLICY METRIC FACTS COMMAND…` reads the
-bitcode of a module from standard input, searches its decisions, and keeps the result as a recipe. KIND is `inlining` or
-`eviction`; METRIC is the size that a search of inlining makes smaller; FACTS is a file of link facts or empty.
+`python -m mlgo_gym.search.build_recipes FOLDER SOURCE COMPILES CLANG POLICY METRIC FACTS COMMAND…` reads the bitcode of
+a module from standard input, searches its inlining decisions, and keeps the result as a recipe. METRIC is the size to
+make smaller; FACTS is a file of link facts or empty.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mlgo_gym.search import search_module
 from mlgo_gym.search.corpus_search import make_recipe
 from mlgo_gym.search.search_space import search_environment
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED
+from mlgo_gym.tasks.measurement import ESTIMATED_LINKED
 
 SECONDS = 600.0
 """Seconds without a sign of life after which a clang is stopped: a build keeps all cores busy."""
@@ -91,14 +91,13 @@ def search_recipe(
     policy: str,
     compiles: int,
     *,
-    evicts: bool = False,
     metric: str = "text",
     facts: str = "",
 ) -> Recipe:
-    """Return the best decisions that a search finds for a module, compiled as a driver's command line compiles it.
+    """Return the best inlining that a search finds for a module, compiled as a driver's command line compiles it.
 
-    Inlining is searched by `metric`, evictions by `estimated-instructions`. With a file of link facts, the metric of
-    inlining is `estimated-linked`: each copy of a function counts its share of the linked file.
+    With a file of link facts, the metric is `estimated-linked`: each copy of a function counts its share of the linked
+    file.
 
     Args:
         data: The module's bitcode before any optimisation.
@@ -107,8 +106,7 @@ def search_recipe(
         clang: The compiler.
         policy: The policy to start from.
         compiles: Maximum number of compiles.
-        evicts: Whether to search evictions.
-        metric: Metric of inlining.
+        metric: Metric of the search without link facts.
         facts: File of link facts, or empty.
 
     Raises:
@@ -119,12 +117,10 @@ def search_recipe(
         bitcode.write_bytes(data)
         options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
         arguments: dict[str, Any] = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
-        env_id, arguments["metric"] = "mlgo/Inline-v0", metric
-        if evicts:
-            env_id, arguments["metric"] = "mlgo/RegAllocEvict-v0", ESTIMATED_INSTRUCTIONS
-        elif facts:
+        arguments["metric"] = metric
+        if facts:
             arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
-        env, _ = search_environment(env_id, arguments, policy)
+        env, _ = search_environment("mlgo/Inline-v0", arguments, policy)
         with closing(env):
             module = next(iter(env.corpus))
             used, actions = 0, None
@@ -138,12 +134,11 @@ def search_recipe(
 
 def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
-    folder, source, compiles, clang, kind, policy, metric, facts, *command = arguments
+    folder, source, compiles, clang, policy, metric, facts, *command = arguments
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        options: dict[str, Any] = {"evicts": kind == EVICTION.name, "metric": metric, "facts": facts}
-        recipe = search_recipe(data, source, command, clang, policy, int(compiles), **options)
+        recipe = search_recipe(data, source, command, clang, policy, int(compiles), metric=metric, facts=facts)
         keep_recipe(recipe, folder, data)
 
     return exit_status_of(search)

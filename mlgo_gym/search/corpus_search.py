@@ -21,7 +21,6 @@ from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
-from mlgo_gym.llvm.estimated_instructions import FREQUENCY_FLAGS
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies.loading import unpack_policy
@@ -31,8 +30,6 @@ from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.search_space import Budget, SearchSpace, search_environment, searches_evictions
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.tasks.measurement import SIZE_METRICS, STACK, Measurement
-
-_MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
 
 
 def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
@@ -91,8 +88,8 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
     """Return the flags of a compile of the whole module, without those that only measure."""
     # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.setup.preoptimize`).
-    flags, measuring = env.compilation(module).flags, (*_MEASURING, STACK_USAGE_FLAGS[0])
-    return edit_flags(flags, delete=("-disable-llvm-passes", *measuring) if env.task.after_optimization else measuring)
+    optimized = ("-disable-llvm-passes",) if env.task.after_optimization else ()
+    return edit_flags(env.compilation(module).flags, delete=(STACK_USAGE_FLAGS[0], *optimized))
 
 
 @dataclass(frozen=True, slots=True)

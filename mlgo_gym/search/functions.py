@@ -36,7 +36,7 @@ class FunctionSearch:
         if not can_split(space.setup):
             raise MlgoError(
                 f"expected a metric of functions to search evictions, got {space.setup.metric!r}; use "
-                "metric='estimated-instructions'"
+                "metric='spill_cost'"
             )
         setup = space.setup
         self._space, self._generator = space, np.random.default_rng(seed)

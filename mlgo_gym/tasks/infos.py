@@ -25,7 +25,6 @@ from mlgo_gym.extras import library
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import FunctionSizes
 from mlgo_gym.tasks.measurement import (
-    ESTIMATED_INSTRUCTIONS,
     ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
@@ -166,13 +165,6 @@ KEYS: tuple[InfoKey, ...] = (
     *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
     *_cost("spill_count", "float", "number of spills, reloads and folded reloads", "", _ALLOCATION),
     InfoKey("functions", END, "list of dict", "spill costs and counts of each `function` with any", "", _ALLOCATION),
-    *_cost(
-        ESTIMATED_INSTRUCTIONS,
-        "float",
-        'estimated instructions that the module executes, or with `scope="function"` one call of the function',
-        with_metric(ESTIMATED_INSTRUCTIONS),
-        _ALLOCATION,
-    ),
     *_cost(INSTRUCTIONS, "float", "instructions that the programs execute", with_metric(INSTRUCTIONS)),
     *_cost(LINKED, "float", "executable sections of the linked files, in bytes", with_metric(LINKED)),
     *_cost(ESTIMATED_LINKED, "float", "bytes of `text` that survive a link", with_metric(ESTIMATED_LINKED)),

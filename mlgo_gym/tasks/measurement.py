@@ -14,7 +14,6 @@ from mlgo_clang.object_size import read_frames
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
-from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions, has_block_frequencies
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 
 SIZE_METRICS = ("text", "llvm_size", "loaded", "object")
@@ -43,9 +42,6 @@ STACK = "stack"
 BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED, STACK)
 """Metrics in bytes."""
 
-ESTIMATED_INSTRUCTIONS = "estimated-instructions"
-"""Metric of an object with block frequencies: the instructions that the module executes, by an estimate."""
-
 WEIGHTED = "weighted"
 """Metric of an environment with weights: 1 minus the sum of the relative reductions, each times its weight."""
 
@@ -57,14 +53,12 @@ class Measurement:
     Attributes:
         sizes: those of the object file; None where the compile was ended before there was one.
         allocation: cost of register allocation of each function with any; empty without the optimisation record.
-        instructions: estimate for each function; None for an object without block frequencies (`FREQUENCY_FLAGS`).
         frames: bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`.
         project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.
     """
 
     sizes: ObjectSizes | None
     allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
-    instructions: Mapping[str, FunctionInstructions] | None = None
     frames: Mapping[str, int] | None = None
     project: Mapping[str, float] = field(default_factory=dict)
 
@@ -73,9 +67,8 @@ class Measurement:
         """Measure a finished compile; raise `CompilerError` of kind `object` if object or record cannot be read."""
         data = compiled.object_bytes
         try:
-            instructions = estimated_instructions(data) if has_block_frequencies(data) else None
             allocation = read_allocation_record(compiled.optimization_record)
-            return cls(object_sizes(data), allocation, instructions, frames_of(compiled))
+            return cls(object_sizes(data), allocation, frames_of(compiled))
         except MlgoError as error:
             message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
@@ -89,22 +82,6 @@ class Measurement:
         """Return the sizes by metric, empty if there is no object file."""
         return {} if self.sizes is None else asdict(self.sizes)
 
-    def estimated_instructions(self, function: str | None = None) -> float:
-        """Return the estimated instructions of the module, or those of one call of a function."""
-        if self.instructions is None:
-            raise MlgoError(
-                "expected an object with block frequencies, got none; make the environment with "
-                f"metric={ESTIMATED_INSTRUCTIONS!r}"
-            )
-        if function is None:
-            return math.fsum(estimate.total for estimate in self.instructions.values())
-        if function not in self.instructions:
-            raise MlgoError(
-                f"expected a function of the object, got {function!r}; use another metric than "
-                f"{ESTIMATED_INSTRUCTIONS!r} for it"
-            )
-        return self.instructions[function].instructions
-
     def stack(self) -> int:
         """Return the bytes of the largest stack frame; 0 for an object without functions."""
         if self.frames is None:
@@ -115,18 +92,13 @@ class Measurement:
     def from_json(cls, value: dict[str, Any]) -> Measurement:
         """Build a measurement from `to_json()`'s result; other data raise a KeyError or TypeError."""
         costs = {function: AllocationCosts(*numbers) for function, numbers in value["allocation"].items()}
-        estimates = value.get("instructions")
-        if estimates is not None:
-            estimates = {function: FunctionInstructions(*numbers) for function, numbers in estimates.items()}
-        return cls(ObjectSizes(**value["sizes"]), costs, estimates, value.get("frames"))
+        return cls(ObjectSizes(**value["sizes"]), costs, value.get("frames"))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
         assert self.sizes is not None, "what was ended early is no baseline"
         costs = {function: astuple(cost) for function, cost in self.allocation.items()}
         record: dict[str, Any] = {"sizes": asdict(self.sizes), "allocation": costs}
-        if self.instructions is not None:
-            record["instructions"] = {function: astuple(estimate) for function, estimate in self.instructions.items()}
         if self.frames is not None:
             record["frames"] = dict(self.frames)
         return record

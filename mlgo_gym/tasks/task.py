@@ -21,7 +21,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.features import FeatureTable
 from mlgo_gym.tasks.measurement import (
-    ESTIMATED_INSTRUCTIONS,
     PROJECT_METRICS,
     SIZE_METRICS,
     STACK,
@@ -166,14 +165,11 @@ class Task(ABC):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded."""
-        estimate = (ESTIMATED_INSTRUCTIONS,) if self.after_optimization else ()
-        return (*SIZE_METRICS, STACK, *estimate, *PROJECT_METRICS)
+        return (*SIZE_METRICS, STACK, *PROJECT_METRICS)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile, or of one function where the metric can; smaller is better."""
         del function
-        if metric == ESTIMATED_INSTRUCTIONS:
-            return measurement.estimated_instructions()
         if metric == STACK:
             return float(measurement.stack())
         if metric in PROJECT_METRICS:
@@ -185,8 +181,6 @@ class Task(ABC):
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return the entries of the last `info` beyond the sizes; `function` is that of an episode of one function."""
         known = [metric for metric in PROJECT_METRICS if metric in measurement.project and metric in baseline.project]
-        if measurement.instructions is not None and baseline.instructions is not None:
-            known.insert(0, ESTIMATED_INSTRUCTIONS)
         report: dict[str, Any] = {
             f"{prefix}{metric}": self.outcome(compiled, metric, function)
             for metric in known
@@ -222,8 +216,6 @@ class AllocationTask(Task):
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile; all metrics except sizes count one function alone if there is a function."""
-        if metric == ESTIMATED_INSTRUCTIONS:
-            return measurement.estimated_instructions(function)
         if metric not in self.function_metrics:
             return super().outcome(measurement, metric)
         if function is None:

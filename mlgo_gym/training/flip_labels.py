@@ -291,7 +291,7 @@ class _EvictionLabelling:
         }
 
     def _price(self, function: str) -> float:
-        return self._unflipped.costs.get(function, 0.0) * self._unflipped.entries.get(function, 1.0)
+        return self._unflipped.costs.get(function, 0.0)
 
     def _flips(self, evictions: Sequence[Eviction]) -> list[tuple[int, int]]:
         """Return the flips of a function, each a decision and a column, in the reverse of the order of trial."""

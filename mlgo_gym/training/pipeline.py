@@ -88,7 +88,7 @@ class Labelling:
         if env.task.advisors != (INLINING,) and not (can_split(env.setup) and env.setup.options.scope == "module"):
             raise MlgoError(
                 "expected inlining, or evictions of whole modules with a metric of functions, got "
-                f"{self.environment} with metric={env.metric!r}; use mlgo/RegAllocEvict-v0 and estimated-instructions"
+                f"{self.environment} with metric={env.metric!r}; use mlgo/RegAllocEvict-v0 and spill_cost"
             )
         return env
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import pickle
 from itertools import pairwise
@@ -18,7 +17,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.env import EpisodeState
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
+from mlgo_gym.tasks.measurement import PROJECT_METRICS
 from mlgo_gym.testing import check_environment
 from tests.fakes import drive
 from tests.fakes.drive import Step, failed_end, play
@@ -83,8 +82,6 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
         return
     of_project = {"estimated-linked"} if scope == "module" else set()  # others need links or programs
     metrics = [*({*task.metrics} - {*PROJECT_METRICS} | of_project)]
-    if importlib.util.find_spec("capstone") is None:
-        metrics.remove(ESTIMATED_INSTRUCTIONS)
     further = [{"callee_features": True, "credit": True}] if name.startswith("mlgo/Inline-") else []
     arguments = [{"metric": metric} for metric in metrics] + further
     for options in arguments:

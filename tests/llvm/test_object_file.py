@@ -13,7 +13,6 @@ from elftools.elf.sections import SymbolTableSection
 
 from mlgo_clang.object_size import object_size
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.estimated_instructions import has_block_frequencies
 from mlgo_gym.llvm.object_file import read_wasm
 from mlgo_gym.llvm.sizes import FunctionSizes, ObjectSizes, function_sizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -162,7 +161,6 @@ def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(toolchai
     for damaged in (data[: len(data) // 2], data[:9], data[:-1], data + b"\x0a\xff"):
         with pytest.raises(MlgoError, match="is cut off"):
             object_size(damaged)
-    assert not has_block_frequencies(data)
     with pytest.raises(MlgoError, match=r"expected a WebAssembly file, got 8 bytes that begin with b'.*ELF'"):
         read_wasm(b"\x7fELF\2\1\1\0")
     with pytest.raises(MlgoError, match="got a stripped one"):

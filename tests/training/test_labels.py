@@ -220,8 +220,7 @@ def cost_with(env: CompilerEnv, function: str, position: int, column: int | None
 
 
 def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(make_bitcode: MakeBitcode, leaf: Path) -> None:
-    pytest.importorskip("capstone")
-    env = make("mlgo/RegAllocEvict-v0", make_bitcode("spills.c"), metric="estimated-instructions")
+    env = make("mlgo/RegAllocEvict-v0", make_bitcode("spills.c"))
     module = env.corpus[0].name
     found = label_evictions(env, load_policy("default", env), module, compiles=3)
     assert len(set(found.columns["context"])) > 1
@@ -239,7 +238,7 @@ def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(make_bitco
     assert deviating.any()
     for default, costs in zip(columns["default"][deviating], np.array(columns["costs"])[deviating], strict=True):
         assert np.isfinite(costs[default])
-    env = make("mlgo/RegAllocEvict-v0", leaf, metric="estimated-instructions")
+    env = make("mlgo/RegAllocEvict-v0", leaf)
     found = label_evictions(env, load_policy("default", env), env.corpus[0].name)
     assert (found.columns, found.counts["decisions"], found.counts["flips"]) == ({}, 0, 0)
 
