@@ -9,9 +9,9 @@ from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
-from mlgo_clang.files import remove_file
+from mlgo_clang.files import digest_of, remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps
-from mlgo_clang.recipes import digest_of, replay, stored_decisions
+from mlgo_clang.recipes import replay, stored_decisions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 
 from mlgo_clang.channel import Tensor, silence
 from mlgo_clang.errors import PolicyError, ProtocolError
-from mlgo_clang.files import cache_folder, file_identity, lock, write_program
+from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_checked, read_untrusted, write_cached
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import read_lines
 from mlgo_clang.programs import run_program
@@ -109,8 +109,8 @@ class NativeNetwork:
 def _library(path: str, compiler: Sequence[str]) -> str:
     """Return the native code of a network's file, which is built if need be.
 
-    Its name is a hash of the generated source and the compiler. Generating the source takes longer than a compile, so
-    a note has the name, and the identities of the files that the source is generated from.
+    Its name is the digest of its bytes. A note has the path, and the identities of the files that the code is generated
+    from, because these take longer to read than a compile.
     """
     folder = os.path.join(cache_folder(), "mlgo-clang")
     program = os.stat(compiler[0])
@@ -132,20 +132,20 @@ def _library(path: str, compiler: Sequence[str]) -> str:
 
 
 def _build(path: str, compiler: Sequence[str], note: str, facts: bytes) -> str:
-    library = run_program("deploy.c_code", [path, os.path.dirname(note), *compiler])
-    write_program(note, os.fsencode(os.path.basename(library)) + b"\n" + facts)
+    library = run_program("deploy.c_code", [path, *compiler])
+    write_cached(note, os.fsencode(library) + b"\0" + facts)
     return library
 
 
 def _noted(note: str, facts: bytes) -> str:
-    """Return the library that a note names; empty if there is none, or if the facts were others."""
+    """Return the library that a note names; empty if there is none, if it was changed, or if the facts were others."""
+    name, _, known = (read_checked(note) or b"").partition(b"\0")
+    library = os.fsdecode(name)
     try:
-        with open(note, "rb") as file:
-            name, _, known = file.read().partition(b"\n")
+        digest = os.path.splitext(os.path.basename(library))[0]
+        return library if known == facts and digest_of(read_untrusted(library)) == digest else ""
     except OSError:
         return ""
-    library = os.path.join(os.path.dirname(note), os.fsdecode(name))
-    return library if known == facts and os.path.isfile(library) else ""
 
 
 def _facts(compiler: Sequence[str], program: os.stat_result) -> bytes:

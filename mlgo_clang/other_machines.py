@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from mlgo_clang.command_lines import shown_commands, target_of
-from mlgo_clang.files import cache_folder, write_program
+from mlgo_clang.files import cache_folder, read_checked, write_cached, write_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,15 +42,11 @@ def header_words(zig: str, target: str) -> list[str]:
     """Return the driver's options for the C library and libc++ of a target, a name of zig; the cache keeps them."""
     compiler = f"{zig} {os.stat(zig).st_mtime_ns}"
     path = os.path.join(cache_folder(), "mlgo-clang", f"headers-{target}")
-    try:
-        with open(path, encoding="utf-8") as file:
-            known, *words = file.read().split("\n")
-    except OSError:
-        known, words = "", []
+    known, *words = (read_checked(path) or b"").decode().split("\n")
     if known != compiler:
         words = library_headers(zig, [target])
         if words:
-            write_program(path, "\n".join((compiler, *words)).encode())
+            write_cached(path, "\n".join((compiler, *words)).encode())
     return ["-nostdinc", *words]
 
 

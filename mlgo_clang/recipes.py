@@ -101,13 +101,6 @@ def _unescape(text: str) -> str:
     return "\\".join(part.replace("\\n", "\n").replace("\\r", "\r") for part in parts)
 
 
-def digest_of(bitcode: bytes) -> str:
-    """Return the SHA-256 of a module in hexadecimal; the bitcode contains the compiler's version."""
-    import hashlib
-
-    return hashlib.sha256(bitcode).hexdigest()
-
-
 def stored_decisions(folder: str, digest: str) -> tuple[Sequence[str], list[int]] | None:
     """Return the advisor's options and all decisions in the recipe of a module; None without one. It counts as used.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang import files
+from mlgo_clang.errors import MlgoError
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of writing into a folder without permission, below a file, or on a full disk."""
@@ -77,12 +78,9 @@ class JsonCache:
         return cache_directory() / self._kind / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a key; None if it is missing or damaged."""
-        try:
-            record = parse_json(self._path(key).read_bytes())
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) else None
+        """Return the record of a key; None if it is missing or was changed."""
+        data = files.read_checked(str(self._path(key)))
+        return None if data is None else dict(json.loads(data))
 
     def remembered(self, key: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return the record of a key; compute and store it first if it is missing."""
@@ -95,11 +93,54 @@ class JsonCache:
     def put(self, key: str, record: dict[str, Any]) -> None:
         """Store a record; the last of several concurrent writers wins. A cache that cannot be written only warns."""
         try:
-            write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())
+            files.write_checked(str(self._path(key)), json.dumps(record, sort_keys=True).encode())
         except OSError as error:
-            if error.errno not in UNWRITABLE:
-                raise
             _warn_unwritable(str(cache_directory()), str(error.strerror))
+
+
+class FileCache:
+    """A folder of files below `cache_directory()`, each named by the SHA-256 of its contents and checked at each use.
+
+    Args:
+        kind: Name of the folder, and of the `JsonCache` with the digest for each key.
+        suffix: Suffix of the files' names.
+    """
+
+    def __init__(self, kind: str, suffix: str = "") -> None:
+        self._kind, self._suffix, self._digests = kind, suffix, JsonCache(kind)
+
+    def _path(self, digest: str) -> Path:
+        return cache_directory() / self._kind / f"{digest}{self._suffix}"
+
+    def get(self, key: str) -> Path | None:
+        """Return the file of a key; None if it is missing or was changed."""
+        digest = (self._digests.get(key) or {}).get("sha256", "")
+        path = self._path(digest)
+        try:
+            return path if digest and sha256_of(path) == digest else None
+        except OSError:
+            return None
+
+    def put(self, key: str, data: bytes, mode: int = 0o666) -> Path:
+        """Store a file and return it; raise `OSError` if the cache cannot be written."""
+        digest = files.digest_of(data)
+        path = self._path(digest)
+        with errors_name_file(path):
+            files.write_atomically(str(path), data, mode, durable=True)
+        self._digests.put(key, {"sha256": digest})
+        return path
+
+
+@contextmanager
+def errors_name_cache() -> Iterator[None]:
+    """Replace an `OSError` of work in the cache by an `MlgoError` that names `$MLGO_CACHE`."""
+    try:
+        yield
+    except OSError as error:
+        folder = str(cache_directory())
+        raise MlgoError(
+            f"expected a writable cache folder with free space, got {folder!r}: {error}; set MLGO_CACHE to another"
+        ) from error
 
 
 @lru_cache(maxsize=8)

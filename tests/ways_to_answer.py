@@ -21,8 +21,8 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_clang.files import digest_of
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_clang.recipes import digest_of
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.deploy.c_code import DecisionCode

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mlgo_clang.other_machines import library_headers
-from mlgo_gym.cache import cache_directory, key_of, sha256_of
+from mlgo_gym.cache import cache_directory, errors_name_cache, key_of, sha256_of
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import (
     BUILTIN_LEVELS,
@@ -51,7 +51,7 @@ def compile_builtin(toolchain: Toolchain, optimize: str, target: str) -> Path:
     """
     folder = builtin_folder(toolchain, optimize, target)
     if not (folder / DESCRIPTION_FILE).exists():
-        with locked(folder, _LOCK_SECONDS):
+        with errors_name_cache(), locked(folder, _LOCK_SECONDS):
             if not (folder / DESCRIPTION_FILE).exists():
                 with complete_folder(folder) as staging:
                     _compile_all(staging, toolchain, optimize, find_target(target))

@@ -16,7 +16,7 @@ from mlgo_clang.command_lines import cc1_commands
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.other_machines import library_headers
 from mlgo_clang.rustc_arguments import flags_of_level
-from mlgo_gym.cache import cache_directory
+from mlgo_gym.cache import cache_directory, errors_name_cache
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.flags import arity
 from mlgo_gym.errors import CorpusError, ToolchainError, did_you_mean
@@ -293,8 +293,8 @@ def _multiarch_headers() -> list[str]:
     folder = cache_directory() / "multiarch"
     if not (SYSTEM_HEADERS / machine).is_dir():
         return []
-    folder.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
+    with errors_name_cache(), suppress(FileExistsError):
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / machine).symlink_to(SYSTEM_HEADERS / machine)
     return ["-idirafter", str(folder)]
 

@@ -3,8 +3,8 @@
 The C of a network computes what `Network` computes, operation by operation: float32, sums from the first input to the
 last, nothing fused; logarithms and tanh in double precision, then rounded. Both decide alike to the last bit.
 
-`python -m mlgo_gym.deploy.c_code POLICY FOLDER COMPILER…` builds a shared library for `mlgo-clang` with the underlying
-clang, and prints its path. Its name is a hash of the source and the compiler. The library defines:
+`python -m mlgo_gym.deploy.c_code POLICY COMPILER…` builds a shared library for `mlgo-clang` with the underlying clang,
+in the cache folder, and prints its path. The library defines:
 
 | name | contents |
 |---|---|
@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from mlgo_clang.channel import threshold_of
 from mlgo_clang.errors import exit_status_of
-from mlgo_gym.cache import key_of
+from mlgo_gym.cache import FileCache, key_of
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, callee_prediction_code, uses_callee_features
 from mlgo_gym.deploy import exports
 from mlgo_gym.deploy.exports import COST, check_features, default_threshold, policy_network, replacement_text
@@ -43,7 +43,7 @@ from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
-from mlgo_gym.storage.temporary_folders import process_folder
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
 """Compiler options for the code: nothing may be fused or reordered."""
@@ -287,8 +287,8 @@ def _library_code(path: Path) -> str:
     return fill_template("native_library.c", values)
 
 
-def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -> Path:
-    """Build the library of a file of a network or a rule in a folder, complete or not at all, and return its path.
+def build_native_library(network: Path, compiler: Sequence[str]) -> Path:
+    """Build the library of a file of a network or a rule in the cache folder, and return its path.
 
     The words `compiler` start the clang that builds it. It uses the libm of the process that loads it, which every
     Python has.
@@ -296,30 +296,29 @@ def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -
     Raises:
         PolicyError: there is no such policy.
         ToolchainError: the clang cannot build a shared library.
+        OSError: the cache cannot be written.
     """
     code = _library_code(network)
     program = Path(compiler[0]).stat()
-    identity = (*compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
-    library = output / f"{key_of(code, *identity)[:32]}.so"
-    if library.is_file():
-        return library
-    output.mkdir(parents=True, exist_ok=True)
-    with process_folder(output, ".build-") as folder:
+    libraries = FileCache("native-code", ".so")
+    key = key_of(code, *compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
+    if known := libraries.get(key):
+        return known
+    with temporary_folder() as folder:
         source, built = folder / "policy.c", folder / "policy.so"
         source.write_text(code, encoding="ascii")
         exports.output_of([*compiler, *FLAGS, "-w", "-fPIC", "-x", "c", "-c", str(source), "-o", f"{folder}/policy.o"])
         # The bundled compiler contains its linker; others use the machine's.
         linker = [compiler[0], "ld.lld"] if Path(compiler[0]).name == "zig" else compiler
         exports.output_of([*linker, "-shared", "-nostdlib", f"{folder}/policy.o", "-o", str(built)])
-        built.replace(library)
-    return library
+        return libraries.put(key, built.read_bytes(), 0o777)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Build a library and print its path; return the exit status."""
-    network, output, *compiler = arguments
+    network, *compiler = arguments
     # `mlgo-clang` reads the path.
-    return exit_status_of(lambda: print(build_native_library(Path(network), Path(output), compiler)))  # noqa: T201
+    return exit_status_of(lambda: print(build_native_library(Path(network), compiler)))  # noqa: T201
 
 
 if __name__ == "__main__":

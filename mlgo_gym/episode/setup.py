@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol, TypeVar
 
-from mlgo_gym.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
+from mlgo_gym.cache import FileCache, JsonCache, key_of
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive, run_blocking
 from mlgo_gym.compiler.decision import Decision
@@ -234,6 +234,9 @@ class Setup:
         return run_blocking(count(self.compilation(module), self.task), self.timeout)
 
 
+_optimized = FileCache("optimized", ".bc")
+
+
 def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
     """Return, as a coroutine, the compile that starts from the module's optimised bitcode, which is kept on disk.
 
@@ -243,8 +246,8 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
     if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
         return compilation
     key = compilation.key("optimized", "uselists")
-    path = cache_directory() / "optimized" / key[:2] / f"{key}.bc"
-    if not path.is_file():
+    path = _optimized.get(key)
+    if path is None:
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
         # Loop strength reduction depends on the order of uses, which bitcode drops by default.
         emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
@@ -252,10 +255,8 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
             yield session
             optimized = session.finish(0.0).object_bytes
         try:
-            write_atomically(path, optimized)
-        except OSError as error:
-            if error.errno not in UNWRITABLE:
-                raise
+            path = _optimized.put(key, optimized)
+        except OSError:
             return compilation  # in full each time, since nothing can be kept
     return replace(
         compilation,

@@ -16,7 +16,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import read_counters
-from mlgo_clang.files import holder, is_stopped, lock
+from mlgo_clang.files import digest_of, holder, is_stopped, lock, read_checked, write_checked
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
 HOLD = """
@@ -92,7 +92,7 @@ def test_the_first_parallel_build_makes_the_native_code_once_and_equal_networks_
     assert (tmp_path / "shared").read_text().count("\n") == 1
     assert start(copy, "6.o").wait() == 0
     assert len({(project / f"{number}.o").read_bytes() for number in range(7)}) == 1
-    assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1
+    assert len(list((own_cache / "native-code").glob("*.so"))) == 1
 
 
 def test_neither_a_stopped_holder_delays_a_compile_nor_is_native_code_of_other_generators_used(
@@ -101,15 +101,15 @@ def test_neither_a_stopped_holder_delays_a_compile_nor_is_native_code_of_other_g
     words = ("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict")
     assert run(*words).returncode == 0
     assert read_counters()["compiled with a policy"] == 1
-    folder = own_cache / "mlgo-clang"
-    (note,), (library,) = folder.glob("*.library"), folder.glob("*.so")
-    written = note.read_bytes()
-    folder.joinpath("old.so").write_bytes(b"code of another generator")
-    name, facts = written.split(b"\n", 1)
-    assert os.fsdecode(name) == library.name
-    note.write_bytes(b"old.so\n" + facts.replace(b"channel.c ", b"channel.c 1"))
+    (note,) = (own_cache / "mlgo-clang").glob("*.library")
+    written = read_checked(str(note))
+    assert written is not None
+    old = own_cache / f"{digest_of(b'code of another generator')}.so"
+    old.write_bytes(b"code of another generator")
+    _, facts = written.split(b"\0", 1)
+    write_checked(str(note), os.fsencode(old) + b"\0" + facts.replace(b"channel.c ", b"channel.c 1"))
     assert run(*words).returncode == 0
-    assert note.read_bytes() == written
+    assert read_checked(str(note)) == written
     note.unlink()
     with held(note.with_name(f"{note.name}.lock"), stopped=True):
         assert run(*words).returncode == 0

@@ -34,6 +34,8 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
+from tests.conftest import MakeBitcode
+from tests.garbling import garblings
 
 KEY = key_of("a key")
 KILLER = """
@@ -73,6 +75,15 @@ print("another" in seen, len(seen) > 1, "torn" in seen)
 """
 
 
+PLAYER = """
+import sys
+from mlgo_gym.evaluation import evaluate
+for env_id in ("mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"):
+    result = evaluate(env_id, policies=["default", "random"], corpus=sys.argv[1])
+    print([(record.policy, record.metrics, record.decisions, record.actions) for record in result.episodes])
+"""
+
+
 def test_the_folder_is_the_chosen_one_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -81,17 +92,41 @@ def test_the_folder_is_the_chosen_one_or_the_platforms(monkeypatch: pytest.Monke
         assert cache_directory() == tmp_path / folder
 
 
-def test_a_record_comes_back_to_its_kind_alone_and_a_damaged_one_is_none_and_is_replaced(own_cache: Path) -> None:
+def test_a_record_comes_back_to_its_kind_and_key_alone_and_a_garbled_one_is_none_and_is_replaced(
+    own_cache: Path,
+) -> None:
     records = JsonCache("records")
-    for size, damage in enumerate([b"", b'{"size": 3', b"\xff\x00", b"[1]", b"3"]):
+    for size in range(200):
         records.put(KEY, {"size": size, "name": "caf\u00e9"})
         assert JsonCache("records").get(KEY) == {"size": size, "name": "caf\u00e9"}
         assert JsonCache("others").get(KEY) is records.get(key_of("another")) is None
         (file,) = own_cache.rglob("*.json")
-        file.write_bytes(damage)
+        (garbled,) = garblings(file.read_bytes(), 1, seed=size)
+        file.write_bytes(garbled)
         assert records.get(KEY) is None
+    records.put(KEY, {"size": 1})
+    another = key_of("another")[2:]
+    shutil.copy(file, file.with_name(f"{KEY[:2]}{another}.json"))
+    assert records.get(f"{KEY[:2]}{another}") is None
     parts: list[tuple[object, ...]] = [(), ("a",), ("a", "b"), ("ab",), (["a", "b"],), (1,), ("1",), (None,)]
     assert len({key_of(*part) for part in parts}) == len(parts)
+
+
+def test_garbled_files_of_any_kind_change_no_result(own_cache: Path, make_bitcode: MakeBitcode) -> None:
+    """All kinds that an evaluation keeps, 200 times each; then an evaluation in which all are garbled."""
+    words = [sys.executable, "-c", PLAYER, str(make_bitcode("pressure.c"))]
+    expected = subprocess.check_output(words)
+    by_kind = {path.relative_to(own_cache).parts[0]: path for path in own_cache.rglob("*") if path.is_file()}
+    kinds = {"toolchains", "probes", "baselines", "bitcode-facts", "optimized"}
+    assert kinds <= set(by_kind), by_kind
+    for kind, path in by_kind.items():
+        data = path.read_bytes()
+        for garbled in garblings(data, 200):
+            path.write_bytes(garbled)
+            if path.suffix == ".json":
+                assert JsonCache(kind).get(path.stem) is None
+        path.write_bytes(next(garblings(data, 1)))
+    assert subprocess.check_output(words) == expected
 
 
 def test_a_kill_at_any_moment_and_a_concurrent_writer_leave_a_complete_record(own_cache: Path) -> None:

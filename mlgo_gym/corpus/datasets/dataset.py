@@ -18,7 +18,7 @@ from typing import Any
 
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.rustc_arguments import rustc_version
-from mlgo_gym.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.cache import cache_directory, errors_name_cache, key_of, write_atomically
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, find_dataset, missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import SourceArchive, compile_commands, fetch_source, unpack_sources
@@ -106,17 +106,11 @@ def fetch_dataset(
     if not missing_parts(dataset, folder):
         return folder
     jobs = jobs or os.cpu_count() or 1
-    try:
-        with locked(folder, _LOCK_SECONDS):
-            if missing_parts(dataset, folder):
-                if progress is None:
-                    _log.info("the dataset %s is fetched and compiled at -%s, once", name, optimize)
-                _make(dataset, folder, optimize, toolchain, jobs, progress or (lambda *_: None))
-    except OSError as error:
-        raise CorpusError(
-            f"{name} cannot be written to {cache_directory()}: {error}; free space, make the folder writable, or set "
-            "$MLGO_CACHE to another one"
-        ) from error
+    with errors_name_cache(), locked(folder, _LOCK_SECONDS):
+        if missing_parts(dataset, folder):
+            if progress is None:
+                _log.info("the dataset %s is fetched and compiled at -%s, once", name, optimize)
+            _make(dataset, folder, optimize, toolchain, jobs, progress or (lambda *_: None))
     return folder
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from mlgo_gym.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.cache import FileCache, cache_directory, errors_name_cache, key_of
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.folder import format_counts
@@ -232,7 +232,7 @@ def _shims(toolchain: Toolchain, target: str | None, *, keep_objects: bool) -> P
     folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
     if folder.is_dir():
         return folder
-    with locked(folder, _LOCK_SECONDS):
+    with errors_name_cache(), locked(folder, _LOCK_SECONDS):
         if not folder.is_dir():
             with complete_folder(folder) as staging:
                 for name, script in launchers.items():
@@ -289,9 +289,10 @@ def _preload_variables(shims: Path, environment: Mapping[str, str]) -> dict[str,
 
 def _library() -> Path:
     """Return the library to preload, built once by the bundled compiler and its linker."""
-    library = cache_directory() / "shims" / f"preload-{key_of(_PRELOAD.read_text(encoding='utf-8'), _FLAGS)[:16]}.so"
-    if library.is_file():
-        return library
+    libraries = FileCache("preload", ".so")
+    key = key_of(_PRELOAD.read_text(encoding="utf-8"), _FLAGS)
+    if known := libraries.get(key):
+        return known
     with temporary_folder() as scratch:
         Path(scratch, "empty.c").touch()
         shared = [*bundled_command("ld.lld"), "-shared"]
@@ -308,6 +309,5 @@ def _library() -> Path:
                     f"the library that intercepts compilers cannot be built: {answer.stderr.strip()}; record without "
                     "it: --no-intercept-paths, intercept_paths=False"
                 )
-        write_atomically(library, Path(scratch, "preload.so").read_bytes())
-    library.chmod(0o755)
-    return library
+        with errors_name_cache():
+            return libraries.put(key, Path(scratch, "preload.so").read_bytes(), 0o777)

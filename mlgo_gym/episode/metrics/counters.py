@@ -5,7 +5,6 @@ Programs of another machine run in an emulator, which counts too: qemu's user mo
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -17,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from mlgo_gym.cache import cache_directory, write_atomically
+from mlgo_gym.cache import FileCache, errors_name_cache, key_of, sha256_of
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import Target, bundled_target
@@ -180,7 +179,7 @@ def _run(command: Sequence[str], folder: Path, timeout: float, memory: float | N
 @lru_cache(maxsize=1)
 def _launcher() -> Path:
     freestanding = ["-static", "-nostdlib", "-ffreestanding"]
-    return _built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-O1", *freestanding])
+    return _built_program(_SOURCE, ["-target", PROGRAM_TARGET, "-O1", *freestanding])
 
 
 def find_emulator(target: Target) -> Emulator | None:
@@ -208,21 +207,20 @@ def _plugin(qemu: str) -> Path:
     interface = 1 if version is not None and int(version[1]) < 9 else 2
     # qemu has the functions that the plugin calls.
     options = ["-shared", "-fPIC", "-O2", "-Wl,-z,undefs", f"-DPLUGIN_VERSION={interface}"]
-    return _built_program(_PLUGIN, f"qemu-{interface}", ["-target", bundled_target(), *options], ".so")
+    return _built_program(_PLUGIN, ["-target", bundled_target(), *options], ".so")
 
 
-def _built_program(source: Path, name: str, options: Sequence[str], suffix: str = "") -> Path:
-    """Return the executable that the bundled compiler makes of a source; cached by the source's digest."""
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    path = cache_directory() / "programs" / f"{name}-{digest}{suffix}"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder() as folder:
-            built = folder / "built"
-            command = [*bundled_command("cc"), *options, str(source), "-o", str(built)]
-            answer = run_bounded(command, writable=None, name="the bundled compiler")
-            if answer.returncode != 0:
-                raise ToolchainError(f"{source.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
-            write_atomically(path, built.read_bytes())
-            path.chmod(0o755)
-    return path
+def _built_program(source: Path, options: Sequence[str], suffix: str = "") -> Path:
+    """Return the executable that the bundled compiler makes of a source; the cache keeps it."""
+    programs = FileCache("programs", suffix)
+    key = key_of(sha256_of(source), options)
+    if known := programs.get(key):
+        return known
+    with temporary_folder() as folder:
+        built = folder / "built"
+        command = [*bundled_command("cc"), *options, str(source), "-o", str(built)]
+        answer = run_bounded(command, writable=None, name="the bundled compiler")
+        if answer.returncode != 0:
+            raise ToolchainError(f"{source.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
+        with errors_name_cache():
+            return programs.put(key, built.read_bytes(), 0o777)
