@@ -16,7 +16,7 @@ import gymnasium as gym
 
 from mlgo_clang.files import write_atomically
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 ROOT = Path(__file__).parents[1]
@@ -89,11 +89,11 @@ def facts(pairs: Pairs, projects: Sequence[str] = ()) -> dict[str, Any]:
 
     Args:
         pairs: value and baseline of each module.
-        projects: project of each module, by which the interval resamples. Default: each module is one.
+        projects: project of each module; means weigh projects equally. Default: each module is one.
     """
     change = Change(tuple(pairs), tuple(projects))
-    counts = {"modules": len(pairs), "better": change.better, "worse": change.worse}
-    return {**counts, "mean": change.mean, "interval": estimates(change).mean.interval, "total": change.total}
+    counts = {"modules": len(pairs), "projects": change.projects, "better": change.better, "worse": change.worse}
+    return {**counts, "mean": change.mean, "interval": change.estimate.interval, "total": change.total}
 
 
 def smallest_sizes(candidates: Sequence[Sizes]) -> Sizes:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import RESULTS, ROOT, Sizes, facts
-from mlgo_gym.evaluation.statistics import Change, estimates
+from benchmarks.protocol import LEVELS
+from mlgo_gym.evaluation.statistics import Change
 
 NETWORKS = ROOT / "mlgo_gym" / "policies" / "networks"
 
@@ -77,7 +78,7 @@ def sizes_of(level: str, name: str) -> Sizes:
 
 
 def project_of(module: str) -> str:
-    """Return the project of a module of the benchmark, by which intervals resample."""
+    """Return the project of a module of the benchmark, which means weigh equally."""
     return "/".join(module.split("/")[: 1 + module.startswith("builtin/")])
 
 
@@ -90,7 +91,7 @@ def by_language(level: str, name: str, *, cxx: bool) -> Facts:
 
 
 def facts_of(sizes: Sizes) -> Facts:
-    """Return the facts of modules; the interval resamples projects."""
+    """Return the facts of modules, over projects."""
     return facts(list(sizes.values()), [project_of(module) for module in sizes])
 
 
@@ -119,14 +120,17 @@ def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
     return {
         "programs": len(programs),
         "size": against("Oz", "size").mean,
-        **{key: (change.mean, estimates(change).mean.interval) for key, change in changes.items()},
+        **{key: (change.mean, change.estimate.interval) for key, change in changes.items()},
         "worst": (name, worst),
     }
 
 
 def learning() -> dict[str, Facts]:
-    """Return the examples of reinforcement learning and the policies beside them: level and method, facts."""
-    seeds = {f"{level} last-call": [held_out_facts("six", level, "last-call")] for level in ("Oz", "Os")}
+    """Return the examples of reinforcement learning and the policies beside them: level and method, facts.
+
+    Means are over modules, because the file has no sizes of single modules.
+    """
+    seeds = {f"{level} last-call": [facts(list(held_out("six", level)["last-call"].values()))] for level in LEVELS}
     for run in read("learning")["runs"]:
         seeds.setdefault(run["title"], []).append(run)
     return {
@@ -144,7 +148,7 @@ def _others(title: str, runs: Sequence[Mapping[str, Any]]) -> Facts | None:
     """Return the facts of a method on the eighteen projects; None if it was not evaluated there."""
     level, _, policy = title.partition(" ")
     if policy in held_out("others", level):
-        return held_out_facts("others", level, policy)
+        return facts(list(held_out("others", level)[policy].values()))
     return joined([run["others"] for run in runs]) if all("others" in run for run in runs) else None
 
 
@@ -180,7 +184,7 @@ def held_out(part: str, level: str) -> dict[str, Sizes]:
 
 
 def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts:
-    """Return the facts of a policy against plain clang, or against another policy; intervals resample projects."""
+    """Return the facts of a policy against plain clang, or against another policy, over projects."""
     sizes = held_out(part, level)
     pairs = sizes[policy]
     if other:

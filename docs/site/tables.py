@@ -8,15 +8,14 @@ from functools import partial
 from typing import Any
 
 from benchmarks import exactness
+from benchmarks.protocol import LEVELS
 from docs.site import measurements
 from docs.site.measurements import benchmark, interval, percent, read, searched
 from mlgo_gym.corpus.driver import DEFAULT_TARGET, TARGETS
-from mlgo_gym.evaluation.statistics import estimates
 
 Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""
 
-LEVELS = ("Oz", "Os")
 BUNDLED = "bundled policy"
 
 
@@ -90,25 +89,25 @@ def published() -> Rows:
 def card_policies(card: str) -> Rows:
     """Yield a bundled policy of the test split and the policies beside it."""
     level = card.split("-")[1].title()
-    yield ["policy", "modules", "geometric mean", "95 % interval", "total", "smaller", "larger"]
+    yield ["policy", "modules", "projects", "geometric mean", "95 % interval", "total", "smaller", "larger"]
     for name in (BUNDLED, "`last-call`", "`threshold:5`", "`threshold:0`", "`default`: clang's own choices"):
         facts = benchmark(level)[name, 0]
         ends = [percent(facts["mean"]), interval(facts["interval"]), percent(facts["total"])]
         title = name.replace(BUNDLED, f"`{card}`")
-        yield [title, *counted(facts, "modules"), *ends, *counted(facts, "better", "worse")]
+        yield [title, *counted(facts, "modules", "projects"), *ends, *counted(facts, "better", "worse")]
 
 
 def learning() -> Rows:
     """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
     columns = ("level", "policy", "training", "CPU minutes", "runs", "modules", "geometric mean")
-    yield [*columns, *CHANGE[:2], "total", "larger", "eighteen projects", CHANGE[0]]
+    yield [*columns, "seeds", "total", "larger", "eighteen projects"]
     for name, row in sorted(measurements.learning().items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
         budget = row.get("budget", "")
         training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [""] * 3
-        figures = [*_change(row)[:3], percent(row["total"]), f"{row['most_larger']:.1%}".replace("%", " %")]
-        others = row["others"]
-        figures += [percent(others["mean"]), interval(others["interval"])] if others else [""] * 2
+        figures = [percent(row["mean"]), interval(row["range"]), percent(row["total"])]
+        figures += [f"{row['most_larger']:.1%}".replace("%", " %")]
+        figures += [percent(row["others"]["mean"]) if row["others"] else ""]
         yield [f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures]
 
 
@@ -261,14 +260,14 @@ def evolution() -> Rows:
             yield cells
 
 
-SETS = {"test": "test split", "six": "six held-out projects", "others": "eighteen held-out projects"}
+SETS = {"test": "test split", "six": "held out", "others": "others held out"}
 LAST_CALL = "last-call"
 
 
 def held_out() -> Rows:
     """Yield policies on every set of held-out modules, against plain clang and against `last-call`."""
-    columns = ("modules", "geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
-    yield ["set", "level", "policy", *columns]
+    columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
+    yield ["set", "level", "policy", "modules", "projects", *columns]
     for part, title in SETS.items():
         for level in LEVELS:
             for policy in measurements.held_out(part, level):
@@ -276,15 +275,14 @@ def held_out() -> Rows:
                 cells = [percent(row["mean"]), interval(row["interval"]), percent(row["total"]), *counted(row, "worse")]
                 other = measurements.held_out_facts(part, level, policy, LAST_CALL) if policy != LAST_CALL else None
                 against = [percent(other["mean"]), interval(other["interval"])] if other else [""] * 2
-                yield [title, f"-{level}", f"`{policy}`", *counted(row, "modules"), *cells, *against]
+                yield [title, f"-{level}", f"`{policy}`", *counted(row, "modules", "projects"), *cells, *against]
 
 
 def readme() -> Rows:
     """Yield the bundled policy and the rule of each level on every set of held-out modules."""
-    counts = {part: measurements.held_out_facts(part, LEVELS[0], LAST_CALL)["modules"] for part in SETS}
-    titles = {part: title.replace(" held-out", "") for part, title in SETS.items()}
-    sets = [cell for part, title in titles.items() for cell in (f"{title}, {counts[part]} modules", "interval")]
-    yield ["policy", "level", *sets]
+    counts = {part: measurements.held_out_facts(part, LEVELS[0], LAST_CALL) for part in SETS}
+    titles = (f"{SETS[part]}: {row['modules']} modules, {row['projects']} projects" for part, row in counts.items())
+    yield ["policy", "level", *(cell for title in titles for cell in (title, "interval"))]
     for level in reversed(LEVELS):
         for policy in (f"inline-{level.lower()}", LAST_CALL):
             rows = [measurements.held_out_facts(part, level, policy) for part in SETS]
@@ -320,7 +318,7 @@ def linked_builds() -> Rows:
     for name, title in LINKED.items():
         row = measurements.builds("linked_programs", name)
         text, counts = row["text"], row["instructions"]
-        changes = [percent(text.mean), interval(estimates(text).mean.interval), percent(text.total), str(text.worse)]
+        changes = [percent(text.mean), interval(text.estimate.interval), percent(text.total), str(text.worse)]
         others = [
             *(percent(row[key].total) for key in ("unwind", "file")),
             str(len(counts.pairs)),
@@ -335,6 +333,14 @@ def graph_learning() -> Rows:
     for name, shares in read("graphs")["learning"]["shares"].items():
         name = name if " " in name else f"`{name}`"  # networks have titles, rules their names
         yield [name, *(f"{share:+.2f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
+
+
+def coverage() -> Rows:
+    """Yield how often intervals of simulated changes contain the true change."""
+    yield ["projects and their modules", "t on project means", "width", "bootstrap over projects and modules"]
+    for name, row in read("intervals").items():
+        t, bootstrap = (f"{100 * row[key]:.1f} %" for key in ("t", "bootstrap"))
+        yield [name, t, f"{100 * row['width']:.1f} %", bootstrap]
 
 
 CARDS = ("inline-os", "inline-oz")
@@ -363,6 +369,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "rules.evolution": evolution,
     "run_time.held_out": run_time,
     "rust.programs": rust_programs,
+    "statistics.coverage": coverage,
     "targets.list": targets,
     "targets.sizes": target_sizes,
     "ten.builds": ten_builds,

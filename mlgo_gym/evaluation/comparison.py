@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.record import DONE, effective_arguments
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import (
     Table,
-    change,
+    change_and_projects,
     count,
     extremes_table,
     number,
     percent,
-    probability,
     short,
     with_unit,
 )
@@ -60,8 +59,7 @@ class Comparison:
             counts = (len(pair.pairs), number(pair.baseline), number(pair.value), percent(pair.total))
             name = self._name(later, before)
             sums.append((name, *map(str, (*counts, pair.better, pair.equal, pair.worse))))
-            total, mean, _ = estimates(pair)
-            statistics.append((name, change(total), change(mean), probability(pair.probability)))
+            statistics.append((name, *change_and_projects(pair), f"{pair.probability:.0%}"))
             for title, rows in zip(("Smaller", "Larger"), pair.extremes(), strict=True):
                 if rows:
                     modules.append(extremes_table(f"{title} now: {name}", rows, self.metric, "before"))
@@ -70,8 +68,8 @@ class Comparison:
         return [
             Table(f"{', '.join(others)} against {first}: {self.metric}", columns, tuple(sums)),
             Table(
-                "Change in %, and probability of a smaller module (a tie counts half), with 95 % intervals",
-                ("policy", "total", "geo-mean", "smaller"),
+                "Change in % with 95 % interval over projects; probability of a smaller module (a tie counts half)",
+                ("policy", "geo-mean", "projects", "smaller"),
                 tuple(statistics),
             ),
             *modules,

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.statistics import DEFAULT, Floats, Summary, profile
+from mlgo_gym.evaluation.statistics import DEFAULT, Floats, Summary
 from mlgo_gym.evaluation.table import short, with_unit
 from mlgo_gym.extras import library
 
@@ -139,18 +139,15 @@ def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     largest = max(1.0, *(float(np.quantile(np.abs(_changes(summary, metric)), 0.98)) for summary, _ in shown))
     thresholds = np.linspace(-largest, largest, 201)
     for summary, colour in shown:
-        shares, interval = profile(summary.changes[metric], thresholds / 100)
-        if interval is not None:
-            low, high = 100 * np.asarray(interval)
-            axes.fill_between(thresholds, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(thresholds, 100 * np.asarray(shares), color=colour, label=short(summary.policy, 30), lw=1.4)
+        shares = (-_changes(summary, metric)[:, None] > thresholds).mean(axis=0)
+        axes.plot(thresholds, 100 * shares, color=colour, label=short(summary.policy, 30), lw=1.4)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set(xlabel="reduction τ", ylabel="modules reduced by more than τ, %", ylim=(0, 102))
     _show_percent(axes.xaxis)
     _add_legend(picture, axes)
     text = (
-        "Fraction of the modules that a policy reduces by more than τ, with 95 % intervals. Left of 0: that grow by "
-        "less. A curve that is above another everywhere belongs to the better policy."
+        "Fraction of the modules that a policy reduces by more than τ. Left of 0: that grow by less. A curve that is "
+        "above another everywhere belongs to the better policy."
     )
     return _drawn(f"{prefix}-profiles", "Performance profiles", text, picture)
 

@@ -17,7 +17,7 @@ from mlgo_gym.episode.metrics.counters import Counter
 from mlgo_gym.episode.metrics.programs import link_program, measure_program, modules_of, program_counter, read_programs
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.runner import PLAIN, EvaluatedPolicies
-from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import Table, change, percent
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.protocol import decide
@@ -356,8 +356,10 @@ def _table(rows: Sequence[ProgramResult], policy: str) -> Table:
     title = f"Programs with {policy}, against plain clang; instructions counted by {counters}"
     if len(pairs) > 1 and policy != PLAIN:
         size, instructions = (
-            change(estimates(Change(tuple((getattr(row, name), getattr(before, name)) for row, before in pairs))).mean)
+            change(Change(tuple((getattr(row, name), getattr(before, name)) for row, before in pairs)).estimate)
             for name in ("size", "instructions")
         )
-        title += f"; geometric means in percent with 95 % interval: bytes {size}, instructions {instructions}"
+        title += (
+            f"; geometric means in percent with 95 % interval over programs: bytes {size}, instructions {instructions}"
+        )
     return Table(title, ("program", "bytes", "change", "million", "change", "ms", "KiB"), tuple(cells))

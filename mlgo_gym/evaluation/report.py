@@ -14,7 +14,7 @@ import mlgo_gym
 from mlgo_gym.evaluation.figures import PURPOSE, figures_of
 from mlgo_gym.evaluation.record import Configuration, EpisodeRecord
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.statistics import DEFAULT, Change, Summary, estimates
+from mlgo_gym.evaluation.statistics import DEFAULT, Change, Summary
 from mlgo_gym.evaluation.table import (
     Table,
     between_policies,
@@ -189,13 +189,13 @@ def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:
 
 
 def _card(policy: str, modules: Change, metric: str) -> dict[str, Any]:
-    total, mean, _ = estimates(modules)
+    total = modules.total
     parts = {"less": modules.better, "same": modules.equal, "more": modules.worse}
     return {
         "policy": policy,
-        "total": percent(total.value) if total.value else "no change",
-        "kind": "good" if total.value < 0 else "bad" if total.value > 0 else "",
-        "statistics": f"{metric} in total; geometric mean {change(mean)} %",
+        "total": percent(total) if total else "no change",
+        "kind": "good" if total < 0 else "bad" if total > 0 else "",
+        "statistics": f"{metric} in total; geometric mean {change(modules.estimate)} %",
         "counts": f"{modules.better} smaller, {modules.equal} equal, {modules.worse} larger",
         **{name: round(100 * part / len(modules.pairs), 2) for name, part in parts.items()},
     }

@@ -131,7 +131,8 @@ class EvaluationResult:
     def change(self, policy: str) -> float:
         """Return the relative change of the geometric mean of a policy against plain clang: -0.02 is 2 % less.
 
-        It is the number under `geo-mean` in the tables; `summaries()` has other metrics, sums and single projects.
+        Each project has equal weight. It is the number under `geo-mean` in the tables; `summaries()` has other
+        metrics, sums and single projects.
 
         Raises:
             MlgoError: The policy has no results, or failed on a module, or finished none with decisions.

@@ -25,7 +25,7 @@ from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
-from mlgo_gym.evaluation.statistics import Change, estimates
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.protocol import flat_part, run_episode
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText, rule_policy
@@ -51,8 +51,8 @@ class Score:
     """The score of a candidate against plain clang; smaller is better.
 
     Attributes:
-        value: Relative change of the geometric mean of `.text` over the modules; infinite for a candidate that failed.
-        low, high: Ends of the 95 % interval of `value`, clustered by project; None without two modules.
+        value: Relative change of the geometric mean of `.text`, each project with equal weight; infinite for a failure.
+        low, high: Ends of the 95 % interval of `value` over projects; None with fewer than four projects.
         total: Relative change of the sum.
         modules: Number of compiled modules with decisions.
         complete: Whether the candidate ran on all modules of the sample.
@@ -75,9 +75,9 @@ class Score:
         """Return the score in words, for a person or a language model."""
         if self.error:
             return f"failed: {self.error}"
-        interval = "" if self.low is None else f" (95 % interval {self.low:+.3%} to {self.high:+.3%})"
+        interval = "no interval" if self.low is None else f"95 % interval {self.low:+.3%} to {self.high:+.3%}"
         ended = "" if self.complete else ", ended early"
-        lines = [f"{self.value:+.3%} of code{interval}, total {self.total:+.3%}, {self.modules} modules{ended}"]
+        lines = [f"{self.value:+.3%} of code ({interval}), total {self.total:+.3%}, {self.modules} modules{ended}"]
         lines += [f"larger: {module}, {growth:+d} bytes" for module, growth in self.regressions]
         return "\n".join([*lines, *(f"costly: {decision}" for decision in self.decisions)])
 
@@ -201,14 +201,14 @@ def _scored(candidate: _Candidate, names: list[str], end_above: float) -> Score:
             if number in rungs and _change(outcomes).mean > end_above:
                 complete = False
                 break
-    total, mean, _ = estimates(_change(outcomes))
+    change = _change(outcomes)
     grown = sorted(((out.value - out.baseline, name) for name, out in outcomes.items()), reverse=True)
     costly = sorted((pair for outcome in outcomes.values() for pair in outcome.costly), reverse=True)
     return Score(
-        value=mean.value,
-        low=mean.low,
-        high=mean.high,
-        total=total.value,
+        value=change.mean,
+        low=change.estimate.low,
+        high=change.estimate.high,
+        total=change.total,
         modules=len(outcomes),
         complete=complete,
         regressions=tuple((name, growth) for growth, name in grown[:COSTLY] if growth > 0),

@@ -1,23 +1,19 @@
-"""Changes of a metric over modules: sums, means, and bootstrap intervals, paired by module and clustered by project."""
+"""Changes of a metric over modules: sums, means, and t intervals over projects, paired by module."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
-"""int64 of shape (samples, modules): how often each module was drawn."""
 
-CONFIDENCE = 0.95
-TRIM = 0.25
-"""Fraction of the modules that the interquartile mean excludes at either end."""
+MIN_PROJECTS = 4
+"""Smallest number of projects with an interval: with fewer it is too wide to be of use."""
 
 TEXT = "text"
 """The metric that every evaluation shows: the bytes of the executable sections."""
@@ -28,17 +24,19 @@ DEFAULT = "default"
 EXTREMES = 10
 """Length of a list of the largest changes."""
 
-_MAX_SAMPLES, _MIN_SAMPLES = 9999, 1000
-_DRAWS = 5_000_000
-"""Modules drawn in all samples of an interval, about a second of work."""
-_CELLS = 1_000_000
-"""Counts in memory at a time."""
-_SEED = 0
+_ROUNDING = 1e-12
+"""Standard deviation of equal projects, at most: their means differ by rounding."""
+
+_NORMAL = 1.959963984540054
+"""97.5 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A statistic and the ends of its 95 % interval, which are None for fewer than two modules."""
+    """A mean over projects, and the ends of its 95 % interval.
+
+    The ends are None for fewer than `MIN_PROJECTS` projects, and where all projects have the same value.
+    """
 
     value: float
     low: float | None = None
@@ -46,8 +44,38 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends; None for fewer than two modules."""
+        """Both ends; None without an interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @classmethod
+    def of(cls, projects: Floats) -> Estimate:
+        """Return the mean of one value per project with its t interval.
+
+        The interval describes a new project, and covers it also if projects are few or differ in size. A bootstrap
+        over projects does not: docs/how_to/evaluate.md has the measured coverage of both.
+        """
+        count = len(projects)
+        value = float(projects.mean()) if count else 0.0
+        deviation = float(projects.std(ddof=1)) if count >= MIN_PROJECTS else 0.0
+        if deviation < _ROUNDING:
+            return cls(value)
+        margin = t_quantile(count - 1) * deviation / math.sqrt(count)
+        return cls(value, value - margin, value + margin)
+
+
+def t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t for degrees of freedom (≥ 3), within 0.2 %.
+
+    It is the expansion 26.7.5 of Abramowitz and Stegun, which needs no further library.
+    """
+    x = _NORMAL
+    terms = (
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
+    )
+    return x + math.fsum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
 class Extreme(NamedTuple):
@@ -69,7 +97,7 @@ class Change:
 
     Attributes:
         pairs: Value and baseline of each module.
-        clusters: Project of each module, by which intervals are clustered. Default: one project per module.
+        clusters: Project of each module; each project has the same weight in means. Default: one project per module.
         modules: Names of the modules. Default: their indices.
     """
 
@@ -110,10 +138,27 @@ class Change:
         return tuple(math.log((1.0 + value) / (1.0 + baseline)) for value, baseline in self.pairs)
 
     @property
+    def projects(self) -> int:
+        """Number of projects."""
+        return len(set(self.clusters))
+
+    @property
+    def estimate(self) -> Estimate:
+        """Relative change of the geometric mean, each project with the same weight: -0.02 is 2 % less."""
+        found = Estimate.of(self._project_means(self.logarithms))
+        ends = () if found.interval is None else map(math.expm1, found.interval)
+        return Estimate(math.expm1(found.value), *ends)
+
+    @property
     def mean(self) -> float:
-        """Relative change of the geometric mean over modules: -0.02 is 2 % less."""
-        logarithms = self.logarithms
-        return math.expm1(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
+        """The value of `estimate`."""
+        return self.estimate.value
+
+    def _project_means(self, values: Sequence[float]) -> Floats:
+        """Return the mean of one value per module over the modules of each project, of shape (projects,)."""
+        _, numbers = np.unique(np.asarray(self.clusters, dtype=np.str_), return_inverse=True)
+        means: Floats = np.bincount(numbers, np.asarray(values, float)) / np.bincount(numbers)
+        return means
 
     @property
     def better(self) -> int:
@@ -131,18 +176,14 @@ class Change:
         return len(self.pairs) - self.better - self.worse
 
     @property
-    def probability(self) -> Estimate:
-        """Probability that the value is smaller on a module drawn at random; a tie counts half.
+    def probability(self) -> float:
+        """Probability that the value is smaller on a module of a project drawn at random; a tie counts half.
 
         It is the probability of improvement of Agarwal et al. 2021: the Mann-Whitney statistic of the runs of each
         task, averaged over tasks. A module corresponds to a task with one run, because a compile is deterministic.
         """
         wins = [(value < other) + 0.5 * (value == other) for value, other in self.pairs]
-        values = np.asarray(wins, float)
-        if len(values) < 2:
-            return Estimate(float(values.mean()) if len(values) else 0.0)
-        low, high = _ends(self.clusters, lambda counts: (counts @ values / counts.sum(axis=1))[:, None])
-        return Estimate(float(values.mean()), *low, *high)
+        return Estimate.of(self._project_means(wins)).value
 
     def extremes(self) -> tuple[list[Extreme], list[Extreme]]:
         """Return the modules with the largest relative reductions, and those with the largest increases."""
@@ -152,13 +193,13 @@ class Change:
         return smaller[:EXTREMES], [row for row in rows if row.value > row.baseline][:EXTREMES]
 
     def to_json(self) -> dict[str, Any]:
-        """Return sums, counts and statistics as JSON-able data."""
-        counts = {name: getattr(self, name) for name in ("value", "baseline", "better", "worse", "equal")}
-        return counts | {name: asdict(estimate) for name, estimate in estimates(self)._asdict().items()}
+        """Return sums, counts and the mean with its interval as JSON-able data."""
+        names = ("value", "baseline", "better", "worse", "equal", "projects", "total")
+        return {**{name: getattr(self, name) for name in names}, "mean": asdict(self.estimate)}
 
     def comparison_json(self) -> dict[str, Any]:
         """Return `to_json()` with the number of modules and the probability, for the change between two policies."""
-        return {"modules": len(self.pairs), "probability": asdict(self.probability), **self.to_json()}
+        return {"modules": len(self.pairs), "probability": self.probability, **self.to_json()}
 
     def extremes_json(self) -> dict[str, Any]:
         """Return the largest changes as JSON-able data, by `best` and `worst`."""
@@ -189,114 +230,3 @@ class Summary:
     policy_seconds: float
     decisions: int
     changes: dict[str, Change]
-
-
-class Estimates(NamedTuple):
-    """Statistics of a change: relative changes, where -0.02 is 2 % less.
-
-    They follow Agarwal et al. 2021 (Deep RL at the Edge of the Statistical Precipice). A module corresponds to a task
-    with a single run, because a compile is deterministic. The intervals cover the choice of projects and modules.
-
-    Attributes:
-        total: Change of the sum over all modules.
-        mean: Change of the geometric mean over modules.
-        interquartile: Change of the geometric mean over the middle half of the modules. A single outlier does not move
-            it.
-    """
-
-    total: Estimate
-    mean: Estimate
-    interquartile: Estimate
-
-
-@lru_cache(maxsize=1024)
-def estimates(change: Change) -> Estimates:
-    """Return the statistics of a change with their intervals."""
-    count = len(change.pairs)
-    if not count:
-        return Estimates(Estimate(0.0), Estimate(0.0), Estimate(0.0))
-    values, baselines = (np.asarray(column, float) for column in zip(*change.pairs, strict=True))
-    logarithms = np.asarray(change.logarithms)
-
-    def statistics(counts: Counts) -> Floats:
-        ours, theirs = counts @ values, counts @ baselines
-        total = np.divide(ours, theirs, out=np.ones_like(ours), where=theirs != 0) - 1
-        mean = np.expm1(counts @ logarithms / counts.sum(axis=1))
-        return np.stack([total, mean, np.expm1(trimmed_means(logarithms, counts))], axis=1)
-
-    points = statistics(np.ones((1, count), np.int64))[0].tolist()
-    if count < 2:
-        return Estimates(*map(Estimate, points))
-    return Estimates(*map(Estimate, points, *_ends(change.clusters, statistics)))
-
-
-def trimmed_means(values: Floats, counts: Counts) -> Floats:
-    """Return the trimmed mean of each sample, as `scipy.stats.trim_mean` defines it.
-
-    Args:
-        values: float64 of shape (modules,).
-        counts: How often each module is in each sample.
-
-    Returns:
-        float64 of shape (samples,).
-    """
-    order = np.argsort(values, kind="stable")
-    ends = np.cumsum(counts[:, order], axis=1)
-    total = ends[:, -1:]
-    cut = (TRIM * total).astype(np.int64)
-    inside = np.clip(ends, cut, total - cut) - np.clip(ends - counts[:, order], cut, total - cut)
-    means: Floats = inside @ values[order] / inside.sum(axis=1)
-    return means
-
-
-def profile(
-    change: Change, thresholds: Floats | Sequence[float]
-) -> tuple[list[float], tuple[list[float], list[float]] | None]:
-    """Return the performance profile of a change of some modules: the share that shrinks by more than each threshold.
-
-    It is the run-score distribution of Agarwal et al. 2021; the score is the relative reduction of a module. If one
-    profile is above another everywhere, its policy is better on every quantile of the modules. A negative threshold
-    also admits modules that grew by less.
-
-    Returns:
-        The share for each threshold; lower and upper ends of pointwise 95 % intervals, None for fewer than two modules.
-    """
-    above = (-np.expm1(np.asarray(change.logarithms)))[:, None] > np.asarray(thresholds)[None, :]
-    shares = above.mean(axis=0).tolist()
-    if len(above) < 2:
-        return shares, None
-    low, high = _ends(change.clusters, lambda counts: counts @ above / counts.sum(axis=1, keepdims=True))
-    return shares, (low, high)
-
-
-def _ends(clusters: Sequence[str], statistics: Callable[[Counts], Floats]) -> list[list[float]]:
-    """Return the low and the high ends of percentile intervals of statistics; these have one row per sample."""
-    drawn = np.concatenate([statistics(counts) for counts in samples(clusters)])
-    tail = (1 - CONFIDENCE) / 2
-    ends: list[list[float]] = np.quantile(drawn, [tail, 1 - tail], axis=0).tolist()
-    return ends
-
-
-def samples(clusters: Sequence[str]) -> Iterator[Counts]:
-    """Yield bootstrap samples in batches; equal clusters give equal samples.
-
-    Projects are drawn with replacement, then modules from each drawn project (Davison and Hinkley 1997, Bootstrap
-    Methods and their Application, section 3.8). Modules of a project are alike: drawn independently, they would give
-    intervals that are too narrow. A single project has only its modules drawn. `scipy.stats.bootstrap` has no clusters.
-    """
-    names, numbers = np.unique(np.asarray(clusters, dtype=np.str_), return_inverse=True)
-    members = [np.flatnonzero(numbers == number) for number in range(len(names))]
-    total = len(clusters)
-    generator = np.random.default_rng(_SEED)
-    required = min(_MAX_SAMPLES, max(_MIN_SAMPLES, _DRAWS // max(total, 1)))
-    batch = max(1, _CELLS // max(total, 1))
-    for start in range(0, required, batch):
-        rows = min(batch, required - start)
-        drawn = generator.multinomial(len(members), np.full(len(members), 1 / len(members)), size=rows)
-        counts: Counts = np.zeros((rows, total), np.int64)
-        for number, modules in enumerate(members):
-            size = len(modules)
-            # A project that was drawn twice gives twice as many draws of its modules.
-            draws = drawn[:, number] * size
-            counts[:, modules] = draws[:, None] if size == 1 else generator.multinomial(draws, np.full(size, 1 / size))
-        yield counts

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlgo_gym.evaluation.record import Configuration
-from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Estimate, Extreme, Summary, estimates
+from mlgo_gym.evaluation.statistics import DEFAULT, MIN_PROJECTS, TEXT, Change, Estimate, Extreme, Summary
 from mlgo_gym.tasks.measurement import BYTE_METRICS
 
 PAGE_COLUMNS = 80
@@ -70,18 +70,18 @@ def percent(value: float) -> str:
 
 
 def change(estimate: Estimate) -> str:
-    """Return a relative change in percent with its interval: `-2.00 [-3.10, -0.90]`."""
+    """Return a relative change in percent with its interval, if it has one: `-2.00 [-3.10, -0.90]`."""
     value = f"{100 * estimate.value:+.2f}" if estimate.value else "0"
-    if estimate.interval is None or not any((estimate.value, *estimate.interval)):
+    if estimate.interval is None:
         return value
     low, high = estimate.interval
     return f"{value} [{100 * low:+.2f}, {100 * high:+.2f}]"
 
 
-def probability(estimate: Estimate) -> str:
-    """Return a probability in percent with its interval: `62 % [55, 70]`."""
-    ends = "" if estimate.interval is None else " [{:.0f}, {:.0f}]".format(*(100 * end for end in estimate.interval))
-    return f"{100 * estimate.value:.0f} %{ends}"
+def change_and_projects(one: Change) -> tuple[str, str]:
+    """Return the mean of a change as `change()` does, with the reason if it has no interval, and the projects."""
+    reason = "" if one.estimate.interval else " modules only" if one.projects < MIN_PROJECTS else " projects equal"
+    return change(one.estimate) + reason, str(one.projects)
 
 
 def count(quantity: int, noun: str) -> str:
@@ -113,11 +113,11 @@ def overview(configuration: Configuration, summaries: Sequence[Summary]) -> Tabl
 
 
 def certainty(metric: str, summaries: Sequence[Summary]) -> Table:
-    """Return one row per policy: its statistics with their intervals."""
+    """Return one row per policy: its mean over projects with its interval, or why it has none."""
     return Table(
-        f"Change of {metric} in %, with 95 % intervals over projects and modules",
-        ("policy", "total", "geo-mean", "middle half"),
-        tuple((summary.policy, *map(change, estimates(summary.changes[metric]))) for summary in summaries),
+        f"Change of {metric} in %, each project with equal weight, and 95 % interval over projects",
+        ("policy", "geo-mean", "projects"),
+        tuple((summary.policy, *change_and_projects(summary.changes[metric])) for summary in summaries),
     )
 
 
@@ -128,8 +128,7 @@ def by_group(kind: str, metric: str, groups: Mapping[str, Sequence[Summary]]) ->
     for name, summaries in groups.items():
         modules = max((summary.modules for summary in summaries), default=0)
         if modules:
-            means = [estimates(summary.changes[metric]).mean if summary.modules else None for summary in summaries]
-            cells = ["-" if mean is None else change(mean) for mean in means]
+            cells = [change(summary.changes[metric].estimate) if summary.modules else "-" for summary in summaries]
             rows.append((name, str(modules), *cells))
     return Table(f"Geometric-mean change of {metric} in %, by {kind}", (kind, "modules", *policies), tuple(rows))
 
@@ -139,15 +138,15 @@ def between_policies(pairs: Sequence[tuple[str, str, Change]]) -> Table | None:
     rows = tuple(
         (
             f"{first} / {second}",
-            probability(pair.probability),
-            change(estimates(pair).mean),
+            f"{pair.probability:.0%}",
+            *change_and_projects(pair),
             f"{pair.better}/{pair.equal}/{pair.worse}",
         )
         for first, second, pair in pairs
         if pair.modules
     )
     title = "First policy against second: probability of a smaller module (a tie counts half); smaller/equal/larger"
-    return Table(title, ("policies", "smaller", "geo-mean %", "modules"), rows) if rows else None
+    return Table(title, ("policies", "smaller", "geo-mean %", "projects", "modules"), rows) if rows else None
 
 
 def wins_and_losses(metric: str, summaries: Sequence[Summary]) -> list[Table]:

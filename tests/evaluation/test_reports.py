@@ -35,7 +35,7 @@ def test_policies_of_one_name_are_compared_module_by_module_and_others_with_all(
     ]  # fmt: skip
     _, _, pair = found.pairs[1]
     assert (pair.better, pair.equal, pair.worse) == (1, 2, 1)
-    assert pair.probability.value == 0.5
+    assert pair.probability == 0.5
     assert found.notes == ("seed: 0 in before, 3 in after", "only in after: new")
     text = "\n".join(table.as_text() for table in found.tables())
     assert "Smaller now: rule" in text

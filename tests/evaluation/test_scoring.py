@@ -20,9 +20,8 @@ def test_a_rule_and_the_same_rule_as_a_program_have_one_score(own_cache: Path, t
     program = score("def inline(features):\n    return features['cost_estimate'] < 300", **SMALL, end_above=9)
     assert rule == program == score(path, **SMALL, end_above=9)
     assert rule.complete
-    assert rule.low is not None
-    assert rule.high is not None
-    assert 0 < rule.low <= rule.value <= rule.high
+    assert rule.value > 0
+    assert "(no interval)" in str(rule), "the sample has too few projects"
     assert rule.regressions[0][1] >= rule.regressions[-1][1] > 0
     assert "inlines" in rule.decisions[0]
     assert "cost_estimate=" in str(rule)
