@@ -82,7 +82,7 @@ def recorded_arguments(
     return checked
 
 
-_FILE_ARGUMENTS = ("vocabulary",)
+FILE_ARGUMENTS = ("link_facts", "vocabulary")
 """Arguments of environments that may name a file."""
 
 
@@ -109,7 +109,7 @@ class RemoteEnvironment:
             metrics = ", ".join(env.setup.project_costs)
             raise MlgoError(f"expected a metric of single modules for a cluster, got {metrics}; use --jobs, jobs=")
         sent = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
-        files = tuple(name for name in _FILE_ARGUMENTS if name in sent and Path(sent[name]).is_file())
+        files = tuple(name for name in FILE_ARGUMENTS if sent.get(name) is not None and Path(sent[name]).is_file())
         toolchain, outline = env.toolchain, CorpusOutline.of(env.corpus)
         clang = "bundled" if toolchain.bundled else toolchain.command[0]
         return cls(environment, sent, files, outline, clang, toolchain.digest(), toolchain.version_text)

@@ -92,10 +92,8 @@ class Compilation:
         )
 
     def key(self, *parts: object) -> str:
-        """Return a cache key of the given parts and all that decides the result: compiler, bitcode, index and flags."""
-        index = self.module.thinlto_index
-        summary = None if index is None else key_of(index.read_bytes().hex())
-        return key_of(self.toolchain.identity, self.module.digest(), summary, self.flags, *parts)
+        """Return a cache key of the given parts and all that decides the result: compiler, files and flags."""
+        return key_of(self.toolchain.identity, self.module.contents(), self.flags, *parts)
 
 
 def plan(

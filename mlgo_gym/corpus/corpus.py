@@ -65,6 +65,12 @@ class Module:
             )
         return _digest(self.bitcode, status.st_mtime_ns, status.st_size)
 
+    def contents(self) -> list[str]:
+        """Return the SHA-256 of each file that a compile reads: bitcode, ThinLTO index, and inputs of the flags."""
+        files = [*([] if self.thinlto_index is None else [self.thinlto_index]), *map(Path, self.inputs)]
+        statuses = [(file, file.stat()) for file in files if file.is_file()]  # else clang prints the error
+        return [self.digest(), *(_digest(file, status.st_mtime_ns, status.st_size) for file, status in statuses)]
+
 
 def missing_bitcode(bitcode: Path) -> CorpusError:
     """Return the error for a module whose bitcode was deleted."""

@@ -69,5 +69,5 @@ def write_sidecar_digests(policy: Path, names: Mapping[str, str], modules: Itera
         digest = training_digest(module)
         if not digest.startswith(tuple(names)):
             digests.setdefault(digest, module.name)
-    lines = (f"{digest}  # {name}\n" for digest, name in digests.items())
-    write_atomically(sidecar(policy), "".join(lines).encode())
+    lines = (f"{digest}  # {' '.join(name.split())}\n" for digest, name in digests.items())
+    write_atomically(sidecar(policy), "".join(lines).encode(errors="replace"))

@@ -63,10 +63,15 @@ class ProjectCost(Protocol):
     Attributes:
         unit: The number by which `functions()` multiplies costs, so that they are integers.
         counts_calls: Whether the cost of a function depends on how often it is called.
+        identity: Digest of everything beside one module that decides its cost.
     """
 
     unit: int
     counts_calls: bool
+
+    @property
+    def identity(self) -> str:
+        """Digest of the other modules, and of the files of links and programs."""
 
     @property
     def modules(self) -> frozenset[str] | None:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.record import DONE, effective_arguments
+from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import (
@@ -21,8 +21,9 @@ from mlgo_gym.evaluation.table import (
     short,
     with_unit,
 )
+from mlgo_gym.identity import effective_arguments
 
-_POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "observation", "reward", "strict"})
+_POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "info", "observation", "reward", "strict"})
 """Arguments of environments that change a policy's input, but not the size that a sequence of actions gives."""
 
 _MAX_NAME = 32

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -11,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import mlgo_gym
 from mlgo_gym.cache import key_of
 from mlgo_gym.corpus.corpus import Corpus, Module, Part
 from mlgo_gym.episode.argument_types import check_type
@@ -28,7 +26,6 @@ from mlgo_gym.evaluation.record import (
     EpisodeRecord,
     ModuleFacts,
     bitcode_facts,
-    effective_arguments,
 )
 from mlgo_gym.evaluation.result import LINKS, PROGRAMS, EvaluationResult, ResultFolder, read_episodes, write_modules
 from mlgo_gym.evaluation.runner import (
@@ -38,8 +35,8 @@ from mlgo_gym.evaluation.runner import (
     is_plain_clang,
     remote_episodes,
 )
+from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.policies import Policy
-from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.scheduling import Execution, WorkerFailure
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
@@ -174,20 +171,13 @@ class Evaluation:
         env, settings = self.evaluated.env, self._settings
         programs = env.setup.project_costs.get(INSTRUCTIONS)
         return Configuration(
-            environment=settings.environment,
-            arguments=_as_json(effective_arguments(settings.arguments)),
+            **identity_of(env, settings.environment, settings.arguments, settings.policies),
             metric=env.metric,
             corpus=settings.corpus if isinstance(settings.corpus, str) else settings.corpus.name,
             modules=len(modules),
-            modules_digest=key_of([[module.name, module.digest(), module.flags] for module in modules]),
+            modules_digest=key_of(list(map(module_identity, modules))),
             levels=levels,
-            clang=env.toolchain.version_text,
-            mlgo_gym=mlgo_gym.__version__,
             seed=settings.seed,
-            policies={
-                name: policy_identity(policy) if isinstance(policy, str) else type(policy).__qualname__
-                for name, policy in settings.policies.items()
-            },
             split=split,
             limit=limit,
             counter=programs.counter if isinstance(programs, ModulePrograms) else None,
@@ -307,8 +297,9 @@ def evaluate(
         execution: Where the episodes run, such as `Execution(jobs=2)` or `Execution(ray="HOST:6379")`; see
             docs/how_to/many_machines.md. Default: this process.
         envs: Number of episodes that each worker runs at the same time (≥ 1).
-        output: Folder for the results. Finished episodes in it do not run again, failed ones do. Default: results stay
-            in memory.
+        output: Folder for the results. Finished episodes in it do not run again, failed ones do. Results of another
+            identity are refused: other modules, arguments, policies, compiler or release, by their contents; and those
+            of a policy without a specification. Default: results stay in memory.
         env_kwargs: Other arguments of the environment, JSON values.
         seed: Seed of random policies and of `limit`.
         limit: Number of modules to draw at random (≥ 1). Default: all.
@@ -333,15 +324,6 @@ def evaluate(
             for episode in episodes:
                 progress(episode)
         return evaluation.result
-
-
-def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments as they are after a round trip through JSON, which has no tuples."""
-    try:
-        result: dict[str, Any] = json.loads(json.dumps(arguments))
-    except TypeError as error:
-        raise MlgoError(f"expected JSON values as arguments of an evaluation, got {arguments}: {error}") from error
-    return result
 
 
 def _describe(corpus: Corpus, modules: Sequence[Module]) -> tuple[dict[str, dict[str, int]], dict[str, ModuleFacts]]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from mlgo_gym.cache import JsonCache
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.episode.options import COMPILE_OPTIONS
 from mlgo_gym.episode.outcome import FAILURE_KEYS, describe_failure
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
@@ -30,20 +29,6 @@ UNKNOWN = "unknown"
 
 _facts = JsonCache("bitcode-facts")
 
-_WITHOUT_EFFECT = frozenset({"clang", "info", "module_order", "render_mode"})
-"""Arguments of environments that change no result; of the compiler, results record the version."""
-
-_EFFECTIVE_COMPILE_OPTIONS = frozenset({"extra_flags", "flags"})
-"""Entries of `compile_options` that change results. Limits only change failures, which run again."""
-
-
-def effective_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an environment that results depend on."""
-    effective = {name: value for name, value in arguments.items() if name not in _WITHOUT_EFFECT}
-    entries = effective.pop(COMPILE_OPTIONS, {})
-    entries = {name: value for name, value in entries.items() if name in _EFFECTIVE_COMPILE_OPTIONS}
-    return {**effective, COMPILE_OPTIONS: entries} if entries else effective
-
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -55,7 +40,7 @@ class Configuration:
         metric: Name of the compared metric, such as `text`.
         corpus: Corpus as the caller named it; the name of a `Corpus`.
         modules: Number of evaluated modules.
-        modules_digest: Digest of their names, bitcode and flags.
+        modules_digest: Digest of their names, files and flags.
         levels: Number of modules per optimisation level of their functions, for each corpus.
         clang: Version of the compiler.
         mlgo_gym: Version of this package.
@@ -64,6 +49,7 @@ class Configuration:
         split: Part of the corpus; None for all of it.
         limit: Number of modules that were drawn at random; None for all of them.
         counter: Counter of executed instructions; None with metrics that count none.
+        contents: Digests of the compiler, of files in arguments, and of links and programs that the metric uses.
     """
 
     environment: str
@@ -80,29 +66,19 @@ class Configuration:
     split: str | None = None
     limit: int | None = None
     counter: str | None = None
+    contents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def described_modules(self) -> str:
         """Number of modules and corpus in words."""
         return f"{self.modules} modules of {self.corpus}"
 
-    def differences(self, other: Configuration) -> list[str]:
-        """Return the reasons why results under another configuration must not be added to these, one line each."""
-        lines = [
-            f"{name}: recorded {getattr(self, name)}, requested {getattr(other, name)}"
-            for name in ("environment", "arguments", "split", "clang", "seed", "counter")
-            if getattr(self, name) != getattr(other, name)
-        ]
-        if self.modules_digest != other.modules_digest:
-            recorded, requested = self.described_modules, other.described_modules
-            same_names = " with other contents" * (recorded == requested)
-            lines.append(f"corpus: recorded {recorded}, requested {requested}{same_names}")
-        lines += [
-            f"policy {name}: its file has changed"
-            for name, identity in self.policies.items()
-            if other.policies.get(name, identity) != identity
-        ]
-        return lines
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that the results depend on, for `refuse_other_identity()`."""
+        names = ("environment", "arguments", "split", "clang", "mlgo_gym", "seed", "counter", "policies", "contents")
+        modules = f"{self.modules} with the digest {self.modules_digest}"
+        return {name: getattr(self, name) for name in names} | {"modules": modules}
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""

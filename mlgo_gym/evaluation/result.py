@@ -17,6 +17,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, UNKNOWN, Configuration, EpisodeRecord, ModuleFacts
 from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Summary
 from mlgo_gym.evaluation.table import Table, certainty, overview
+from mlgo_gym.identity import refuse_other_identity
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 
@@ -323,13 +324,7 @@ class ResultFolder:
         policies: Mapping[str, str] = configuration.policies
         if (path / HEADER).exists():
             recorded = read_configuration(path)
-            differences = recorded.differences(configuration)
-            if differences:
-                listed = "".join(f"\n  {line}" for line in differences)
-                raise MlgoError(
-                    f"{path} has results of another configuration, which cannot be mixed:{listed}\nchoose another "
-                    "output, or delete that folder"
-                )
+            refuse_other_identity(path, recorded.identity, configuration.identity)
             policies = {**recorded.policies, **policies}
         elif (path / EPISODES).stat().st_size:
             raise MlgoError(f"{path} has {EPISODES} but no {HEADER}; choose another output, or delete that folder")

@@ -233,14 +233,18 @@ def policy_identity(spec: str) -> str:
     Raises:
         PolicyError: The policy names a file or a module that does not exist.
     """
-    if spec.startswith(PLAIN_CLANG) or spec.partition(":")[0] in _WITH_NUMBER:
-        return spec
     if is_model(spec) or spec in (*bundled_policies(), *bundled_rules()):
         return f"{spec} {file_digest(policy_file(spec))}"
-    if ":" not in spec:  # of this package, or of a task
+    if not is_code(spec):  # a rule of this package or of a task, or plain clang
         return spec
     source = getattr(_module_of(spec), "__file__", None)
     return f"{spec} {sha256_of(Path(source)) if source else None}"
+
+
+def is_code(spec: str) -> bool:
+    """Return whether a policy is a user's code, as `package.module:Name` or `path/to/file.py:Name`."""
+    kind, colon, _ = spec.partition(":")
+    return bool(colon) and f"{kind}:" != PLAIN_CLANG and kind not in (*_WITH_NUMBER, *KINDS)
 
 
 def _bundled_policy(env: CompilerEnv, name: str) -> Policy:

@@ -17,9 +17,10 @@ from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
+from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, recipe_path
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.identity import identity_of, module_identity, refuse_other_identity
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import EnvironmentWork
@@ -27,7 +28,7 @@ from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
-from mlgo_gym.search.search_space import Budget, SearchSpace, search_environment, searches_evictions
+from mlgo_gym.search.search_space import Budget, SearchSpace, portfolio_names, search_environment, searches_evictions
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.tasks.measurement import SIZE_METRICS, STACK, Measurement
 
@@ -124,6 +125,11 @@ class SearchResult:
     def reduction(self) -> float:
         """Relative reduction of the cost: 0.02 is 2 % less."""
         return (self.baseline - self.cost) / max(self.baseline, 1.0)
+
+    @property
+    def improved(self) -> bool:
+        """Whether the actions cost less than clang's own, and the replay verified that."""
+        return self.verified and self.cost < self.baseline
 
     def cost_after(self, compiles: int) -> float:
         """Return the least cost within a number of compiles; the baseline if none improved."""
@@ -224,29 +230,50 @@ class CorpusSearch:
         """Search each module, and yield the results as they finish; results of an earlier run come first.
 
         Args:
-            output: File of JSON lines for the results; modules in it are not searched again.
+            output: File of JSON lines for the results. Modules with a result in it are not searched again unless their
+                contents changed.
             execution: Where the search runs. Default: this process.
 
         Raises:
             MissingExtraError: Ray is not installed.
             MlgoError: The file has results of another search, or the cluster is unreachable.
         """
-        header = {name: value for name, value in asdict(self).items() if name not in ("names", "recipes")}
-        done = _read(output, header) if output is not None else []
-        yield from done
-        remaining = [name for name in self.modules() if name not in {result.module for result in done}]
+        names = self.modules()
         if output is None:
-            yield from self._search(remaining, execution)
+            yield from self._search(names, execution)
             return
+        env, arguments = self._environment()
+        policies = {name: name for name in (self.start, *portfolio_names(env))}
+        header = identity_of(env, self.environment, arguments, policies)
+        header |= {name: getattr(self, name) for name in ("start", "compiles", "seconds", "seed")}
+        identities = {name: module_identity(env.corpus.module(name)) for name in names}
         with closing(JsonLines(output)) as lines:
             if lines.is_empty:
+                if output.stat().st_size:
+                    raise MlgoError(f"expected search results in {output}, got another file; choose another output")
                 lines.append(header)
-            for result in self._search(remaining, execution):
-                lines.append(asdict(result))
+            recorded, found = _read(output)
+            refuse_other_identity(output, recorded, header)
+            done = [found[name, identity] for name, identity in identities.items() if (name, identity) in found]
+            for result in done:
+                module = env.corpus.module(result.module)
+                if self.recipes and result.improved and not recipe_path(self.recipes, module.digest()).exists():
+                    self._keep(env, make_recipe(env, module, result.actions, result.compiles))
+                yield result
+            finished = {result.module for result in done}
+            for result in self._search([name for name in names if name not in finished], execution):
+                lines.append({**asdict(result), "identity": identities[result.module]})
                 yield result
 
     def _environment(self) -> tuple[CompilerEnv, dict[str, Any]]:
         return search_environment(self.environment, self.arguments, self.start)
+
+    def _keep(self, env: CompilerEnv, recipe: Recipe) -> None:
+        assert self.recipes is not None, "a recipe is made for a folder"
+        module = env.corpus.module(recipe.module)
+        # A remote worker has other paths for the files in the flags.
+        local = replace(recipe, flags=recipe_flags(env, module)) if module.inputs else recipe
+        keep_recipe(local, self.recipes, module.bitcode.read_bytes())
 
     def _search(self, names: list[str], execution: Execution) -> Iterator[SearchResult]:
         if not names:
@@ -259,11 +286,8 @@ class CorpusSearch:
                     yield self._failure(name, str(found))
                     continue
                 result, recipe = found
-                if recipe is not None and self.recipes is not None:
-                    module = env.corpus.module(name)
-                    # A remote worker has other paths for the files in the flags.
-                    local = replace(recipe, flags=recipe_flags(env, module)) if module.inputs else recipe
-                    keep_recipe(local, self.recipes, module.bitcode.read_bytes())
+                if recipe is not None:
+                    self._keep(env, recipe)
                 yield result
 
     def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], _Searched]:
@@ -277,23 +301,23 @@ class CorpusSearch:
         try:
             module = env.corpus.module(name)
             result = search_module(env, module, seed=self.seed, start=self.start, **limits)
-            smaller = self.recipes is not None and result.cost < result.baseline
-            return result, make_recipe(env, module, result.actions, result.compiles) if smaller else None
+            kept = self.recipes is not None and result.improved
+            return result, make_recipe(env, module, result.actions, result.compiles) if kept else None
         except MlgoError as error:
             return self._failure(name, str(error)), None
 
 
-def _read(path: Path, header: Mapping[str, Any]) -> list[SearchResult]:
+def _read(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], SearchResult]]:
+    """Return the identity of a search, and its results without an error, by the name and the identity of the module."""
     lines = read_json_lines(path)
-    first = next(lines, None)
-    if first is None:
-        return []
-    if first[1] != header:
-        raise MlgoError(
-            f"expected results of the search {dict(header)} in {path}, got those of {first[1]}; choose another output"
-        )
+    _, header = next(lines)
+    found: dict[tuple[str, str], SearchResult] = {}
     try:
-        results = [SearchResult.from_json(value) for _, value in lines]
-    except (KeyError, TypeError, ValueError) as error:
+        for _, value in lines:
+            identity = value.pop("identity")
+            result = SearchResult.from_json(value)
+            if result.error is None:
+                found[result.module, identity] = result
+        return dict(header), found
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MlgoError(f"expected search results in {path}, got {error!r}; choose another output") from error
-    return [result for result in results if result.error is None]

@@ -99,7 +99,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 class JsonLines:
-    """Appends lines to a file; a partial last line, left by a kill, is removed.
+    """Appends lines to a file; the first one replaces a partial last line, left by a kill.
 
     `is_empty` is whether the file had no line when it was opened. Raises `MlgoError` if another process writes to it.
     """
@@ -114,16 +114,19 @@ class JsonLines:
             self._file.close()
             raise MlgoError(f"another process writes to {str(path)!r}; wait for it, or choose another output") from None
         with path.open("rb") as file:
-            size = sum(len(line) for line in file if line.endswith(b"\n"))
-        self._file.truncate(size)
-        self.is_empty = not size
+            self._size = sum(len(line) for line in file if line.endswith(b"\n"))
+        self.is_empty = not self._size
         self._synchronized = 0.0
 
     def append(self, value: Any) -> None:
         """Write a line. It survives a kill of this process; a power cut loses at most the last second of lines."""
+        line = json.dumps(value).encode() + b"\n"
         with errors_name_file(self._path):
-            self._file.write(json.dumps(value).encode() + b"\n")
+            if self._file.tell() != self._size:
+                self._file.truncate(self._size)
+            self._file.write(line)
             self._file.flush()
+            self._size += len(line)
             now = time.monotonic()
             if now - self._synchronized >= _SYNCHRONIZE_SECONDS:
                 os.fsync(self._file.fileno())

@@ -32,7 +32,7 @@ from mlgo_gym.llvm.sizes import size_changes
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy, decide, flat_part
 from mlgo_gym.tasks.task import Task
-from mlgo_gym.training.labels import ModuleLabels, cpu_seconds
+from mlgo_gym.training.labels import ModuleLabels, cpu_seconds, printable
 
 MAX_FLIPS = 400
 """Maximum number of flipped decisions per compile."""
@@ -215,10 +215,10 @@ class _InlineLabelling:
             "bytes": np.array([self._in_unit(self._labels[decision.site]) for decision in decisions]),
             "text": np.full(len(decisions), text),
             "decisions": np.full(len(decisions), size, np.int32),
-            "context": [_text(decision.context) for decision in decisions],
+            "context": [printable(decision.context) for decision in decisions],
             "visit": np.array([decision.site.visit for decision in decisions], np.int32),
             "position": np.array([decision.site.index for decision in decisions], np.int32),
-            "callee": [_text(decision.callee) for decision in decisions],
+            "callee": [printable(decision.callee) for decision in decisions],
         }
         return ModuleLabels(columns, counts)
 
@@ -231,10 +231,6 @@ def _interest(task: Task, policy: Policy, decisions: Sequence[InlineDecision]) -
     observations = [task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
     logits = policy.logits(np.stack(observations))
     return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
-
-
-def _text(name: str) -> str:
-    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 MAX_PER_FUNCTION = 400
@@ -375,7 +371,7 @@ class _EvictionLabelling:
             "costs": [label.costs for label in labels],
             "text": np.full(len(labels), self._unflipped.cost),
             "decisions": np.full(len(labels), self._counts["decisions"]),
-            "context": [label.decision.context for label in labels],
+            "context": [printable(label.decision.context) for label in labels],
             "position": np.array([label.decision.site.index for label in labels]),
             "default": np.array([int(self._task.default_action(label.decision)) for label in labels]),
             "price": np.array([self._price(label.decision.context) for label in labels]),

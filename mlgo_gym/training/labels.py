@@ -7,7 +7,6 @@ tensor is a list in each row. The other columns are `FACTS`.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import resource
@@ -21,10 +20,11 @@ import numpy.typing as npt
 
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
-from mlgo_gym.cache import parse_json, write_atomically
+from mlgo_gym.cache import key_of, parse_json, write_atomically
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
+from mlgo_gym.identity import refuse_other_identity
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 SUFFIX = ".parquet"
@@ -157,37 +157,35 @@ class LabelStore:
             text = json.dumps({"format": _FORMAT, **header}, indent=1) + "\n"
             if self._lines.is_empty:
                 write_atomically(folder / _HEADER, text.encode())
-            old, new = read_header(folder), json.loads(text)
-            if names := [name for name in {**old, **new} if old.get(name) != new.get(name)]:
-                before, now = ({name: values.get(name) for name in names} for values in (old, new))
-                raise MlgoError(
-                    f"expected labels of {now} in {str(folder)!r}, got those of {before}; choose another output"
-                )
+            refuse_other_identity(folder, read_header(folder), json.loads(text))
         except BaseException:
             self.close()
             raise
 
     @property
     def done(self) -> dict[str, dict[str, Any]]:
-        """The line of each finished module, by module."""
-        return {line["module"]: line for line in _read_lines(self._folder)}
+        """The last line about each module, by module; a line with an `error` is of a module to label again."""
+        return _read_lines(self._folder)
 
-    def add_labels(self, module: str, project: str, digest: str, labels: ModuleLabels | str) -> dict[str, Any]:
-        """Write the labels of a module, or the reason why it has none; return the line about it."""
+    def add_labels(
+        self, module: str, project: str, digest: str, labels: ModuleLabels | str, identity: str = ""
+    ) -> dict[str, Any]:
+        """Write the labels of a module with an identity, or the reason why it has none; return the line about it."""
+        facts = {"module": module, "project": project, "identity": identity}
         if isinstance(labels, str):
-            line = {"module": module, "project": project, "labels": 0, "error": labels}
+            line = {**facts, "labels": 0, "error": labels}
             self._lines.append(line)
             return line
         size = len(labels.columns.get("answer", ()))
         if size:
             names = {"module": module, "digest": digest, "project": project}
-            columns = {**labels.columns, **{name: [value] * size for name, value in names.items()}}
+            columns = {**labels.columns, **{name: [printable(value)] * size for name, value in names.items()}}
             # A list becomes a column of lists, an array a column of numbers.
             table = self._arrow.table({name: self._arrow.array(values) for name, values in columns.items()})
             buffer = io.BytesIO()
             self._parquet.write_table(table, buffer, compression="zstd")
-            write_atomically(_part(self._folder, module), buffer.getvalue())
-        line = {"module": module, "project": project, "labels": size, **labels.counts}
+            write_atomically(_part(self._folder, facts), buffer.getvalue())
+        line = {**facts, "labels": size, **labels.counts}
         self._lines.append(line)
         return line
 
@@ -259,24 +257,29 @@ def _check_features(expected: tuple[str, ...], actual: tuple[str, ...], source: 
     )
 
 
-def _read_lines(folder: Path) -> list[dict[str, Any]]:
-    return [line for _, line in read_json_lines(folder / _MODULES)]
+def printable(name: str) -> str:
+    """Return a name as UTF-8 in one line: other bytes become replacement characters, and line breaks are escaped."""
+    text = name.encode(errors="surrogateescape").decode(errors="replace")
+    return text.replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _part(folder: Path, module: str) -> Path:
-    digest = hashlib.sha256(module.encode(errors="surrogateescape")).hexdigest()[:24]
-    return folder / "parts" / f"{digest}{SUFFIX}"
+def _read_lines(folder: Path) -> dict[str, dict[str, Any]]:
+    return {line["module"]: line for _, line in read_json_lines(folder / _MODULES)}
+
+
+def _part(folder: Path, line: Mapping[str, Any]) -> Path:
+    return folder / "parts" / f"{key_of(line['module'], line['identity'])[:24]}{SUFFIX}"
 
 
 def _read_folder(folder: Path) -> Iterable[tuple[Path, Labels]]:
     # Worker processes finish modules in any order; the network must not depend on it.
-    for line in sorted(_read_lines(folder), key=lambda line: str(line["module"])):
+    for module, line in sorted(_read_lines(folder).items()):
         if line["labels"]:
-            path = _part(folder, line["module"])
+            path = _part(folder, line)
             table = _table(path, "label the module once more")
             size = table.num_rows
             share = np.full(size, line["decisions"] / size)
-            yield path, _labels(table, share, np.zeros(size, np.int64), np.full(size, line["module"]))
+            yield path, _labels(table, share, np.zeros(size, np.int64), np.full(size, printable(module)))
 
 
 def _read_file(path: Path) -> Labels:

@@ -32,10 +32,11 @@ from mlgo_gym.corpus.training_digests import sidecar, training_digest, write_sid
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.loading import file_digest, policy_identity, unpack_policy, with_callee_features
+from mlgo_gym.policies.loading import file_digest, unpack_policy, with_callee_features
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore
 from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
@@ -100,7 +101,7 @@ class Labelling:
         """Label every module, and yield the line about each once it is on disk; those of earlier runs first.
 
         Args:
-            folder: Folder for the labels. Finished modules are not labelled again.
+            folder: Folder for the labels. Finished modules are not labelled again unless they failed or changed.
             execution: Where the compiles run. Default: this process.
 
         Raises:
@@ -110,16 +111,16 @@ class Labelling:
         env = self.make()
         load_policy(self.policy, env, seed=self.seed)
         arguments = with_callee_features(self.arguments, [self.policy])
-        header = {
-            "environment": self.environment,
-            "arguments": arguments,
-            "corpus": self.corpus,
-            "clang": env.toolchain.identity,
-            "policy": policy_identity(self.policy),
-            **{name: getattr(self, name) for name in ("compiles", "seconds", "seed", "check")},
-        }
+        header = identity_of(env, self.environment, arguments, {"policy": self.policy})
+        header |= {name: getattr(self, name) for name in ("corpus", "compiles", "seconds", "seed", "check")}
         with closing(LabelStore(folder, header)) as store:
-            names, done = self.modules(env.corpus), store.done
+            names = self.modules(env.corpus)
+            identities = {name: module_identity(env.corpus.module(name)) for name in names}
+            done = {
+                name: line
+                for name, line in store.done.items()
+                if "error" not in line and line["identity"] == identities.get(name)
+            }
             yield from (done[name] for name in names if name in done)
             waiting = [name for name in names if name not in done]
             if not waiting:
@@ -129,7 +130,7 @@ class Labelling:
                 for name, result in results:
                     digest = training_digest(env.corpus.module(name))
                     labels = result if isinstance(result, ModuleLabels) else str(result)
-                    yield store.add_labels(name, env.corpus.project(name), digest, labels)
+                    yield store.add_labels(name, env.corpus.project(name), digest, labels, identities[name])
 
     def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], ModuleLabels | str]:
         return partial(self._label, env, load_policy(unpack_policy(self.policy, store), env, seed=self.seed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shutil import copytree, ignore_patterns
+from shutil import copyfile, copytree, ignore_patterns
 from typing import Any
 
 import pytest
@@ -87,6 +87,24 @@ def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> 
     assert inlined["linked"] - never["linked"] > inlined["text"] - never["text"] > 0
     with InlineEnv(corpus=build, metric="linked") as env:
         assert {*failed_end(env, "a.o").info} == {*never}
+
+
+def test_other_links_and_other_modules_are_measured_again(build: str, tmp_path: Path) -> None:
+    folder = Path(copytree(build, tmp_path / "corpus"))
+
+    def measure() -> tuple[str, float]:
+        cost = InlineEnv(corpus=str(folder), metric="linked").setup.project_costs["linked"]
+        return cost.identity, cost.cost("a.o")
+
+    before = measure()
+    assert measure() == before
+    links = folder / LINKS_FILE
+    links.write_text(links.read_text().replace("-Wl,--gc-sections", "-Wl,--no-gc-sections"))
+    other = measure()
+    assert other[0] != before[0]
+    assert other[1] > before[1]
+    copyfile(folder / "a.o.bc", folder / "b.o.bc")
+    assert InlineEnv(corpus=str(folder), metric="linked").setup.project_costs["linked"].identity != other[0]
 
 
 def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,15 +52,22 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
+def changed(name: str) -> dict[str, Any]:
+    return {name: "other"}
+
+
 def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path) -> None:
     with closing(ResultFolder(tmp_path, CONFIGURATION)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, CONFIGURATION)
-    # The location of the corpus and the release do not matter.
-    later = replace(CONFIGURATION, policies={"mine.py:P": "1234"}, mlgo_gym="9.9", corpus="elsewhere")
+    # The location of the corpus does not matter.
+    later = replace(CONFIGURATION, policies={"mine.py:P": "1234"}, corpus="elsewhere")
     with closing(ResultFolder(tmp_path, later)) as folder:
         assert folder.configuration.policies == {"default": "default", "mine.py:P": "1234"}
     assert read_configuration(tmp_path).policies == {"default": "default", "mine.py:P": "1234"}
-    with pytest.raises(MlgoError, match=r"policy mine\.py:P: its file has changed"):
+    for name in ("environment", "split", "clang", "mlgo_gym", "seed", "counter", "modules_digest", "contents"):
+        with pytest.raises(MlgoError, match=f"{name.partition('_digest')[0]}: recorded"):
+            ResultFolder(tmp_path, replace(CONFIGURATION, **changed(name)))
+    with pytest.raises(MlgoError, match=r"policy mine\.py:P: recorded 1234, requested 5678"):
         ResultFolder(tmp_path, replace(CONFIGURATION, policies={"mine.py:P": "5678"}))
 
 

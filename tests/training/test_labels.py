@@ -159,9 +159,9 @@ def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelli
     resumed = read_labels([tmp_path])
     for name in ("observations", "costs", "text", "modules"):
         assert np.array_equal(getattr(resumed, name), getattr(labels, name)), name
-    with pytest.raises(MlgoError, match=r"expected labels of \{'policy': 'never'\}"):
+    with pytest.raises(MlgoError, match=r"policy policy: recorded default, requested never"):
         list(replace(labelling, policy="never").run(folder))
-    assert read_header(folder)["policy"] == "default"
+    assert read_header(folder)["policies"] == {"policy": "default"}
 
 
 def test_evictions_are_labelled_by_flips_in_any_process(varied: str, tmp_path: Path) -> None:

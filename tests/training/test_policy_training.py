@@ -135,7 +135,7 @@ def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: P
     final = training.run(tmp_path, monitor=Monitor(stages.append))
     assert fit.calls[0][0] < fit.calls[1][0]
     headers = [read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
-    assert [header["policy"].partition(":")[0] for header in headers] == ["default", "mlp"]
+    assert [header["policies"]["policy"].partition(":")[0] for header in headers] == ["default", "mlp"]
     assert {stage.stage for stage in stages} == {"labels, round 1", "labels, round 2"}
     card = json.loads((tmp_path / "policy.json").read_bytes())
     assert [facts["labels"] for facts in card["rounds"]] == [count for count, _ in fit.calls]
@@ -144,7 +144,7 @@ def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: P
     before = final.read_bytes()
     final.unlink()
     assert training.run(tmp_path).read_bytes() == before
-    with pytest.raises(MlgoError, match=r"expected labels of {'compiles': 4}"):
+    with pytest.raises(MlgoError, match="compiles: recorded 3, requested 4"):
         replace(training, labelling=replace(training.labelling, compiles=4)).run(tmp_path)
 
 

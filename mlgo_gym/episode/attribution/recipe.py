@@ -90,13 +90,18 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
     write_atomically(Path(path), format_recipe(fields, visits).encode(errors="surrogateescape"))
 
 
+def recipe_path(folder: str | Path, digest: str) -> Path:
+    """Return the path of the recipe for a bitcode, by SHA-256, in a folder."""
+    return Path(folder, f"{digest}{SUFFIX}")
+
+
 def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
     """Write a recipe and its bitcode to a folder, unless the folder has one that is as good; return its path.
 
     Searches and builds may use the folder at the same time; all writes are atomic. Raises `MlgoError` if the folder has
     a recipe of the other advisor for this module.
     """
-    path = Path(folder, f"{recipe.digest}{SUFFIX}")
+    path = recipe_path(folder, recipe.digest)
     write_atomically(path.with_suffix(".bc"), bitcode)
     try:
         stored = read_recipe(path)

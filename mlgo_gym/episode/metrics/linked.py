@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from mlgo_gym.cache import JsonCache, key_of
+from mlgo_gym.cache import JsonCache, key_of, sha256_of
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
@@ -135,7 +135,16 @@ class BuildLinks:
             hashlib.sha256(objects[name]).hexdigest() if name in objects else self.plain.compilation(name).key("object")
             for name in link.modules
         ]
-        return key_of("linked", self.toolchain.identity, asdict(link), digests)
+        files = [sha256_of((self.corpus.path or Path()) / part.file) for part in link.parts if part.file is not None]
+        outputs = {entry.link for entry in link.inputs} - {None}
+        libraries = [self._key(library, {}) for library in self._links if library.output in outputs]
+        return key_of("linked", self.toolchain.identity, asdict(link), digests, files, libraries)
+
+    @cached_property
+    def identity(self) -> str:
+        """Digest of the links with their files, and of all modules of the corpus."""
+        modules = [(module.name, module.contents(), module.flags) for module in self.corpus.whole()]
+        return key_of([self._key(link, {}) for link in self._links], modules)
 
 
 class LinkedSize(BuildLinks):

@@ -19,7 +19,7 @@ from typing import Any
 
 from mlgo_clang.files import read_untrusted
 from mlgo_clang.object_size import WASM_MAGIC
-from mlgo_gym.cache import JsonCache, cache_directory, key_of
+from mlgo_gym.cache import JsonCache, cache_directory, key_of, sha256_of
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
@@ -321,6 +321,7 @@ class ModulePrograms:
         self._programs: dict[str, list[tuple[Program, tuple[str, ...]]]] = {}
         programs = read_programs(corpus, trust=trust)
         self.counter = program_counter(programs[0], self._folder)
+        self._corpus = corpus.whole()
         for program in programs:
             modules = modules_of(program, self._folder)
             for module in modules:
@@ -330,6 +331,17 @@ class ModulePrograms:
     def modules(self) -> frozenset[str]:
         """Names of the modules that belong to a program."""
         return frozenset(self._programs)
+
+    @cached_property
+    def identity(self) -> str:
+        """Digest of the programs with their files, and of all their modules."""
+        programs = {program.name: program for entries in self._programs.values() for program, _ in entries}
+        links = read_links(self._folder)
+        names = {file for program in programs.values() for run in program.runs for file in (*run.files, program.driver)}
+        names |= {part.file for link in links for part in link.parts}
+        files = sorted((name, sha256_of(self._folder / name)) for name in names if name is not None)
+        modules = [(module.contents(), module.flags) for module in map(self._corpus.module, sorted(self._programs))]
+        return key_of(list(map(asdict, programs.values())), list(map(asdict, links)), files, modules)
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
         """Return the instructions of all runs; raise `CompilerError` of kind `program` if a program is wrong."""
