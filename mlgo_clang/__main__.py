@@ -7,7 +7,7 @@ import signal
 import sys
 
 from mlgo_clang.command_lines import finds_flags_elsewhere, is_probe, read_invocation
-from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, run_alone, say
+from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, say
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.settings import split_arguments
@@ -93,6 +93,8 @@ def _leave_to_clang(command: Sequence[str]) -> NoReturn:
 
 def _show_version(settings: Settings, command: Sequence[str]) -> int:
     """Print clang's version and a line for each policy, by which tools that cache objects tell policies apart."""
+    from mlgo_clang.interactive import run_alone
+
     # A reader such as `head` may end first, which ends a program without a traceback.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     status = run_alone(command)

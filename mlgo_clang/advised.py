@@ -6,11 +6,11 @@ import os
 import signal
 
 from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
-from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, run_alone, say
+from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, say
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import digest_of, remove_file
-from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps
+from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps, run_alone
 from mlgo_clang.recipes import replay, stored_decisions
 
 TYPE_CHECKING = False
@@ -77,6 +77,8 @@ def compile_advised(job: Job) -> int:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited from the parent; the kernel would discard the compiler's exit status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
         if problem:
@@ -85,8 +87,6 @@ def compile_advised(job: Job) -> int:
             return 0
         if job.settings.decides_nothing:
             become(job.command)
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
         problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
         return die_by(interrupted.args[0])

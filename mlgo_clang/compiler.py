@@ -111,13 +111,6 @@ def become(command: Sequence[str]) -> NoReturn:
         sys.exit(FAILED)
 
 
-def run_alone(command: Sequence[str]) -> int:
-    """Run the compiler and return its exit status; a signal that ends it ends this process, too."""
-    pid = os.posix_spawn(command[0], list(command), os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return die_by(-status) if status < 0 else status
-
-
 def die_by(number: int) -> int:
     """End this process by a signal, so that its parent sees the signal."""
     signal.signal(number, signal.SIG_DFL)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 
 class MlgoError(Exception):
@@ -39,14 +42,29 @@ class UsageError(MlgoError):
     """A command line of `mlgo-clang` that cannot be followed, or one without a compiler."""
 
 
+def _exit_with_children(number: int, _frame: FrameType | None) -> None:
+    """Stop the children of this process, also one that `subprocess` is starting, and exit."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                if int(file.read().rpartition(b") ")[2].split()[1]) == os.getpid():
+                    os.kill(int(name), signal.SIGKILL)
+        except (OSError, IndexError):
+            continue
+    sys.exit(128 + number)
+
+
 def exit_status_of(work: Callable[[], object]) -> int:
     """Do the work of a program and return its exit status: 1 after an error, whose text is one line on standard error.
 
-    `mlgo-clang` shows the line.
+    `mlgo-clang` shows the line. It ends the program by SIGTERM, after which nothing that the program started runs.
     """
+    before = signal.signal(signal.SIGTERM, _exit_with_children)
     try:
         work()
     except (MlgoError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201 - for mlgo-clang
         return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0

@@ -13,13 +13,13 @@ import signal
 
 from mlgo_clang.channel import INLINING, PRINTING, PRINTING_FILES, REMARKS, WASM_SIZE_LIMIT, Channel, at_base, silence
 from mlgo_clang.command_lines import drop_options, expand_response_files, read_commands, target_of
-from mlgo_clang.compiler import CLANG
+from mlgo_clang.compiler import CLANG, die_by
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import make_scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
 
     from mlgo_clang.channel import Bind, RuleServer
@@ -85,6 +85,7 @@ class InteractiveCompile:
         timeout: seconds without a sign of life after which clang is stopped.
         streams: descriptors that become clang's standard input and output; negative ones are inherited.
         llvm_option: the word before an option of LLVM, and the beginning of the next word.
+        environment: clang's environment; by default this process's.
 
     Raises:
         ProtocolError: clang does not follow the protocol, or gave no sign of life. It is stopped.
@@ -105,6 +106,7 @@ class InteractiveCompile:
         timeout: float,
         streams: tuple[int, int] = (-1, -1),
         llvm_option: tuple[str, str] = CLANG.llvm_option,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.status = -1
         self.servers: list[RuleServer | NativeServer] = []
@@ -115,7 +117,7 @@ class InteractiveCompile:
         pid = 0
         signals = _Signals()
         try:
-            scratch = make_scratch()
+            scratch = make_scratch() if advisors else ""
             options: list[str] = []
             for number, (switches, bind) in enumerate(advisors):
                 channel = Channel(f"{scratch}/{number}", bind, prints=PRINTING_FILES[-1] in switches)
@@ -139,7 +141,7 @@ class InteractiveCompile:
             pid = os.posix_spawn(
                 words[0],
                 words,
-                os.environ,
+                os.environ if environment is None else environment,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, descriptor, number)
                     for number, descriptor in enumerate((*streams, stderr))
@@ -239,6 +241,19 @@ def _stop(pid: int) -> None:
         os.waitpid(pid, 0)
     except (ProcessLookupError, ChildProcessError):
         return
+
+
+_UNLIMITED = 2e6
+"""Seconds of a compile without a policy: poll(2) counts milliseconds in an int."""
+
+
+def run_alone(command: Sequence[str]) -> int:
+    """Run the compiler and return its exit status; a signal that ends one of both processes ends both."""
+    try:
+        status = InteractiveCompile(command[:1], command[1:], [], 2, _UNLIMITED).status
+    except Interrupted as interrupted:
+        return die_by(interrupted.args[0])
+    return die_by(-status) if status < 0 else status
 
 
 _BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes", "-o", "-")

@@ -9,13 +9,13 @@ import os
 import sys
 
 from mlgo_clang.command_lines import drop_options
-from mlgo_clang.errors import FrameError, PolicyError
+from mlgo_clang.errors import FrameError, PolicyError, ProtocolError
+from mlgo_clang.interactive import InteractiveCompile
 from mlgo_clang.object_size import read_frames
 from mlgo_clang.settings import DEFAULT_TIMEOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
 
 _SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
@@ -24,22 +24,28 @@ _SIDE_OUTPUTS_JOINED = ("-o", "-MF", "-MT", "-MQ", "-fsave-optimization", "-fopt
 
 
 def run_to_end(
-    command: Sequence[str], seconds: float, data: bytes | None = None, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    """Run a program with the data as its standard input, and return its output.
+    command: Sequence[str], seconds: float, data: bytes = b"", environment: Mapping[str, str] | None = None
+) -> tuple[int, bytes, bytes]:
+    """Run a program with the data as its standard input; return its exit status, standard output and standard error.
 
-    A program that does not end in time is killed, which raises a PolicyError.
+    The program ends with this process. One that does not end in time is stopped, which raises a PolicyError.
     """
-    import subprocess
-
-    stdin = subprocess.DEVNULL if data is None else None
+    streams = [os.memfd_create("mlgo-clang-stream", os.MFD_CLOEXEC) for _ in range(3)]
     try:
-        return subprocess.run(
-            command, stdin=stdin, input=data, env=environment, capture_output=True, check=False, timeout=seconds
+        with open(streams[0], "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(streams[0], 0, os.SEEK_SET)
+        run = InteractiveCompile(
+            command[:1], command[1:], [], streams[2], seconds, (streams[0], streams[1]), environment=environment
         )
-    except subprocess.TimeoutExpired:
+        output, errors = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in streams[1:])
+        return run.status, output, errors
+    except ProtocolError:
         name = os.path.basename(command[0])
         raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None
+    finally:
+        for stream in streams:
+            os.close(stream)
 
 
 def compile_command(compiler: Sequence[str], rest: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
@@ -59,10 +65,10 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: flo
     command = compile_command(compiler, rest, flags, "-")
     # With the current date in __DATE__ a source would become another module every day.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
-    result = run_to_end(command, seconds, environment=environment)
-    if result.returncode != 0 or not result.stdout:
+    status, bitcode, _ = run_to_end(command, seconds, environment=environment)
+    if status != 0 or not bitcode:
         raise PolicyError("the front end does not compile the source")
-    return result.stdout
+    return bitcode
 
 
 def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds: float = DEFAULT_TIMEOUT) -> str:
@@ -73,11 +79,11 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
     # With `-m` Python would import modules of the current folder, such as a project's json.py.
     start = "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
     start += f"runpy.run_module('mlgo_gym.{name}', run_name='__main__')"
-    result = run_to_end([sys.executable, "-c", start, *arguments], seconds, data)
-    if result.returncode != 0:
-        lines = result.stderr.decode(errors="replace").strip().splitlines()
+    status, output, errors = run_to_end([sys.executable, "-c", start, *arguments], seconds, data)
+    if status != 0:
+        lines = errors.decode(errors="replace").strip().splitlines()
         raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")
-    return result.stdout.decode().strip()
+    return output.decode().strip()
 
 
 class FrameList:
@@ -105,7 +111,7 @@ def check_frames(
         return
     plain = FrameList()
     command = compile_command(compiler, arguments, ("-w", *plain.options), os.devnull)
-    alone = plain.read() if run_to_end(command, timeout).returncode == 0 else {}
+    alone = plain.read() if run_to_end(command, timeout)[0] == 0 else {}
     # A function that clang alone inlines everywhere has its frame within another one.
     largest = max(alone.values(), default=0)
     for place, size in large.items():

@@ -10,10 +10,10 @@ import sys
 
 from mlgo_clang.advised import Job, compile_advised
 from mlgo_clang.command_lines import Invocation
-from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, run_alone, say, which
+from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, say, which
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
-from mlgo_clang.interactive import TwoSteps
+from mlgo_clang.interactive import TwoSteps, run_alone
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
 from mlgo_clang.settings import VARIABLES, split_arguments
 
@@ -90,7 +90,7 @@ class _CrateJob(Job):
         with tempfile.TemporaryDirectory() as folder:
             bitcode, sources = os.path.join(folder, "module.bc"), os.path.join(folder, "sources.d")
             words = [*self.compiler, *self._crate.bitcode_arguments(self._crate.level, bitcode, sources)]
-            if run_to_end(words, self.settings.timeout).returncode != 0:
+            if run_to_end(words, self.settings.timeout)[0] != 0:
                 raise PolicyError("the front end does not compile the crate")
             with open(bitcode, "rb") as file:
                 return file.read()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.mlgo_clang.conftest import DRIVERS, Run, channels, counted, files
-from tests.traces import ends_within
+from tests.traces import children, ends_within
 
 FakeClang = Callable[[str], str]
 
@@ -126,6 +126,39 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
         # The next compile removes the folder of the killed one.
         assert subprocess.run([str(DRIVERS["gcc"]), "--mlgo-policy=never", *COMPILE], cwd=project).returncode == 0
     assert channels(process.pid) == []
+
+
+SEARCH = ("--mlgo-recipes=../recipes", "--mlgo-search=2")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("words", "cases"),
+    [
+        (SEARCH, "*--version*) {};;"),
+        (SEARCH, "*-disable-llvm-passes*) {};;"),
+        ((), "*channel-base*) exit 1;; *calls.c) {};;"),
+    ],
+    ids=["search", "front end", "clang alone"],
+)
+def test_a_stopped_driver_that_is_killed_leaves_no_other_program(
+    words: tuple[str, ...], cases: str, number: int, project: Path, clang: dict[str, list[str]]
+) -> None:
+    program, started = project.parent / "clang", project.parent / "started"
+    os.mkfifo(started)
+    driver = " ".join(f"'{word}'" for word in clang["gcc"])
+    stall = cases.format(f"echo $$ > {started}; exec sleep 600")
+    program.write_text(f'#!/bin/sh\ncase "$*" in *-###*) ;; {stall} esac\nexec {driver} "$@"\n')
+    program.chmod(0o755)
+    command = [str(DRIVERS["gcc"]), "--mlgo-policy=never", f"--mlgo-clang={program}", *words, *COMPILE]
+    process = subprocess.Popen(command, cwd=project, start_new_session=True, stderr=subprocess.DEVNULL)
+    pid = int(started.read_text())
+    others = {pid, *children(process.pid)}
+    for sent in (signal.SIGSTOP, number, signal.SIGCONT):
+        process.send_signal(sent)
+    assert process.wait() == -number
+    assert all(ends_within(other, 20) for other in others)
+    assert files(project) == ["calls.c"]
 
 
 @pytest.mark.parametrize("statement", ["kill -TERM $PPID", 'clang "$@"; status=$?; kill -INT $PPID; exit $status'])
