@@ -15,10 +15,10 @@ from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.command_lines import cc1_commands, drop_options, is_probe, named_output
 
 # Importing pathlib and typing would double the time that this file takes to load.
-# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 OTHER_SUFFIXES = {
@@ -65,6 +65,7 @@ _SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _ELF, _RELOCATABLE, _SHARED = b"\x7fELF", 1, 3
 _FRONT_END_SECONDS = 3600
+READ_ONCE = "a compile with an input that is read once, such as a pipe or /dev/stdin"
 _numbers = count()
 
 
@@ -79,16 +80,25 @@ def record_compile(
     compiler was killed; with `will_retry` nothing is written then.
     """
     killed = False
+    if _is_read_once((word[1:] for word in arguments if word.startswith("@")), folder):
+        write_record(settings, "skipped.json", {"source": " ".join(arguments)[:500], "reason": READ_ONCE})
+        return False
     lines, problem = compile_commands(settings, list(arguments), folder, mode)
     if problem is not None:
         content = {"source": " ".join(arguments)[:500], "message": problem}
         write_record(settings, "failure.json", {**content, "compiler_path": settings.get("compiler_path")})
     for line in lines:
         language = _value(line, "-x") or ""
-        source = os.path.join(folder, line[-1])
-        reason = _skip_reason(settings, line, language, source, folder)
+        source = os.path.normpath(os.path.join(folder, line[-1]))
+        output = _value(line, "-o") or ""
+        is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
+        if is_temporary:  # one source may be compiled into several programs
+            output = (named_output(arguments) or (0, "a.out"))[1]
+        path = os.path.normpath(os.path.join(folder, output))
+        paths = {"object": None if is_temporary else path, "program": path if is_temporary else None}
+        reason = _skip_reason(settings, line, language, source, path, folder)
         if reason is None:
-            killed |= _record(settings, line, folder, source, arguments, will_retry=will_retry)
+            killed |= _record(settings, line, folder, source, paths, arguments, will_retry=will_retry)
         elif reason:
             write_record(settings, "skipped.json", {"source": source, "reason": reason})
     if _NO_OUTPUT.isdisjoint(arguments):
@@ -118,7 +128,7 @@ def record_link(settings: dict[str, Any], arguments: Sequence[str], folder: str,
     position, name = named_output(arguments) or (None, "a.out")
     path = os.path.normpath(os.path.join(folder, name))
     digest = note_file(settings, path)
-    if digest is None or _is_probe(settings, path, folder):
+    if digest is None or _is_probe(settings, path, path, folder):
         return
     output = {"position": position, "named": name, "path": path, "sha256": digest}
     store = os.path.dirname(settings["records"])
@@ -135,7 +145,9 @@ def record_link(settings: dict[str, Any], arguments: Sequence[str], folder: str,
             with open(path, "rb") as file:
                 entry["sha256"] = _keep(store, file.read())
         inputs.append(entry)
-    if inputs:
+    if _is_read_once((word for word in arguments if word != name), folder):
+        write_record(settings, "skipped.json", {"source": path, "reason": "a link with an input that is read once"})
+    elif inputs:
         content = {"folder": folder, "arguments": list(arguments), "output": output, "inputs": inputs, "driver": mode}
         write_record(settings, "link.json", {**content, "lto": _lto(arguments)})
 
@@ -238,7 +250,24 @@ def _lto(arguments: Sequence[str]) -> str | None:
     return "thin" if flags[-1] == "-flto=thin" else "full"
 
 
-def _skip_reason(settings: dict[str, Any], line: list[str], language: str, source: str, folder: str) -> str | None:
+def _is_read_once(words: Iterable[str], folder: str) -> bool:
+    """Return whether a word is, or ends with, the path of a file that gives another content to a second reader.
+
+    These are pipes and devices, and descriptors of this process such as `/dev/stdin`. Macros are not opened.
+    """
+    for word in drop_options(list(words), ("-D",), ("-D",)):
+        last = word.rpartition("," if word.startswith("-Wl,") else "=")[2].rpartition("=")[2]
+        path = os.path.normpath(os.path.join(folder, last))
+        if path == os.devnull or not os.path.exists(path) or os.path.isdir(path):
+            continue
+        if not os.path.isfile(path) or path.startswith(("/dev/", "/proc/")):
+            return True
+    return False
+
+
+def _skip_reason(
+    settings: dict[str, Any], line: list[str], language: str, source: str, output: str, folder: str
+) -> str | None:
     """Return why a compile is not recorded: None if it is, and an empty text if it generates no code."""
     if not _NO_CODE.isdisjoint(line):
         return ""
@@ -247,28 +276,39 @@ def _skip_reason(settings: dict[str, Any], line: list[str], language: str, sourc
         return "" if is_counted else _OTHER_LANGUAGES.get(language, f"the language {language}")
     if line[-1] == "-":
         return "a source on standard input"
-    if _is_probe(settings, source, folder):
+    if _is_probe(settings, source, output, folder):
         return "a probe of the build system"
     if "-S" in line:
         return "compiled to assembly (-S)"
     if "-emit-llvm-bc" in line or "-emit-llvm" in line:
         return "compiled to LLVM's own form (-emit-llvm)"
-    if "-emit-obj" not in line or _value(line, "-o") == os.devnull or not os.path.isfile(source):
+    if "-emit-obj" not in line or _value(line, "-o") == os.devnull or not os.path.exists(source):
         return ""
-    return None
+    return READ_ONCE if _is_read_once(_without_side_outputs(line), folder) else None
+
+
+def _without_side_outputs(line: list[str]) -> list[str]:
+    """Return a `-cc1` line without the options that name files which the build's compile has written already."""
+    return drop_options(line, _SIDE_OUTPUTS_JOINED, _SIDE_OUTPUTS_WITH_VALUE)
 
 
 def _record(
-    settings: dict[str, Any], line: list[str], folder: str, source: str, arguments: Sequence[str], *, will_retry: bool
+    settings: dict[str, Any],
+    line: list[str],
+    folder: str,
+    source: str,
+    paths: dict[str, str | None],
+    arguments: Sequence[str],
+    *,
+    will_retry: bool,
 ) -> bool:
     import time
 
     started = time.time_ns()
     scratch = new_record(settings)
     bitcode = f"{scratch}/module.bc"
-    # Other options name files that the build's compile has written already.
-    plain = drop_options(line[:-1], _SIDE_OUTPUTS_JOINED, _SIDE_OUTPUTS_WITH_VALUE)
-    front_end = [word for word in _with_plain_headers(plain, folder) if word != "-emit-obj"]
+    plain = _with_plain_headers(_without_side_outputs(line[:-1]), folder)
+    front_end = [word for word in plain if word != "-emit-obj"]
     front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
     status, stderr = run_front_end([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
     if status < 0 and will_retry:
@@ -279,16 +319,10 @@ def _record(
     if status == 0:
         with open(source, "rb") as file:
             text = file.read()
-        output = _value(line, "-o") or ""
-        is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
-        object_file = None if is_temporary else os.path.join(folder, output)
-        # One source may be compiled into several programs.
-        program = os.path.join(folder, (named_output(arguments) or (0, "a.out"))[1]) if is_temporary else None
         content = {
             "source": source,
-            "object": object_file,
-            "program": program,
-            "object_sha256": None if object_file is None else note_file(settings, object_file),
+            **paths,
+            "object_sha256": note_file(settings, paths["object"] or ""),
             "folder": folder,
             "lto": _lto(arguments),
             "compiler_path": settings.get("compiler_path"),
@@ -331,14 +365,21 @@ def _value(line: list[str], option: str) -> str | None:
     return dict(pairwise(line)).get(option)
 
 
-def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
-    """Return whether a compile is a feature test of configure, CMake, Meson or setuptools."""
-    temporary, root = settings["temporary"], settings.get("root")
-    if os.path.dirname(source) == temporary:
-        return True
-    if root and source.startswith(os.path.join(temporary, "tmp")) and not source.startswith(f"{root}/"):
-        return True  # Meson and setuptools use folders of Python's tempfile
-    return is_probe(source, folder)
+def _is_probe(settings: dict[str, Any], source: str, output: str, folder: str) -> bool:
+    """Return whether a compile is a feature test of configure, CMake, Meson or setuptools.
+
+    Its source is temporary, and so is its output. setuptools repeats the whole path of the source in the build folder.
+    """
+    temporary, root = settings["temporary"], settings["root"]
+
+    def is_temporary(path: str) -> bool:
+        if os.path.dirname(path) == temporary:
+            return bool(root != temporary)
+        # Meson and setuptools use folders of Python's tempfile.
+        return path.startswith(os.path.join(temporary, "tmp")) and not path.startswith(f"{root}/")
+
+    mirrored = f"{os.path.splitext(source)[0]}.o"
+    return is_probe(source, folder) or (is_temporary(source) and (is_temporary(output) or output.endswith(mirrored)))
 
 
 def run_front_end(command: list[str], folder: str) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.corpus.recording.shim_records import READ_ONCE
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -208,6 +209,41 @@ def test_compiles_without_an_object_and_probes_are_counted_by_reason(project: Pa
         "Objective-C": 1,
         "compiled to LLVM's own form (-emit-llvm)": 1,
     }
+
+
+def test_a_compile_with_an_input_that_is_read_once_is_counted_and_not_compiled_again(
+    project: Path, toolchain: Toolchain
+) -> None:
+    """A second front end would wait for another writer, or read nothing and record another module."""
+    script = """
+        define='int once(void) { return 7; }'
+        mkfifo pipe
+        echo "$define" > pipe & $CC -include pipe -c lib/sum.c -o 1.o
+        echo "$define" | $CC -include /dev/stdin -c lib/sum.c -o 2.o
+        $CC -imacros /proc/self/fd/0 -c lib/sum.c -o 3.o < lib/sum.h
+        echo "$define" > pipe & $CC -x c -c pipe -o 4.o
+        echo -O1 > pipe & $CC @pipe -c lib/sum.c -o 5.o
+        $CC -DDEVICE=/dev/stdin -include /dev/null -c lib/sum.c -o good.o
+    """
+    recording = record(project, script, toolchain)
+    assert (recording.status, recording.failures, recording.modules) == (0, (), ("good.o",))
+    assert dict(recording.skipped) == {READ_ONCE: 5}
+
+
+def test_a_temporary_source_is_a_probe_only_if_its_object_is_temporary_too(
+    project: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    write_files(temporary, {"gen.c": "int gen;\n", "tmp1/t.c": "int t;\n"})
+    script = f"""
+        mkdir -p .{temporary}
+        $CC -c {temporary}/gen.c -o gen.o; $CC -c {temporary}/tmp1/t.c
+        $CC -c {temporary}/gen.c -o {temporary}/gen.o; $CC -c {temporary}/gen.c -o .{temporary}/gen.o
+        $CC -c {temporary}/tmp1/t.c -o {temporary}/tmp1/t.o
+    """
+    recording = record(project, script, toolchain)
+    assert (recording.modules, dict(recording.skipped)) == (("gen.o", "t.o"), {"a probe of the build system": 3})
 
 
 @pytest.mark.slow
