@@ -172,10 +172,6 @@ def is_allowed(option: Option) -> bool:
     return option.group in _GROUPS or option.name in _MANUAL or (option.group == "INVALID" and option.kind == "Flag")
 
 
-def _is_driver_option(option: Option) -> bool:
-    return option.group in _GROUPS and option.name not in _REFUSED_NAMES
-
-
 def _target_texts(option: Option) -> frozenset[str]:
     return frozenset({option.key}) if option.setting == "TARGET" else frozenset()
 
@@ -204,16 +200,8 @@ def _words(texts: Iterable[str]) -> set[str]:
 def allowed_arguments(tables: Sequence[str], lists: Sequence[str]) -> dict[str, object]:
     """Return the allowed arguments of several option tables of clang and lists of LLVM, as JSON-able values."""
     options = [option for table in tables for option in read_options(table)]
-    refused = {option.name for option in options if _is_known(option) and not is_allowed(option)}
+    refused = {option.name for option in options if "CC1Option" in option.visible and not is_allowed(option)}
     allowed = [option for option in options if is_allowed(option) and option.name not in refused]
-    # The -cc1 line that the driver generates is checked too.
-    driver = [
-        option
-        for option in options
-        if "DefaultVis" in option.visible
-        and option.name not in refused
-        and (is_allowed(option) if _is_known(option) else _is_driver_option(option))
-    ]
     forms = _by_kind(allowed)
     llvm = dict(pair for text in lists for pair in read_llvm_options(text))
     return {
@@ -221,17 +209,11 @@ def allowed_arguments(tables: Sequence[str], lists: Sequence[str]) -> dict[str, 
         # clang takes the longest name that matches: these begin like an argument with a joined value.
         "refused": sorted(name for name in refused if name.startswith(tuple(forms["joined"]))),
         "read": sorted({option.name for option in options if option.key in _READ}),
-        "driver": _by_kind(driver),
         "llvm": {
             "flag": sorted(name for name, takes in llvm.items() if not takes),
             "value": sorted(name for name, takes in llvm.items() if takes),
         },
     }
-
-
-def _is_known(option: Option) -> bool:
-    """Return whether `-cc1` accepts an option."""
-    return "CC1Option" in option.visible
 
 
 def _by_kind(options: Sequence[Option]) -> dict[str, list[str]]:

@@ -64,7 +64,7 @@ def recorded_arguments(
     Raises:
         UntrustedError: Running the arguments could do more than compile.
     """
-    checked = with_compile_options(arguments, trust_flags=trust_flags)
+    checked = with_compile_options(arguments, trust_flags=trust_flags, check_flags=not trust_flags)
     if trust_flags:
         return checked
     if environment not in compiler_environments():
@@ -75,10 +75,10 @@ def recorded_arguments(
             "--corpus, or pass --trust-flags"
         )
     entries = checked[COMPILE_OPTIONS]
-    for words in (entries.get("extra_flags") or (), *extra_flags):
-        check_arguments(("-cc1", *words), origin)
-    if entries.get("flags"):
-        check_arguments(tuple(entries["flags"]), origin)
+    # Each environment checks its flags. These checks name the file, and end a command before its first compile.
+    for words in (("-cc1", *(entries.get("extra_flags") or ())), *(("-cc1", *words) for words in extra_flags)):
+        check_arguments(words, origin)
+    check_arguments(tuple(entries.get("flags") or ()), origin)
     return checked
 
 

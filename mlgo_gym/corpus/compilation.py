@@ -108,10 +108,11 @@ def plan(
 
     A module without recorded flags is compiled for the target, one of `TARGETS`; by default for its own triple.
     google/ml-compiler-opt puts additions after the input, which only matters for another `-x` or ThinLTO index. The
-    `extra_flags` are `-cc1` arguments that are not checked.
+    `extra_flags` are `-cc1` arguments of the caller, who has checked those that come from a file.
 
     Raises:
-        UntrustedError: the module is not trusted and one of its flags is not allowed.
+        UntrustedError: the module is not trusted and one of its flags is not allowed, as recorded or as clang's driver
+            expands it.
         CorpusError: the bitcode is missing.
         ToolchainError: clang's driver refuses the flags.
     """
@@ -121,13 +122,17 @@ def plan(
     if module.thinlto_index is not None:
         recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
     recorded = without_embedding(recorded)
-    trusted = module.trusted or not module.flags
-    if not trusted:
-        check_arguments(recorded, f"module {module.name!r}", module.inputs)
-    if recorded[0] != "-cc1":
-        recorded = _expand(recorded, _facts(module.bitcode, module.bitcode.stat().st_mtime_ns).triple, toolchain)
-        if not trusted:
-            check_arguments(recorded, f"module {module.name!r}", module.inputs)
+    origin, is_checked = f"module {module.name!r}", bool(module.flags) and not module.trusted
+    if is_checked:
+        check_arguments(recorded, origin, module.inputs)
+    if recorded[:1] != ("-cc1",):
+        triple = _facts(module.bitcode, module.bitcode.stat().st_mtime_ns).triple
+        # The bitcode has it, whoever wrote the flags.
+        of_bitcode = (f"--target={triple}",) if triple else ()
+        check_arguments(of_bitcode, origin)
+        recorded = _expand((*of_bitcode, *recorded), toolchain)
+        if is_checked:
+            check_arguments(recorded, origin, module.inputs)
     # An absolute path cannot be mistaken for an option.
     inputs = ["-x", "ir", str(module.bitcode.absolute())]
     if module.thinlto_index is not None:
@@ -183,13 +188,12 @@ def _is_compiled(program: Path) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _expand(flags: tuple[str, ...], triple: str, toolchain: Toolchain) -> tuple[str, ...]:
+def _expand(flags: tuple[str, ...], toolchain: Toolchain) -> tuple[str, ...]:
     """Return the `-cc1` line for driver flags, cached on disk."""
-    key = key_of(toolchain.identity, triple, flags)
+    key = key_of(toolchain.identity, flags)
     expansion = _expansions.get(key)
     if expansion is None:
-        target = [f"--target={triple}"] if triple else []
-        line = cc1_line(toolchain, [*target, *flags, "-c", "-x", "ir", os.devnull, "-o", "-"])
+        line = cc1_line(toolchain, [*flags, "-c", "-x", "ir", os.devnull, "-o", "-"])
         expansion = {"flags": drop_options(line, (*_LOCAL_JOINED, os.devnull), _LOCAL_WITH_VALUE)}
         _expansions.put(key, expansion)
     return tuple(expansion["flags"])

@@ -40,7 +40,7 @@ class Module:
         flags: recorded `-cc1` flags (first `-cc1`; no `-o`, `-x` or input); or driver flags; or None if not recorded.
         thinlto_index: ThinLTO summary index `NAME.thinlto.bc` of a distributed ThinLTO build.
         inputs: files of the corpus that the flags make clang read, such as profiles.
-        trusted: whether the flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
+        trusted: whether the flags come from the user and are run unchecked; others must be allowed, see SECURITY.md.
         metadata: further facts by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
     """
 
@@ -100,13 +100,17 @@ class Modules(Protocol):
 
 
 def edit_module(module: Module, *, add: Sequence[str], delete: Sequence[str]) -> Module:
-    """Return a module with flags edited as by `edit_flags()`; added ones come from the caller and are not checked."""
+    """Return a module with flags edited as by `edit_flags()`.
+
+    The added flags come from the caller, and are not checked beside recorded `-cc1` flags. Beside recorded driver flags
+    they are, since only the expansion of all together shows their effect.
+    """
     if module.flags is None:
         raise CorpusError(f"{module.name}: expected recorded flags to edit, got none; open its corpus with flags=")
     flags = edit_flags(module.flags, delete=delete)
     if not module.trusted:
         check_arguments(flags, f"module {module.name!r}", module.inputs)
-    return replace(module, flags=(*flags, *add), trusted=True)
+    return replace(module, flags=(*flags, *add), trusted=module.trusted or flags[:1] == ("-cc1",))
 
 
 class Corpus:

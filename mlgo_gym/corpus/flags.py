@@ -3,7 +3,8 @@
 Edits have the semantics of google/ml-compiler-opt's corpus loader. `flag_values.json` lists the flags of clang 17 to 22
 for which a trailing use prints "argument to '-x' is missing". A `.cmd` file is untrusted input: its allowed arguments
 shape code, and none writes a file or loads a program. Their list is `allowed_arguments.json`, which
-`.ci/option_tables.py` generates from clang's and LLVM's option tables; SECURITY.md describes it.
+`.ci/option_tables.py` generates from clang's and LLVM's option tables; SECURITY.md describes it. It has the arguments
+of `-cc1`: driver flags are checked after the driver has expanded them.
 """
 
 from __future__ import annotations
@@ -86,16 +87,20 @@ def _is_named(unit: Sequence[str], name: str) -> bool:
 
 
 _SECTIONS_LIST = "-fbasic-block-sections=list="
-_DRIVER_JOINED = ("--target=", "-march=", "-mtune=", "-mcpu=")
-_DRIVER_FLAGS = ("-m32", "-m64", "-pthread", "-c", "-w", "-pipe", "--no-default-config")
+# The driver itself starts a program that `--amdgpu-arch-tool=` names, and reads files of flags: `@FILE`, `--config=`,
+# and one beside its program that a triple with slashes leads out of. No flag of these forms does.
+_EXPANDABLE = re.compile(r"-[Og][\w.=-]*|-[fm][\w.+,=-]*|-w|-c|-pipe|-pthread|--target=[\w.+-]*")
 
 
 def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = ()) -> None:
-    """Raise `UntrustedError` for the first refused argument of an untrusted command line, `-cc1` or driver flags.
+    """Raise `UntrustedError` for the first refused argument of an untrusted command line.
 
-    `origin` is the owner of the flags in the message. `inputs` are files of the corpus that arguments may name.
+    After `-cc1`, arguments must be on the list. Driver flags must have a form that the driver may expand; the
+    expansion needs this check, too. `origin` is the owner of the flags in the message. `inputs` are files of the corpus
+    that arguments may name.
     """
-    refused = refused_argument(tuple(flags), tuple(inputs))
+    words = tuple(flags)
+    refused = refused_argument(words, tuple(inputs)) if words[:1] == ("-cc1",) else _not_expandable(words)
     if refused is not None:
         raise UntrustedError(
             f"{origin}: expected arguments that only shape code, got {refused!r}, with which clang may write a file, "
@@ -104,26 +109,35 @@ def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = (
         )
 
 
+def _not_expandable(flags: Sequence[str]) -> str | None:
+    """Return the first driver flag that the driver must not see, or None."""
+    words = iter(flags)
+    for word in words:
+        value = next(words, "@") if word == "-mllvm" else None  # goes to the `-cc1` line as it is
+        if not _EXPANDABLE.fullmatch(word) or (value or "").startswith("@"):
+            return word if value is None else f"{word} {value}"
+    return None
+
+
 @lru_cache(maxsize=4096)
 def refused_argument(flags: tuple[str, ...], inputs: tuple[str, ...] = ()) -> str | None:
-    """Return the first argument of a command line that is not allowed, or None."""
+    """Return the first argument of a `-cc1` line that is not allowed, or None."""
     names, prefixes = _allowed()
-    is_cc1 = flags[:1] == ("-cc1",)
-    tool = "cc1" if is_cc1 else "driver"
-    words = iter(flags[is_cc1:])
+    words = iter(flags[1:])
     llvm: list[str] = []
     for word in words:
-        value = next(words, "") if word == "-mllvm" or word in names[f"{tool} separate"] else None
-        if value is not None:
-            if value.startswith("@"):  # clang expands @FILE wherever it stands
-                return f"{word} {value}"
-            if word == "-mllvm" and value:
+        if word == "-mllvm" or word in names["cc1 separate"]:
+            value = next(words, None)
+            # It would take the next word of the command. And clang expands @FILE wherever it stands.
+            if value is None or value.startswith("@"):
+                return word if value is None else f"{word} {value}"
+            if word == "-mllvm":
                 llvm.append(value)
         elif word.startswith(prefixes["read"]):
             if word.removeprefix(_SECTIONS_LIST) not in inputs and word.partition("=")[2] not in inputs:
                 return word
-        elif word not in names[f"{tool} flag"] and (
-            not word.startswith(prefixes[f"{tool} joined"]) or word.startswith(prefixes["refused"])
+        elif word not in names["cc1 flag"] and (
+            not word.startswith(prefixes["cc1 joined"]) or word.startswith(prefixes["refused"])
         ):
             return word
     return _refused_by_llvm(llvm)
@@ -154,15 +168,12 @@ def _refused_by_llvm(words: Sequence[str]) -> str | None:
 
 @lru_cache(maxsize=1)
 def _allowed() -> tuple[dict[str, frozenset[str]], dict[str, tuple[str, ...]]]:
-    """Return the names by kind (`cc1 flag`, `driver separate`, `llvm value`), and prefixes (`cc1 joined`, `read`)."""
+    """Return the names by kind (`cc1 flag`, `cc1 separate`, `llvm value`), and prefixes (`cc1 joined`, `read`)."""
     table: dict[str, Any] = json.loads((Path(__file__).parent / "allowed_arguments.json").read_bytes())
     lines = {"refused": table["refused"], "read": table["read"]}
-    for section in ("cc1", "driver", "llvm"):
+    for section in ("cc1", "llvm"):
         lines |= {f"{section} {kind}": names for kind, names in table[section].items()}
     words = {kind: tuple(" ".join(names).split()) for kind, names in lines.items()}
-    words["driver flag"] += _DRIVER_FLAGS
-    words["driver joined"] += _DRIVER_JOINED
-    words["driver separate"] += ("-target",)
     words["read"] += (_SECTIONS_LIST,)
     return {kind: frozenset(names) for kind, names in words.items()}, words
 

@@ -250,7 +250,7 @@ class FolderModules:
             flags=self._fallback if flags is None else flags,
             thinlto_index=index if index.is_file() else None,
             inputs=inputs,
-            trusted=flags is None,
+            trusted=flags is None and self._fallback is not None,
             metadata=read_metadata(self._folder, name),
         )
 

@@ -202,7 +202,7 @@ def _extract(entry: BuildObject, output: Path, *, trust_flags: bool) -> None:
     if has_index:
         named = [flag for flag in command.split(b"\0") if flag.startswith(_THINLTO_INDEX)]
         try:
-            data = (entry.base / os.fsdecode(named[-1].removeprefix(_THINLTO_INDEX))).read_bytes()
+            data = read_untrusted(entry.base / os.fsdecode(named[-1].removeprefix(_THINLTO_INDEX)))
         except OSError as error:
             raise CorpusError(f"{entry.path}: its ThinLTO index is missing: {error}; build it again") from error
         _write(index, data)

@@ -86,6 +86,11 @@ class CompileOptions:
         """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
         refused, and compilers cannot write outside their scratch folder where the kernel supports it.""",
     )
+    check_flags: bool = option(
+        False,
+        """Check `flags` and `extra_flags` like the recorded flags of a corpus, for arguments that come from a file.
+        Excludes `trust_flags`.""",
+    )
     fork_resets: bool | None = option(
         None,
         """Start further episodes of a module from copies of a clang that waits at its first decision. At most 8
@@ -101,6 +106,8 @@ class CompileOptions:
                 raise MlgoError(
                     f"expected {name} > 0{'' if name == 'timeout' else ' or None'}, got {value!r}; correct {name}"
                 )
+        if self.trust_flags and self.check_flags:
+            raise MlgoError("expected trust_flags or check_flags, got both; omit one")
 
     @property
     def limits(self) -> Limits:

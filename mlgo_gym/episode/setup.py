@@ -21,6 +21,7 @@ from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus, Module
+from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
@@ -102,6 +103,8 @@ class Setup:
         self.options, self.task = options, task
         self._compile_options = options.compile_options
         self.timeout = self._compile_options.timeout
+        if self._compile_options.check_flags:
+            check_arguments(("-cc1", *self._compile_options.extra_flags), "extra_flags")
         self.toolchain = find_toolchain(options.clang)
         metric = options.metric or task.default_metric
         self.metric = metric if isinstance(metric, str) else WEIGHTED
@@ -200,7 +203,9 @@ class Setup:
         """
         options = self._compile_options
         if module.flags is None and options.flags is not None:
-            module = replace(module, flags=tuple(options.flags))
+            module = replace(module, flags=tuple(options.flags), trusted=True)
+        if options.check_flags:
+            module = replace(module, trusted=False)
         full = plan(module, self.toolchain, self._flags, options.limits, target=self.options.target)
         full = replace(full, link_facts=self._link_facts)
         if self.options.reads_code:

@@ -62,8 +62,10 @@ class Toolchain:
 
 def _run(words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
+    # It edits the driver's command lines, of which results are kept.
+    environment = {name: value for name, value in os.environ.items() if name != "CCC_OVERRIDE_OPTIONS"}
     try:
-        return subprocess.run(words, **streams, timeout=timeout, check=False)
+        return subprocess.run(words, **streams, env=environment, timeout=timeout, check=False)
     except OSError as error:
         raise ToolchainError(f"{words[0]} cannot be started: {error}; give the path of a clang") from error
     except subprocess.TimeoutExpired as error:

@@ -14,7 +14,7 @@ from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.corpus.flags import arity, edit_flags, refused_argument
+from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.importing import extract_corpus, read_object_list
 from mlgo_gym.corpus.inspection import verify
@@ -117,12 +117,27 @@ def test_an_episode_refuses_them_and_of_a_trusted_corpus_runs_them(
     assert not plan(trusted[0], toolchain).confined
 
 
-def test_the_override_of_a_description_is_checked_too(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_driver_flags_of_a_description_stay_untrusted_whatever_is_added(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
     make_untrusted_corpus(tmp_path, calls, ())
-    for override in (["-cc1", "-load", "x.so"], ["-O2", "-fpass-plugin=x.so"], ["-O2", "-save-stats"], ["--config=x"]):
-        write_description(tmp_path, ["m"], global_command_override=override)
-        with pytest.raises(UntrustedError):
-            plan(open_corpus(tmp_path, toolchain=toolchain)[0], toolchain)
+    for flag in ("-fpass-plugin=x.so", "-fplugin=x.so", "-ftime-trace", "-fsave-optimization-record", "-gsplit-dwarf"):
+        write_description(tmp_path, ["m"], global_command_override=["-O2", flag])
+        corpus = open_corpus(tmp_path, toolchain=toolchain)
+        for opened in (corpus, corpus.with_flags(add=["-fno-pic"])):
+            with pytest.raises(UntrustedError):
+                plan(opened[0], toolchain)
+    write_description(tmp_path, ["m"], global_command_override=["-O2", "-fno-inline"])
+    assert plan(open_corpus(tmp_path, toolchain=toolchain)[0], toolchain).confined
+
+
+def test_a_variable_that_edits_command_lines_of_the_driver_is_not_in_the_result(
+    calls: Path, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CCC_OVERRIDE_OPTIONS", "# O3 +-ftime-trace")
+    flags = plan(Module("calls", calls), toolchain).flags
+    assert "-Oz" in flags
+    assert not [flag for flag in flags if "time-trace" in flag]
 
 
 def test_a_module_whose_name_is_an_option_is_a_file_all_the_same(
@@ -159,7 +174,7 @@ def test_usual_flags_of_builds_are_allowed() -> None:
     ):
         assert refused_argument((*BENIGN, *words.split())) is None
     driver = "-O2 -march=x86-64-v3 -fPIC -ffunction-sections --target=aarch64-linux-gnu -m64"
-    assert refused_argument(tuple(driver.split())) is None
+    check_arguments(driver.split(), "x")
 
 
 @confined
@@ -257,7 +272,7 @@ def test_special_characters_in_flags_survive_the_driver_and_flags_that_embed_bit
     calls: Path, toolchain: Toolchain
 ) -> None:
     odd = """-fdebug-prefix-map=$(SRC)/a "b" \\c 'd'=e"""
-    assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd)), toolchain).flags
+    assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd), trusted=True), toolchain).flags
     flags = (*BENIGN, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt", "-fembed-bitcode=all")
     assert plan(Module("m", calls, flags), toolchain).flags == (*BENIGN, "-w")
 

@@ -55,7 +55,7 @@ def test_flags_that_clang_does_not_understand_are_a_problem(folder: Path, toolch
         ("-cc1 -Oz -no-such-flag", "only shape code, got '-no-such-flag'"),
         ("-cc1 -mllvm -no-such-option", "got '-mllvm -no-such-option'"),
         ("-cc1 -triple nowhere-unknown-linux", "target triple"),
-        ("-cc1 -triple", "target triple"),
+        ("-cc1 -triple", "got '-triple'"),
     ):
         write_command(folder / "a.cmd", flags.split())
         ((module, text),) = problems(folder, toolchain)

@@ -120,7 +120,13 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     for name in (name for link in links for part in link.parts for name in (part.module, part.file)):
         if name is not None and is_outside(name):
             raise CorpusError(f"{path}: {name!r} leads out of the corpus folder; correct or remove it")
+    for target in (link.target for link in links[:1]):
+        if target is not None and not _TARGET.fullmatch(target):
+            raise CorpusError(f"{path}: expected the name of a target, got {target!r}; record the build again")
     return links
+
+
+_TARGET = re.compile(r"\w[\w.-]*")
 
 
 def _link(entry: dict[str, Any], target: str | None) -> Link:
@@ -148,15 +154,15 @@ class LinkWriter:
     def __init__(self, store: Path, corpus: Path, relative: Callable[[str], str]) -> None:
         self._store, self._corpus, self._relative = store, corpus, relative
         self._by_digest: dict[str, str] = {}
-        self._by_source: dict[str, str] = {}
+        self._by_source: dict[tuple[str, str], str] = {}
         self._lto: dict[str, str | None] = {}
         self.skipped: Counter[str] = Counter()
 
     def add(self, record: Mapping[str, Any], name: str) -> None:
         """Add the record of a compile, and the name of its module."""
         self._lto.setdefault(name, record["lto"])
-        if record["object"] is None:  # a link compiled the source
-            self._by_source[record["source"]] = name
+        if record["object"] is None:  # the link of this program compiled the source
+            self._by_source[record["program"], record["source"]] = name
         elif record["object_sha256"] is not None:
             self._by_digest.setdefault(record["object_sha256"], name)
 
@@ -183,7 +189,7 @@ class LinkWriter:
                 inputs.append({**entry, "link": outputs[file["sha256"]], "parts": []})
                 continue
             members = file.get("members", [{"name": self._relative(file["path"]), "sha256": file.get("sha256")}])
-            parts = [self._part(member, file) for member in members]
+            parts = [self._part(member, file, link["output"]["path"]) for member in members]
             if None in parts:
                 self.skipped["a link of an object that was not recorded"] += 1
                 return None
@@ -202,12 +208,12 @@ class LinkWriter:
             "inputs": inputs,
         }
 
-    def _part(self, member: dict[str, Any], file: dict[str, Any]) -> dict[str, Any] | None:
+    def _part(self, member: dict[str, Any], file: dict[str, Any], program: str) -> dict[str, Any] | None:
         """Return the entry of an object: a module, or a file that is copied to the corpus; None if neither exists."""
         digest = member["sha256"]
         part = {"name": member["name"], "sha256": digest}
         is_source = file["kind"] == "source"
-        module = self._by_source.get(file["path"]) if is_source else self._by_digest.get(digest)
+        module = self._by_source.get((program, file["path"])) if is_source else self._by_digest.get(digest)
         if module is not None:
             return {**part, "module": module}
         copy = self._store / "files" / str(digest)
@@ -333,6 +339,9 @@ def _with_files(link: Link, files: Iterable[str]) -> list[str]:
     words = list(link.arguments)
     for file, path in zip(link.inputs, files, strict=True):
         word = words[file.position]
+        # A stranger's corpus chooses the names of its files.
+        if path.startswith(("-", "@")) or ("," in path and word != file.named):
+            raise CorpusError(f"the link of {link.output}: expected the path of a file, got {path!r}; rename the file")
         parts = word.split(",") if word != file.named else [word]
         for position, part in enumerate(parts):
             if part == file.named or part.endswith(f"={file.named}"):

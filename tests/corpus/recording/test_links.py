@@ -17,7 +17,15 @@ from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.driver import NATIVE
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, check_link_arguments, read_links, relink
+from mlgo_gym.corpus.recording.links import (
+    LINKS_FILE,
+    Link,
+    LinkInput,
+    LinkPart,
+    check_link_arguments,
+    read_links,
+    relink,
+)
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import record, write_files
@@ -77,6 +85,29 @@ def test_a_link_can_be_repeated_after_the_build_is_deleted(project: Path, toolch
     program = project.parent / "again"
     relink(link, project.parent / "corpus", compile_modules(project, link, toolchain), program, toolchain)
     assert subprocess.run([program], check=False).returncode == (8 + 10 + 12 - 30) % 256
+
+
+def test_the_name_of_a_file_is_no_argument(toolchain: Toolchain, tmp_path: Path) -> None:
+    """Else a stranger's names, which no list checks, reach the linker."""
+    library = LinkInput(0, "libx.so", "shared", (), link="lib/-fplugin=evil.so")
+    response = LinkInput(0, "x.so", "shared", (), link="lib/@evil")
+    script = LinkInput(0, "x", "file", (LinkPart("x", file="links/x,-plugin,evil.so"),))
+    for word, file in (("libx.so", library), ("x.so", response), ("-Wl,--version-script=x", script)):
+        link = Link("a.out", "c", ".", (word,), None, "a.out", None, (file,))
+        check_link_arguments(link)
+        with pytest.raises(CorpusError, match="expected the path of a file"):
+            relink(link, tmp_path, {}, tmp_path / "out", toolchain, libraries={str(file.link): tmp_path / "x.so"})
+
+
+def test_each_program_is_linked_with_the_object_of_its_own_compile(project: Path, toolchain: Toolchain) -> None:
+    write_files(project, {"both.c": "int both(void) { return N; }\n"})
+    builds = f"{LINK} -DN=0x11223344 both.c -o one; {LINK} -DN=0x55667788 lib/../both.c -o two"
+    links = recorded_links(project, f"mkdir lib; {builds}", toolchain)
+    assert [link.output for link in links] == ["one", "two"]
+    for link, constant in zip(links, (0x11223344, 0x55667788), strict=True):
+        again = project.parent / link.output
+        relink(link, project.parent / "corpus", compile_modules(project, link, toolchain), again, toolchain)
+        assert constant.to_bytes(4, "little") in again.read_bytes()
 
 
 def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, toolchain: Toolchain) -> None:
