@@ -12,10 +12,10 @@ r"""Recipes: text files with the decisions of one module by their sites, of the 
     0 1 longest_match
     1 00 deflate_fast
 
-docs/reference/file_formats.md explains the lines. In the names of modules and contexts `\n`, `\r` and `\\` stand for a
-line break, a carriage return and a backslash. The actions of all lines in a row answer all decisions of the compile;
-the same bitcode, compiler and flags request the same decisions. A recipe without such lines means that the search
-found nothing smaller than clang's own decisions.
+docs/reference/file_formats.md explains the lines. A line `metric NAME` is of a search by another metric than `text`. In
+the names of modules and contexts `\n`, `\r` and `\\` stand for a line break, a carriage return and a backslash. The
+actions of all lines in a row answer all decisions of the compile; the same bitcode, compiler and flags request the same
+decisions. A recipe without such lines means that the search found nothing smaller than clang's own decisions.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def parse_recipe(text: str) -> tuple[dict[str, str], list[Visit]]:
     fields = {name: value for name, _, value in (line.partition(" ") for line in lines)}
     if "module" in fields:
         fields["module"] = _unescape(fields["module"])
+    fields.setdefault("metric", "text")
     advisor = fields.setdefault("advisor", "inlining")
     if advisor not in ADVISORS:
         raise PolicyError(f"expected the advisor {' or '.join(ADVISORS)} in a recipe, got {advisor[:80]!r}")

@@ -27,24 +27,25 @@ Folder = Annotated[Path, argument("Folder of recipes, as for mlgo-clang --mlgo-r
 def list_recipes(folder: Folder) -> Result:
     """List recipes: cost of clang alone and with the recipe, decisions, and compiles of the search.
 
-    The cost are bytes for inlining, and for evictions that of the search's metric; the total has bytes.
+    The costs are those of the metric of the search; the total has bytes of executable sections.
     """
-    rows: list[tuple[object, ...]] = [("digest", "clang", "recipe", "change", "decisions", "compiles", "module")]
+    heading = ("digest", "clang", "recipe", "change", "decisions", "compiles", "metric", "module")
+    rows: list[tuple[object, ...]] = [heading]
     data: list[dict[str, object]] = []
     clang = text = 0
     for path, recipe in stored_recipes(folder):
         if recipe is None:
-            rows.append((path.stem[:16], *[""] * 5, "damaged"))
+            rows.append((path.stem[:16], *[""] * 6, "damaged"))
             data.append({"digest": path.stem, "damaged": True})
             continue
         clang, text = clang + recipe.baseline_text, text + recipe.text
-        cost, plain = recipe.cost or (recipe.text, recipe.baseline_text)
+        cost, plain = recipe.costs
         counts = {"decisions": len(recipe.answers), "compiles": recipe.compiles}
         numbers = round(plain), round(cost), f"{recipe.change:+8.2%}", *counts.values()
-        rows.append((recipe.digest[:16], *numbers, recipe.module))
-        sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "change": recipe.change}
+        rows.append((recipe.digest[:16], *numbers, recipe.metric, recipe.module))
+        sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "metric": recipe.metric, "change": recipe.change}
         data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **counts})
-    rows.append(("total", clang, text, f"{text / clang - 1 if clang else 0:+8.2%}", "", "", ""))
+    rows.append(("total", clang, text, f"{text / clang - 1 if clang else 0:+8.2%}", "", "", "", ""))
     return Result(data, aligned(rows))
 
 

@@ -123,13 +123,10 @@ def search_recipe(
         env, _ = search_environment("mlgo/Inline-v0", arguments, policy)
         with closing(env):
             module = next(iter(env.corpus))
-            used, actions = 0, None
+            found = None
             if env.decisions(module):
-                result = search_module(env, module, compiles=max(compiles, 1), start=policy)
-                used = result.compiles
-                if result.verified and result.cost < result.baseline:
-                    actions = result.actions
-            return replace(make_recipe(env, module, actions, used), module=source)
+                found = search_module(env, module, compiles=max(compiles, 1), start=policy)
+            return replace(make_recipe(env, module, found), module=source)
 
 
 def main(arguments: Sequence[str]) -> int:

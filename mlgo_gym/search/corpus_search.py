@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -17,12 +18,11 @@ from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, recipe_path
+from mlgo_gym.episode.attribution.recipe import Recipe, comparable_recipe, keep_recipe, recipe_path
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.identity import identity_of, module_identity, refuse_other_identity
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
-from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
@@ -30,17 +30,15 @@ from mlgo_gym.search.bundles import BundleSearch
 from mlgo_gym.search.functions import FunctionSearch
 from mlgo_gym.search.search_space import Budget, SearchSpace, portfolio_names, search_environment, searches_evictions
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
-from mlgo_gym.tasks.measurement import SIZE_METRICS, STACK, Measurement
 
 
-def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
-    """Return the recipe of some actions, from a new compile that takes them.
+def make_recipe(env: CompilerEnv, module: Module, found: SearchResult | None) -> Recipe:
+    """Return the recipe of a search result, from a new compile that takes its actions.
 
     Args:
-        env: The environment; it gives compiler and flags.
+        env: The environment; it gives compiler, flags and metric.
         module: The module.
-        actions: Action of each decision; None if no search result is smaller than a plain compile.
-        compiles: Number of compiles of the search.
+        found: The result. None, and a result that is not verified or not better, give a recipe without actions.
 
     Raises:
         MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
@@ -50,9 +48,9 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
     evicts = searches_evictions(env)
     baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=task.optimization_record)
     assert baseline.sizes is not None, "a plain compile makes an object"
-    text, by_site, others = baseline.sizes.text, dict[DecisionSite, int](), dict[str, Any]()
-    if actions is not None:
-        remaining = iter(actions)
+    text, by_site = baseline.sizes.text, dict[DecisionSite, int]()
+    if found is not None and found.improved:
+        remaining = iter(found.actions)
         if evicts:
             allocated = run_allocation_compile(
                 env.setup, compilation, lambda decision, _: next(remaining, task.default_action(decision))
@@ -61,17 +59,18 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
             by_site = {eviction.decision.site: eviction.answer for eviction in evictions}
             assert allocated.measurement.sizes is not None, "a compile makes an object"
             text = allocated.measurement.sizes.text
-            cost = allocated.cost, float(task.outcome(baseline, env.metric))
-            others = {"cost": cost}
         else:
             compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
             text = compiled.text
-            if env.metric in (*SIZE_METRICS, STACK) and env.metric != "text":
-                measured = Measurement(object_sizes(compiled.object_bytes), frames=compiled.frames), baseline
-                others = {"cost": tuple(task.outcome(measurement, env.metric) for measurement in measured)}
-        if len(by_site) != len(actions):
-            raise MlgoError(f"expected {len(actions)} decisions, got {len(by_site)}; the module or its flags changed")
+        if tuple(by_site.values()) != found.actions:
+            raise MlgoError(
+                f"expected {len(found.actions)} decisions, got {len(by_site)}; the module or its flags changed"
+            )
+    metric = recipe_metric(env)
+    cost = None
+    if found is not None and metric != "text":
+        cost = (found.cost if by_site else found.baseline), found.baseline
     return Recipe(
         module=module.name,
         digest=module.digest(),
@@ -80,10 +79,17 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         text=text,
         baseline_text=baseline.sizes.text,
         actions=by_site,
-        compiles=compiles,
+        compiles=0 if found is None else found.compiles,
         advisor=EVICTION.name if evicts else INLINING.name,
-        **others,
+        metric=metric,
+        cost=cost,
     )
+
+
+def recipe_metric(env: CompilerEnv) -> str:
+    """Return the metric of an environment as a recipe names it: of several metrics, their weights as JSON."""
+    weights = env.setup.weights
+    return env.metric if len(weights) == 1 else json.dumps(weights, sort_keys=True)
 
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
@@ -258,7 +264,7 @@ class CorpusSearch:
             for result in done:
                 module = env.corpus.module(result.module)
                 if self.recipes and result.improved and not recipe_path(self.recipes, module.digest()).exists():
-                    self._keep(env, make_recipe(env, module, result.actions, result.compiles))
+                    self._keep(env, make_recipe(env, module, result))
                 yield result
             finished = {result.module for result in done}
             for result in self._search([name for name in names if name not in finished], execution):
@@ -279,6 +285,11 @@ class CorpusSearch:
         if not names:
             return
         env, arguments = self._environment()
+        if self.recipes is not None:
+            advisor = EVICTION.name if searches_evictions(env) else INLINING.name
+            for name in names:
+                path = recipe_path(self.recipes, env.corpus.module(name).digest())
+                comparable_recipe(path, advisor, recipe_metric(env))
         work = EnvironmentWork(self.environment, arguments, self._start, [self.start])
         with work.workers(env, execution) as workers, closing(workers.run(deque(names))) as results:
             for name, found in results:
@@ -302,7 +313,7 @@ class CorpusSearch:
             module = env.corpus.module(name)
             result = search_module(env, module, seed=self.seed, start=self.start, **limits)
             kept = self.recipes is not None and result.improved
-            return result, make_recipe(env, module, result.actions, result.compiles) if kept else None
+            return result, make_recipe(env, module, result) if kept else None
         except MlgoError as error:
             return self._failure(name, str(error)), None
 

@@ -19,6 +19,7 @@ from mlgo_gym.llvm.sizes import function_sizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.search import search_module
+from mlgo_gym.search.corpus_search import make_recipe
 from tests.fakes.drive import failed_end
 
 HEADER = """
@@ -141,6 +142,8 @@ def test_credit_and_search_take_the_metric(metric: str, build: str) -> None:
         found = search_module(env, env.corpus.module("a.o"), compiles=6)
         assert found.baseline == pytest.approx(plain, abs=1)
         assert found.cost <= found.baseline
+        recipe = make_recipe(env, env.corpus.module("a.o"), found)
+        assert (recipe.metric, recipe.costs) == (metric, (found.cost, found.baseline))
     with RegAllocEvictEnv(corpus=build, metric=metric) as evict:
         assert metric in evict.task.metrics
 

@@ -35,6 +35,7 @@ EVICTIONS = replace(
     RECIPE,
     actions={DecisionSite("fast", 0, 0): 32, DecisionSite("fast", 0, 1): 3, DecisionSite("slow", 0, 0): 11},
     advisor="eviction",
+    metric="spill_cost",
     cost=(0.1, 1 / 3),
 )
 
@@ -110,7 +111,13 @@ def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
     assert read_recipe(path) == RECIPE
 
 
-def test_a_module_has_recipes_of_one_advisor(tmp_path: Path) -> None:
-    keep_recipe(RECIPE, tmp_path, b"BC")
-    with pytest.raises(MlgoError, match="use another folder for recipes of eviction"):
-        keep_recipe(EVICTIONS, tmp_path, b"BC")
+def test_costs_compare_within_one_advisor_one_metric_and_one_plain_cost(tmp_path: Path) -> None:
+    stack = replace(RECIPE, metric="stack", cost=(8, 64))
+    path = keep_recipe(RECIPE, tmp_path, b"BC")
+    for other in (EVICTIONS, stack):
+        with pytest.raises(MlgoError, match=f"got one of inlining by text in {path}; use another folder"):
+            keep_recipe(other, tmp_path, b"BC")
+    assert read_recipe(path) == RECIPE
+    for cost, kept in (((8, 64), (8, 64)), ((9, 64), (8, 64)), ((7, 64), (7, 64)), ((9, 65), (9, 65))):
+        path = keep_recipe(replace(stack, cost=cost), tmp_path / "stack", b"BC")
+        assert (read_recipe(path).metric, read_recipe(path).costs) == ("stack", kept)

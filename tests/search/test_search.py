@@ -129,6 +129,32 @@ def test_failed_compiles_count_and_a_failed_first_is_an_error(
         found("2", 3)
 
 
+def test_a_recipe_is_written_of_a_verified_result_alone(
+    make_bitcode: MakeBitcode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zig, mode = bundled_command()
+    program, starts, corpus = tmp_path / "changing-clang", tmp_path / "starts", str(make_bitcode("families.c"))
+
+    def found(name: str, changed: int) -> tuple[SearchResult, int, int]:
+        """Search with a clang whose start with a number aligns functions; return result, recipes and starts."""
+        monkeypatch.setenv("MLGO_CACHE", str(tmp_path / name / "cache"))
+        starts.write_text("")
+        align = f'[ $(grep -c . "{starts}") = {changed} ] && set -- "$@" -mllvm -align-all-functions=8'
+        align = f'echo started >> "{starts}"; {align}'
+        program.write_text(f'#!/bin/sh\ncase "$*" in *interactive-channel*) {align};; esac\nexec "{zig}" {mode} "$@"\n')
+        program.chmod(0o755)
+        recipes = tmp_path / name / "recipes"
+        search = CorpusSearch(INLINE, {"corpus": corpus, "clang": str(program)}, compiles=8, recipes=recipes)
+        (result,) = search.run()
+        return result, len(list(recipes.glob("*.recipe"))), len(starts.read_bytes().splitlines())
+
+    result, written, count = found("same", 0)
+    assert (result.verified, result.improved, written) == (True, True, 1)
+    # The last start is that of the recipe, and the one before is the replay.
+    result, written, again = found("other", count - 1)
+    assert (result.verified, result.cost < result.baseline, written, again) == (False, True, 0, count - 1)
+
+
 @pytest.mark.parametrize("program", ["error_attribute.c", "assembly_label.c"])
 def test_decisions_that_break_a_module_are_infeasible(
     program: str, make_bitcode: MakeBitcode, nothing_is_left: None
@@ -160,6 +186,21 @@ def test_a_start_policy_with_callee_features_switches_them_on(varied: str) -> No
     search = CorpusSearch(INLINE, {"corpus": varied}, compiles=2, names=("many_calls",), start="inline-oz")
     (found,) = search.run()
     assert (found.error, found.verified) == (None, True)
+
+
+def test_a_recipe_has_the_metric_and_the_costs_of_its_search(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    corpus = str(make_bitcode("families.c"))
+    weights = {"text": 1.0, "object": 0.5}
+    for metric in ("loaded", "object", weights):
+        arguments: dict[str, Any] = {"corpus": corpus, "metric": metric}
+        recipes = tmp_path / str(metric)
+        (result,) = CorpusSearch(INLINE, arguments, compiles=10, recipes=recipes).run()
+        recipe = read_recipe(*recipes.glob("*.recipe"))
+        assert (recipe.metric if isinstance(metric, str) else json.loads(recipe.metric)) == metric
+        assert recipe.costs == (result.cost, result.baseline)
+        assert recipe.change == pytest.approx(-result.reduction)
+    with pytest.raises(MlgoError, match=r"expected a recipe of inlining by text for .*, got one of inlining by object"):
+        next(CorpusSearch(INLINE, {"corpus": corpus}, compiles=2, recipes=tmp_path / "object").run())
 
 
 def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: MakeBitcode, tmp_path: Path) -> None:

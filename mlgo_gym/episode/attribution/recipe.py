@@ -31,7 +31,8 @@ class Recipe:
         actions: The action at each decision site, in clang's order; empty if the plain compile is the best found.
         compiles: Number of compiles of the search.
         advisor: Name of the advisor, `inlining` or `eviction`.
-        cost: Cost with these decisions, and that of a plain compile, by another metric than bytes; None for bytes.
+        metric: Metric of the search; of several metrics, their weights as JSON.
+        cost: Cost with these decisions, and that of a plain compile, by another metric than `text`; else None.
     """
 
     module: str
@@ -43,6 +44,7 @@ class Recipe:
     actions: Mapping[DecisionSite, int]
     compiles: int = 0
     advisor: str = INLINING.name
+    metric: str = "text"
     cost: tuple[float, float] | None = None
 
     @property
@@ -51,9 +53,14 @@ class Recipe:
         return tuple(self.actions.values())
 
     @property
+    def costs(self) -> tuple[float, float]:
+        """Cost with these decisions, and that of a plain compile, by the metric."""
+        return self.cost or (self.text, self.baseline_text)
+
+    @property
     def change(self) -> float:
         """Relative change of the cost against clang's own decisions: -0.02 is 2 % less."""
-        cost, baseline = self.cost or (self.text, self.baseline_text)
+        cost, baseline = self.costs
         return cost / baseline - 1 if baseline else 0.0
 
     def check(self, digest: str, clang: str) -> None:
@@ -81,6 +88,8 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
     }
     if recipe.advisor != INLINING.name:
         fields["advisor"] = recipe.advisor
+    if recipe.metric != "text":
+        fields["metric"] = recipe.metric
     if recipe.cost is not None:
         fields["cost"] = "{!r} {!r}".format(*recipe.cost)
     visits = (
@@ -98,23 +107,34 @@ def recipe_path(folder: str | Path, digest: str) -> Path:
 def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
     """Write a recipe and its bitcode to a folder, unless the folder has one that is as good; return its path.
 
-    Searches and builds may use the folder at the same time; all writes are atomic. Raises `MlgoError` if the folder has
-    a recipe of the other advisor for this module.
+    Searches and builds may use the folder at the same time; all writes are atomic. Recipes compare if compiler, flags
+    and the cost of a plain compile are equal; else the new one stays. Errors are those of `comparable_recipe()`.
     """
     path = recipe_path(folder, recipe.digest)
+    stored = comparable_recipe(path, recipe.advisor, recipe.metric)
     write_atomically(path.with_suffix(".bc"), bitcode)
-    try:
-        stored = read_recipe(path)
-    except MlgoError:  # absent or damaged
-        stored = None
-    if stored is not None and stored.advisor != recipe.advisor:
-        raise MlgoError(
-            f"expected no recipe of {stored.advisor} for {recipe.module}, got {path}; use another folder for "
-            f"recipes of {recipe.advisor}"
-        )
-    if stored is None or (stored.clang, stored.flags) != (recipe.clang, recipe.flags) or recipe.change < stored.change:
+    new = recipe.clang, recipe.flags, recipe.costs[1]
+    if stored is None or (stored.clang, stored.flags, stored.costs[1]) != new or recipe.change < stored.change:
         write_recipe(recipe, path)
     return path
+
+
+def comparable_recipe(path: Path, advisor: str, metric: str) -> Recipe | None:
+    """Return the recipe in a file; None if it is absent or damaged.
+
+    Raises:
+        MlgoError: It is of another advisor or another metric, so that its cost does not compare.
+    """
+    try:
+        stored = read_recipe(path)
+    except MlgoError:
+        return None
+    if (stored.advisor, stored.metric) != (advisor, metric):
+        raise MlgoError(
+            f"expected a recipe of {advisor} by {metric} for {stored.module}, got one of {stored.advisor} by "
+            f"{stored.metric} in {path}; use another folder"
+        )
+    return stored
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -146,6 +166,7 @@ def read_recipe(path: str | Path) -> Recipe:
             actions=actions,
             compiles=read_count(fields["compiles"]),
             advisor=fields["advisor"],
+            metric=fields["metric"],
             cost=cost,
         )
     except OSError as error:
@@ -174,7 +195,7 @@ def prune_recipes(folder: Path, days: float) -> int:
 
     Returns the number of removed recipes; raises `CorpusError` if there is no such folder.
     """
-    if days < 0:
+    if not days >= 0:
         raise MlgoError(f"expected a number of days ≥ 0, got {days:g}")
     oldest = time.time() - days * 86400
     removed = 0
