@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from itertools import takewhile
 
 from mlgo_clang.command_lines import finds_flags_elsewhere, is_probe, read_invocation
 from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, say
@@ -33,6 +34,9 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     except UsageError as error:
         say(f"error: {error}")
         return FAILED
+    if rest[:1] in (["-cc1"], ["-cc1as"]):
+        # A command line of `-###`: clang takes this word only as its first argument.
+        become([*takewhile(lambda word: not word.startswith("-"), compiler), *rest])
     words = compiler
     if settings.clang == "bundled" and any("-target" in word for word in rest):
         words = _for_other_machine(compiler, mode, rest)

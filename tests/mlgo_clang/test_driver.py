@@ -274,3 +274,5 @@ def test_its_version_is_that_of_clang(clang: dict[str, list[str]], tmp_path: Pat
     expected = outcome([*clang["gcc"], "--version"], tmp_path)
     more = outcome([str(DRIVERS["gcc"]), "--mlgo-policy=never", "--version"], tmp_path)
     assert more[1] == expected[1] + b"mlgo-clang inlining policy: never\n"
+    front_end = outcome([str(DRIVERS["gcc"]), "-cc1", "-version"], tmp_path)
+    assert front_end == outcome([*clang["gcc"][:2], "-cc1", "-version"], tmp_path)

@@ -97,7 +97,10 @@ static const char *search(const char *file, char *found) {
 /* The recorder, where it is to stand in for a program; else nothing. */
 static const char *stand_in(const char *path, char *const *environment) {
   const char *shims = variable(environment, "MLGO_SHIMS"), *recorder = variable(environment, "MLGO_BY_PATH");
+  const char *unchanged = variable(environment, "MLGO_UNCHANGED");
   if (!path || !shims || !recorder || !variable(environment, "MLGO_RECORD") || !is_compiler(path))
+    return 0;
+  if (unchanged && equal(path, length(path), unchanged))
     return 0;
   if (starts_with(path, shims) && path[length(shims)] == '/')
     return 0;

@@ -163,7 +163,10 @@ def _run_build(
     keep_interrupted: bool,
 ) -> int:
     """Run a build and return its exit status; an interruption ends all of its processes."""
-    build = subprocess.Popen(list(command), cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
+    # A build under make inherits the descriptors of its jobserver.
+    build = subprocess.Popen(
+        list(command), cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True, close_fds=False
+    )
     try:
         with _terminations_raised():
             while True:

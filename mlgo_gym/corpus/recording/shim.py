@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import takewhile
 
 # pathlib and typing would double the time that a shim takes to start.
 # ruff: noqa: PTH100, PTH109, PTH118, PTH119, PTH120, PTH123
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 SETTINGS_VARIABLE = "MLGO_RECORD"
 """Environment variable with the path of a recording's settings; without it a shim only compiles."""
+
+UNCHANGED_VARIABLE = "MLGO_UNCHANGED"
+"""Environment variable with the path of a program that is not intercepted, so that a shim can become it."""
 
 _SOURCES = (
     ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii",
@@ -73,7 +77,14 @@ def main(argv: Sequence[str]) -> int:
     program, added = (linker, linker_after) if links else (compiler, after)
     command = [*program, *arguments[:end], *added, *arguments[end:]]
     has_sources = any(word.endswith(_SOURCES) or word.startswith(("-x", "--language")) for word in expanded)
-    if not settings_path or not (has_sources or (links and inputs)):
+    is_front_end = arguments[:1] in (["-cc1"], ["-cc1as"])
+    if is_front_end:
+        # Clang takes this word only as its first argument.
+        command = [*takewhile(lambda word: not word.startswith("-"), compiler), *arguments]
+    if not settings_path or is_front_end or not (has_sources or (links and any(map(os.path.isfile, inputs)))):
+        if settings_path and compiler_path:
+            # A script that is called like a compiler, such as `build-cc`, may start compilers.
+            os.environ |= {SETTINGS_VARIABLE: settings_path, UNCHANGED_VARIABLE: compiler_path}
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
 
     def record(settings: dict[str, Any], records: Any) -> None:

@@ -75,6 +75,22 @@ def test_every_way_to_start_a_program_is_intercepted(project: Path, own_compiler
     assert sorted(build.modules) == sorted(name.replace(".c", ".o") for name in sources)
 
 
+def test_scripts_with_the_name_of_a_compiler_and_calls_of_the_front_end_hide_no_compile(
+    project: Path, own_compiler: Path, toolchain: Toolchain
+) -> None:
+    script = project / "build-cc"
+    script.write_text(f"#!/bin/sh\n$CC -c f.c && {own_compiler} -c g.c && echo token > /proc/self/fd/$1\n")
+    script.chmod(0o755)
+    read, write = os.pipe()
+    os.set_inheritable(write, True)  # as make leaves its jobserver to a build
+    calls = [f"{compiler} -cc1 -fsyntax-only h.c" for compiler in ("$CC", own_compiler)]
+    build = record(project, "; ".join([f"./build-cc {write}", *calls]), toolchain)
+    assert (build.status, build.modules, build.failures, dict(build.skipped)) == (0, ("f.o", "g.o"), (), {})
+    os.close(write)
+    assert os.read(read, 9) == b"token\n"
+    os.close(read)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 def test_compiles_by_gcc_that_clang_refuses_are_counted(project: Path, toolchain: Toolchain) -> None:
