@@ -1,12 +1,10 @@
-"""Models of other libraries, `onnx:FILE` and `tflite:DIR`, each in a process of its own."""
+"""Models of other libraries, `onnx:FILE` and `tflite:DIR`."""
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,8 @@ import numpy.typing as npt
 from mlgo_clang.files import read_untrusted
 from mlgo_gym.cache import parse_json
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.extras import library
 from mlgo_gym.policies.protocol import MASK, chooser, feature_vector, mask_size, rows
 
 Array = npt.NDArray[Any]
@@ -30,17 +28,8 @@ MODEL = "model.tflite"
 OUTPUT_SPEC = "output_spec.json"
 """Files of a model for LLVM's `-ml-inliner-model-under-training`."""
 
-_KINDS = {
-    "tflite": ("a TensorFlow Lite model", "ai_edge_litert"),
-    "onnx": ("an ONNX model", "onnxruntime"),
-}
-_NUMBERS = frozenset(f"{kind}{8 << power}" for kind in ("int", "uint") for power in range(4))
-_NUMBERS |= {"bool", "float16", "float32", "float64"}
-_NO_NUMBERS = np.dtype("O")
-_RUN_HEADER = struct.Struct("<II")
-_MAX_EXTENT, _MAX_EXTENTS = 1 << 31, 16
-_MAX_DESCRIPTION = 1 << 20
-_MAX_ERROR = 1 << 16
+_DTYPES = {"float": "float32", "double": "float64"}
+"""Names of ONNX types where NumPy's differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,99 +47,112 @@ class ModelTensor:
         return math.prod(self.shape)
 
 
+@dataclass(frozen=True, slots=True)
 class ForeignModel:
-    """A model in a file, in a process that it may crash, stop or fill without harm to this one.
-
-    Args:
-        kind: `"tflite"` or `"onnx"`, also the name of the extra that runs it.
-        file: The file.
-        process: The process that runs it; None starts one. Several models may share a process, which holds the one that
-            ran last.
+    """A model in a file. Its runtime is written in C++ and trusts the file; see SECURITY.md.
 
     Attributes:
-        inputs, outputs: Its tensors; outputs need not be numbers.
-
-    Raises:
-        MissingExtraError: The library that runs it is not installed.
-        PolicyError: The file is no such model, or one that cannot be used.
+        file: The file.
+        inputs, outputs: Its tensors.
+        compute: Takes the index of an output and the inputs in order; returns the output.
     """
 
-    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None) -> None:
-        self._kind, library = _KINDS[kind]
-        if process is None and find_spec(library) is None:
-            raise MissingExtraError(self._kind, kind)
-        self._file = file
-        self._process = process or ModelProcess(kind)
-        self._token = object()
-        try:
-            self._data = read_untrusted(file)
-        except OSError as error:
-            raise self._unusable(str(error)) from error
-        self.inputs, self.outputs = self._load()
+    file: Path
+    inputs: list[ModelTensor]
+    outputs: list[ModelTensor]
+    compute: Callable[[int, Sequence[Array]], Array]
 
-    def run(self, output: int, arrays: Iterable[Array], rows: int = 1) -> Array:
+    def run(self, output: int, arrays: Sequence[Array], rows: int = 1) -> Array:
         """Return an output of the model by its index, flat; `rows` is the extent of free first dimensions.
 
         Raises:
-            PolicyError: the model cannot be run, crashed, took too long or gives another output; the next run starts a
-                new process.
+            PolicyError: The model cannot be run, or gives an output of another size.
         """
-        if self._process.loaded is not self._token and self._load() != (self.inputs, self.outputs):
-            raise self._unusable("its inputs and outputs changed between two loads")
         tensor = self.outputs[output]
-        size = tensor.dtype.itemsize * tensor.size * (rows if tensor.batched else 1)
-        parts = [_RUN_HEADER.pack(output, rows), *(array.tobytes() for array in arrays)]
+        size = tensor.size * (rows if tensor.batched else 1)
         try:
-            letter, data = self._process.request(b"R", parts, max(size, _MAX_ERROR))
-        except ModelProcessError as error:
-            raise ModelProcessError(f"the model {self._file} cannot be run: {error}") from None
-        if letter != b"O":
-            raise PolicyError(f"the model {self._file} cannot be run: {data.decode(errors='replace')}")
-        if len(data) != size:
-            raise PolicyError(f"expected {size:,} bytes of {tensor.name} from {self._file}, got {len(data):,}")
-        return np.frombuffer(data, tensor.dtype)
-
-    def _load(self) -> tuple[list[ModelTensor], list[ModelTensor]]:
-        try:
-            letter, data = self._process.request(b"M", [self._data], _MAX_DESCRIPTION)
-        except ModelProcessError as error:
-            raise ModelProcessError(str(self._unusable(str(error)))) from None
-        if letter != b"D":
-            raise self._unusable(data.decode(errors="replace"))
-        try:
-            inputs, outputs = read_model_description(data)
-        except PolicyError as error:
-            self._process.close()
-            raise self._unusable(f"its process sent no description: {error}") from error
-        self._process.loaded = self._token
-        return [self.check_numbers(tensor) for tensor in inputs], outputs
-
-    def check_numbers(self, tensor: ModelTensor) -> ModelTensor:
-        """Return a tensor, or raise a PolicyError if its elements are no numbers."""
-        if tensor.dtype == _NO_NUMBERS:
-            raise self._unusable(f"expected tensors of numbers, got {tensor.name}; export another model")
-        return tensor
-
-    def _unusable(self, reason: str) -> PolicyError:
-        return PolicyError(f"expected {self._kind}, got {self._file}: {reason}")
+            result = np.asarray(self.compute(output, arrays))
+        except Exception as error:
+            raise PolicyError(f"the model {self.file} cannot be run: {error}; use another model") from error
+        if result.size != size:
+            raise PolicyError(f"expected {size:,} numbers of {tensor.name} from {self.file}, got {result.size:,}")
+        return result.reshape(-1)
 
 
-def read_model_description(data: bytes) -> tuple[list[ModelTensor], list[ModelTensor]]:
-    """Return the inputs and outputs in a process's description, which is untrusted input, or raise a PolicyError."""
+def load_model(kind: str, file: Path) -> ForeignModel:
+    """Load `"onnx"` or `"tflite"`, also the name of the extra that runs it, for one thread of this process.
+
+    Raises:
+        MissingExtraError: The library that runs it is not installed.
+        PolicyError: The file is no such model, or has an input of other elements than numbers.
+    """
+    load, name, module = _LOADERS[kind]
+    runtime = library(module, name, kind)
     try:
-        inputs, outputs = parse_json(data)
-        return [_tensor(*tensor) for tensor in inputs], [_tensor(*tensor) for tensor in outputs]
-    except (ValueError, TypeError) as error:
-        raise PolicyError(f"expected the inputs and outputs of a model, got {data[:80]!r}: {error}") from error
+        model = load(runtime, file, read_untrusted(file))
+    except Exception as error:
+        raise PolicyError(f"expected {name}, got {file}: {error}") from error
+    for tensor in model.inputs:
+        check_numbers(model, tensor)
+    return model
 
 
-def _tensor(name: object, extents: list[int | None], kind: object) -> ModelTensor:
-    valid = (extent is None or (type(extent) is int and 0 <= extent < _MAX_EXTENT) for extent in extents)
-    if len(extents) > _MAX_EXTENTS or not all(valid):
-        raise ValueError(f"a tensor has the dimensions {str(extents)[:80]}")
-    shape = tuple(1 if extent is None else extent for extent in extents)
-    dtype = np.dtype(kind) if isinstance(kind, str) and kind in _NUMBERS else _NO_NUMBERS
-    return ModelTensor(str(name), shape, dtype, extents[:1] == [None])
+def check_numbers(model: ForeignModel, tensor: ModelTensor) -> None:
+    """Raise a PolicyError if the elements of a tensor are no numbers."""
+    if tensor.dtype.kind not in "biuf":
+        raise PolicyError(f"expected tensors of numbers, got {tensor.name} in {model.file}; export another model")
+
+
+def _onnx(onnxruntime: Any, file: Path, data: bytes) -> ForeignModel:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # From memory, so that the model cannot name other files.
+    session = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
+    inputs, outputs = (
+        [_tensor(found.name, found.shape, found.type.removeprefix("tensor(").removesuffix(")")) for found in tensors]
+        for tensors in (session.get_inputs(), session.get_outputs())
+    )
+    names = [tensor.name for tensor in inputs]
+
+    def compute(output: int, arrays: Sequence[Array]) -> Array:
+        (result,) = session.run([outputs[output].name], dict(zip(names, arrays, strict=True)))
+        return np.asarray(result)
+
+    return ForeignModel(file, inputs, outputs, compute)
+
+
+def _tensor(name: str, extents: Sequence[int | str | None], kind: str) -> ModelTensor:
+    shape = tuple(extent if isinstance(extent, int) else 1 for extent in extents)
+    batched = bool(extents) and not isinstance(extents[0], int)
+    try:
+        return ModelTensor(name, shape, np.dtype(_DTYPES.get(kind, kind)), batched)
+    except TypeError:  # strings, and types that NumPy lacks
+        return ModelTensor(name, shape, np.dtype("O"), batched)
+
+
+def _tflite(litert: Any, file: Path, data: bytes) -> ForeignModel:
+    interpreter = litert.Interpreter(model_content=data, num_threads=1)
+    interpreter.allocate_tensors()
+    places = [interpreter.get_input_details(), interpreter.get_output_details()]
+    inputs, outputs = (
+        [ModelTensor(found["name"], tuple(map(int, found["shape"])), np.dtype(found["dtype"])) for found in tensors]
+        for tensors in places
+    )
+
+    def compute(output: int, arrays: Sequence[Array]) -> Array:
+        for place, array in zip(places[0], arrays, strict=True):
+            interpreter.set_tensor(place["index"], array)
+        interpreter.invoke()
+        return np.asarray(interpreter.get_tensor(places[1][output]["index"]))
+
+    return ForeignModel(file, inputs, outputs, compute)
+
+
+_LOADERS: dict[str, tuple[Callable[[Any, Path, bytes], ForeignModel], str, str]] = {
+    "tflite": (_tflite, "a TensorFlow Lite model", "ai_edge_litert.interpreter"),
+    "onnx": (_onnx, "an ONNX model", "onnxruntime"),
+}
 
 
 class ForeignPolicy:
@@ -179,7 +181,8 @@ class ForeignPolicy:
     ) -> None:
         self._model, self._output, self._unit = model, output, np.float32(unit)
         self._inputs = _inputs(kind, env, inputs)
-        tensor = model.check_numbers(model.outputs[output])
+        tensor = model.outputs[output]
+        check_numbers(model, tensor)
         self._is_action = tensor.dtype.kind in "iu" and tensor.size == 1
         self._is_action &= isinstance(env.action_space, gym.spaces.Discrete)
         self._choose = None if self._is_action else chooser(kind, env, tensor.size)
@@ -201,10 +204,10 @@ class ForeignPolicy:
 
 
 class OnnxPolicy(ForeignPolicy):
-    """Runs an ONNX model; the first output decides. Errors are those of `ForeignModel` and `ForeignPolicy`."""
+    """Runs an ONNX model; the first output decides. Errors are those of `load_model()` and `ForeignPolicy`."""
 
-    def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
-        model = ForeignModel("onnx", path, process)
+    def __init__(self, env: CompilerEnv, path: Path) -> None:
+        model = load_model("onnx", path)
         if not model.outputs:
             raise PolicyError(f"expected a model with an output, got {path}, which has none; export another")
         super().__init__(env, "onnx", model, model.inputs)
@@ -215,7 +218,7 @@ class OnnxPolicy(ForeignPolicy):
         singles = [rows(observations, number) for number in range(len(infos))]
         if not self._batched:
             return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
-        arrays = map(np.concatenate, zip(*map(self._inputs, singles), strict=True))
+        arrays = [*map(np.concatenate, zip(*map(self._inputs, singles), strict=True))]
         outputs = self._model.run(0, arrays, len(infos)).reshape(len(infos), -1)
         return [self._action(output, info) for output, info in zip(outputs, infos, strict=True)]
 
@@ -228,9 +231,9 @@ class TflitePolicy(ForeignPolicy):
     Without that file the model has one output. The model gives advice; an action may have another unit.
     """
 
-    def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
+    def __init__(self, env: CompilerEnv, path: Path) -> None:
         file = path / MODEL if path.is_dir() else path
-        model = ForeignModel("tflite", file, process)
+        model = load_model("tflite", file)
         inputs = [replace(tensor, name=_feature_name(tensor.name)) for tensor in model.inputs]
         output = _decision(model.outputs, file.with_name(OUTPUT_SPEC))
         super().__init__(env, "tflite", model, inputs, output, env.task.advice_unit)

@@ -36,7 +36,7 @@ from mlgo_gym.policies.rules import RULE_SUFFIX, RULES, RuleText, ratio_policy, 
 from mlgo_gym.scheduling import FileStore, StoredFiles
 
 KINDS = ("mlp", "rule", "tflite", "onnx")
-"""Prefixes of models in files. Nothing in such a file can run."""
+"""Prefixes of models in files. None contains Python, but the runtimes of the last two trust their files."""
 
 NETWORKS = Path(__file__).with_name("networks")
 """Folder of the bundled networks."""

@@ -31,9 +31,7 @@ from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocat
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.sizes import function_sizes, object_sizes
 from mlgo_gym.llvm.training_log import LogDecoder
-from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy, read_model_description
 from mlgo_gym.policies.loading import load_policy
-from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
@@ -175,12 +173,6 @@ def _acts(policy: Policy) -> None:
         assert policy.act(observation, {}) in (0, 1)
 
 
-@lru_cache(maxsize=3)
-def _process(kind: str) -> ModelProcess:
-    """Return the process for all models of a kind; a new one starts after an input that ended it."""
-    return ModelProcess(kind, seconds=10.0)
-
-
 def _results(data: bytes) -> None:
     for name, part in zip((HEADER, EPISODES, MODULES), split(data, 3), strict=True):
         path = _file(f"results/{name}", part)
@@ -195,12 +187,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.advisor != INLINING.name or set(recipe.answers) <= {0, 1}
     assert all(site.functions for site in recipe.actions)
     assert recipe.change > -2
-
-
-def _tflite(data: bytes) -> None:
-    spec, model = split(data, 2)
-    _file("tflite/output_spec.json", spec)
-    _acts(TflitePolicy(_env(), _file("tflite/model.tflite", model).parent, _process("tflite")))
 
 
 def _embedded(data: bytes) -> None:
@@ -239,10 +225,6 @@ FORMATS = {
         Format("tensors", lambda data: read_tensors(_file("x", data)), JSON_TOKENS),
         Format("network", lambda data: _acts(load_policy(f"mlp:{_file('net.safetensors', data)}", _env())),
                JSON_TOKENS, seeds.networks),
-        Format("onnx", lambda data: _acts(OnnxPolicy(_env(), _file("model.onnx", data), _process("onnx"))),
-               write=seeds.onnx, needs=("onnx", "onnxruntime")),
-        Format("tflite", _tflite, write=seeds.tflite, needs=("ai_edge_litert", "flatbuffers")),
-        Format("model-description", read_model_description, JSON_TOKENS),
         Format("recipe", _recipe, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS), seeds.recipes),
         Format("results", _results, JSON_TOKENS, seeds.results),
         Format("embedded-bitcode", _embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8), seeds.embedded),

@@ -96,25 +96,6 @@ def networks() -> list[bytes]:
         return _contents(folder)
 
 
-def onnx() -> list[bytes]:
-    from mlgo_gym.deploy.network_graph import onnx_model
-    from tests.policies.linear_models import write_onnx
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_onnx(Path(folder, "linear"), dict.fromkeys(FEATURES, 0.5), 0.1)
-        return [*_contents(folder), *(onnx_model("network", network) for network in _networks())]
-
-
-def tflite() -> list[bytes]:
-    """Return exported networks behind the name of the output that decides."""
-    from mlgo_gym.deploy.tflite_export import output_spec, tflite_model
-    from tests.policies.linear_models import linear
-
-    exported = [tflite_model("network", network) for network in (linear({FEATURES[0]: 0.5}, 0.1), *_networks())]
-    # Logarithms are a table of 128 kB.
-    return [join(output_spec().encode(), model) for model in exported if len(model) < 4096]
-
-
 def recipes() -> list[bytes]:
     """Return recipes of inlining and eviction, and one of the plain compile."""
     with tempfile.TemporaryDirectory() as folder:
