@@ -54,7 +54,7 @@ def test_a_prompt_policy_takes_answers_from_a_stub_and_then_from_its_file(corpus
         assert len(answers) == len(set(answers)) > 5
 
 
-@pytest.mark.parametrize(("name", "extra"), [("sb3_ppo.py", "learn"), ("rllib_ppo.py", "learn,rllib")])
+@pytest.mark.parametrize(("name", "extra"), [("sb3_ppo.py", "learn"), ("torchrl_ppo.py", "learn,torchrl")])
 def test_an_example_without_its_library_names_the_extra_in_one_line(name: str, extra: str) -> None:
     program = f"import runpy, sys; sys.argv = [{name!r}]; sys.modules['torch'] = None; "
     program += f"runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
@@ -84,6 +84,7 @@ NEEDS = {
     "policy_iteration.py": ("torch", "pyarrow"),
     "torchrl_ppo.py": ("torchrl",),
     "rllib_ppo.py": ("ray", "torch"),
+    "cma_es.py": ("cmaes",),
 }
 """The modules that each example imports beside ours."""
 
@@ -135,6 +136,20 @@ def test_an_example_trains_and_compares_itself(name: str, small: Path, tmp_path:
     assert len(files) == (3 if beside == "imitation" else 2)  # the best checkpoint on validation modules is a file too
     if name == "sb3_ppo.py":
         assert list((tmp_path / "runs" / "tensorboard").rglob("events.*"))
+
+
+@pytest.mark.libraries
+def test_the_episodes_of_a_policy_become_a_minari_dataset(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if importlib.util.find_spec("minari") is None:
+        pytest.skip("minari is not installed")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    first, *rows = run("minari_dataset.py", corpus, 2, "mlgo/test-v0", "always").splitlines()
+    assert re.fullmatch(r"mlgo/test-v0: 2 episodes, \d+ decisions", first)
+    counts = [re.match(r"episode \d: (\d+) of (\d+) calls inlined, ", row) for row in rows]
+    assert len(counts) == 2
+    assert all(count is not None and count[1] == count[2] != "0" for count in counts)
 
 
 @pytest.mark.libraries

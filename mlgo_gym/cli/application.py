@@ -17,7 +17,7 @@ GROUPS = {
     "corpus": "Inspect, make and verify corpora.",
     "export": "Policies for other compilers and tools.",
     "recipes": "Decisions that searches found.",
-    "train": "Train policies: from labels, from other policies, by evolution, or from a corpus.",
+    "train": "Train policies: from labels, from other policies, or from a corpus.",
 }
 COMMANDS = {
     "cc-stats": "recipes.cc_stats",
@@ -53,7 +53,6 @@ COMMANDS = {
     "recipes prune": "recipes.prune",
     "train imitation": "train.imitation",
     "train clone": "train.clone",
-    "train evolve": "train.evolve",
     "train policy": "train.policy",
 }
 """The commands by name, each a function of a module in this package."""

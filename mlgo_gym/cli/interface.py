@@ -3,7 +3,7 @@
 A parameter of a command that comes after `*` is an option, any other an argument. Its declaration is, in this order:
 
 - its own annotation, such as `Annotated[int, option("Number of calls.", min=1)]`;
-- for `Annotated[Values, OptionsOf(Evolution, "modules seed")]`, those of some parameters of a class or a function,
+- for `Annotated[Values, OptionsOf(Labelling, "compiles seed")]`, those of some parameters of a class or a function,
   with the text of its docstring; the command receives a dict of them, or an instance of the annotated class;
 - for a dataclass of this file, those of its fields; the command receives an instance;
 - the one of its name in `SHARED`.

@@ -10,10 +10,9 @@ from mlgo_gym.cli.interface import CompilerOptions, Result, argument, echo, opti
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.evaluation.record import NO_DECISIONS
 from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.evaluation.trace import Trajectory, is_reproducible
+from mlgo_gym.evaluation.trace import is_reproducible
 from mlgo_gym.evaluation.trace import trace as write_trace
 from mlgo_gym.evaluation.trace import validate as reproduce_episodes
-from mlgo_gym.integrations.minari import MinariDataset
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 
@@ -27,9 +26,6 @@ def trace(
     seed: int = 0,
     limit: int | None = None,
     compiler: CompilerOptions,
-    minari: Annotated[
-        str | None, option("Minari dataset to make, such as mlgo/inline/default-v0.", metavar="ID")
-    ] = None,
 ) -> Result:
     """Write the decisions of a policy as LLVM training logs, one per module.
 
@@ -37,15 +33,8 @@ def trace(
     last. LLVM's log_reader.py and ml-compiler-opt read the logs, and `mlgo-gym validate` reproduces the episodes.
     """
     arguments = with_callee_features(compiler.arguments(), [policy])
-    dataset = None if minari is None else MinariDataset(minari, environment, policy)
     modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
     with progress_over(min(limit or len(modules), len(modules)), "Modules") as advance:
-
-        def progress(trajectory: Trajectory) -> None:
-            advance()
-            if dataset is not None:
-                dataset.add(trajectory)
-
         result = write_trace(
             *(environment, policy),
             output=output,
@@ -53,7 +42,7 @@ def trace(
             env_kwargs=arguments,
             seed=seed,
             limit=limit,
-            progress=progress,
+            progress=lambda _: advance(),
         )
     episodes = [episode for episode in result.episodes if episode.status != NO_DECISIONS]
     decisions = sum(episode.decisions for episode in episodes)
@@ -61,10 +50,7 @@ def trace(
     for module, message in failed.items():
         echo(f"{module}: {message}", err=True)
     text = f"{len(episodes)} episodes with {decisions} decisions in {output}"
-    if dataset is not None:
-        dataset.write({**arguments, "corpus": corpus})
-        text += f"\nMinari dataset {minari}"
-    data = {"episodes": len(episodes), "decisions": decisions, "output": output, "failed": failed, "minari": minari}
+    data = {"episodes": len(episodes), "decisions": decisions, "output": output, "failed": failed}
     return Result(data, text)
 
 

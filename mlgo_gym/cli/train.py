@@ -1,4 +1,4 @@
-"""`mlgo-gym label` and `mlgo-gym train`: labels, and networks from labels, policies, evolution, or only a corpus."""
+"""`mlgo-gym label` and `mlgo-gym train`: labels, and networks from labels, policies, or only a corpus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.training import Evolution, Labelling, PolicyTraining, TreeImitation, imitate, read_labels
+from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, imitate, read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.monitor import Monitor, Progress
@@ -222,30 +222,6 @@ def clone(
     agreement = [round_results["agreement"] for round_results in monitor.results["rollouts"]]
     text = f"agreement with the expert by round: {', '.join(f'{share:.2%}' for share in agreement)}\nwrote {output}"
     return Result({"output": output, "agreement": agreement}, text)
-
-
-def evolve(
-    start: Annotated[Path, argument("File of the network to start from.")],
-    *,
-    output: OutputOption,
-    environment: str = "mlgo/Inline-v0",
-    corpus: str = "builtin",
-    evolution: Annotated[
-        Values, OptionsOf(Evolution, "generations directions best modules deviation step largest seed")
-    ],
-    execution: ExecutionOptions,
-    compiler: CompilerOptions,
-) -> Result:
-    """Evolve the weights of a network against the size of whole modules.
-
-    The same command resumes an interrupted run, to the same result.
-    """
-    with training_monitor(output) as monitor:
-        strategy = Evolution(environment, {"corpus": corpus, **compiler.arguments()}, **evolution)
-        strategy.run(start, output, execution, monitor)
-    changes = [-generation["reduction"] for generation in monitor.results["evolution"]]
-    last = f"; change in the last generation {changes[-1]:+.3%}" if changes else ""
-    return Result({"output": output, "changes": changes}, f"wrote {output}{last}")
 
 
 def policy(

@@ -2,7 +2,6 @@
 
 from mlgo_gym.training.checkpoint_choice import BestCheckpoint, with_margin
 from mlgo_gym.training.distillation import NetworkSettings
-from mlgo_gym.training.evolution import Evolution
 from mlgo_gym.training.expert_rollouts import Classification, imitate
 from mlgo_gym.training.labels import Labels, read_labels
 from mlgo_gym.training.monitor import Monitor
@@ -12,7 +11,6 @@ from mlgo_gym.training.tree_imitation import TreeImitation
 __all__ = [
     "BestCheckpoint",
     "Classification",
-    "Evolution",
     "Labelling",
     "Labels",
     "Monitor",

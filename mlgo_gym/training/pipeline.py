@@ -9,8 +9,7 @@ Each training method runs `run_pipeline()` with parts of its own. A new method i
 | `train policy` | `label_rounds()` | `TreeImitation.fit()` | `MarginChoice` |
 | `train clone`, `imitate()` | `expert_rollouts()` | `Classification.fit()` | |
 
-`train evolve` compares whole compiles and has no labels, so it is a loop of its own. `BestCheckpoint` is the choice for
-training loops outside this package.
+`BestCheckpoint` is the choice for training loops outside this package.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mlgo_gym.evaluation import evaluate
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.scheduling.ray_cluster import ray_library
-from mlgo_gym.training import Evolution, Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
+from mlgo_gym.training import Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
 from tests.conftest import MakeBitcode
 from tests.evaluation.test_episode_runner import everything
 
@@ -99,16 +99,11 @@ def test_every_training(cluster: str, varied: str, corpus: Path, tmp_path: Path)
     env, small = make_environment("mlgo/Inline-v0", {"corpus": str(corpus)}), NetworkSettings((4,), 20)
     labelling = Labelling(varied, arguments={"callee_features": True}, compiles=2)
     training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0, 20.0), varied)
-    arguments = {"corpus": str(corpus)}
-    evolution = Evolution("mlgo/Inline-v0", arguments, generations=1, directions=2, best=1, modules=2, deviation=0.5)
     files = []
     for name, address in (("here", None), ("there", cluster)):
         execution, folder = Execution(ray=address), tmp_path / name
         trained = training.run(folder, execution)
         imitate(env, rounds=2, episodes=2, settings=small, output=folder / "imitated", execution=execution)
-        evolution.run(folder / "imitated", folder / "evolved", execution=execution)
         margins = json.loads((folder / "policy.json").read_bytes())["margins"]
-        files.append(
-            (trained.read_bytes(), margins, *((folder / part).read_bytes() for part in ("imitated", "evolved")))
-        )
+        files.append((trained.read_bytes(), margins, (folder / "imitated").read_bytes()))
     assert files[0] == files[1]
