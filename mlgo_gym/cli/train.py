@@ -177,7 +177,7 @@ def imitation(
         if evicts:
             environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
         corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
-        valid = corpus.filter(names=drawn_modules(corpus, trees["seed"], largest, validation_modules))
+        valid = corpus.subset(drawn_modules(corpus, trees["seed"], largest, validation_modules))
         choice = MarginChoice(fit, margins, valid, folder, environment, arguments, execution)
     with training_monitor(output) as monitor:
         run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)

@@ -5,7 +5,6 @@ The advisors of a clang are probed once by compiling a tiny module; the result i
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -144,7 +143,7 @@ class Setup:
         corpus = self._opened
         for cost in self.project_costs.values():
             if cost.modules is not None:
-                corpus = corpus.filter(names=[glob.escape(name) for name in sorted(cost.modules)])
+                corpus = corpus.subset(cost.modules)
         return corpus
 
     @cached_property

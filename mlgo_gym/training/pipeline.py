@@ -278,7 +278,7 @@ class PolicyTraining:
                 f"expected validation modules to choose a margin by, got none in the split valid of {self.validation}; "
                 "use --margin"
             )
-        return corpus.filter(names=names)
+        return corpus.subset(names)
 
     def _write_card(self, policy: Path, features: tuple[str, ...], monitor: Monitor) -> None:
         env = self.labelling.make()

@@ -30,6 +30,13 @@ def test_a_described_folder_has_its_modules_in_order_with_flags_and_metadata(ope
     assert [module.name for module in opened[::-1][:2]] == list(SIZES)[:0:-1]
 
 
+def test_a_subset_takes_names_and_a_filter_takes_patterns(folder: Path, toolchain: Toolchain) -> None:
+    write_description(folder, ["a[1].o", "a1.o", "b*.o", "b2.o"])
+    corpus = open_corpus(folder, toolchain=toolchain)
+    assert list(corpus.subset(["b*.o", "a[1].o", "elsewhere.o"]).names) == ["a[1].o", "b*.o"]
+    assert list(corpus.filter(names=["a[1].o", "b*.o"]).names) == ["a1.o", "b*.o", "b2.o"]
+
+
 def test_flags_and_overrides_replace_recorded_ones_as_documented(folder: Path, toolchain: Toolchain) -> None:
     corpus = open_corpus(folder, toolchain=toolchain, flags=["-O2"])
     assert [module.flags for module in corpus] == [("-cc1", "-Oz", "-triple", "a"), ("-cc1", "-Os"), ("-O2",)]
