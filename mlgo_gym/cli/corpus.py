@@ -19,11 +19,13 @@ from mlgo_gym.corpus.driver import (
     DEFAULT_TARGET,
     LEVELS,
     NATIVE,
+    PORTABLE,
     TARGETS,
     UNBUILT_LIBRARY,
     build_libraries,
     find_target,
     library_is_built,
+    recording_target,
 )
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
 from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
@@ -219,8 +221,9 @@ def record(
     target: Annotated[
         str | None,
         option(
-            f"Target of a cross build: {', '.join(TARGETS)}. With 'native' the corpus has the result of "
-            "mlgo-clang, for its recipes; valid on this machine only. Default: that of the build."
+            f"'native': the headers, libraries and linker of this machine, as for mlgo-clang and its recipes. "
+            f"'portable': those of the bundled clang. For a cross build {', '.join(TARGETS)}. Default: native if this "
+            "machine has C headers and a linker."
         ),
     ] = None,
     intercept_paths: Annotated[bool, option("Also record compilers that the build calls by path.")] = True,
@@ -228,14 +231,14 @@ def record(
     """Run a build and record what it compiles as a corpus at the chosen level.
 
     The build is the command after `--`. It finds the chosen clang under the name of every common compiler, and in CC
-    and CXX. rustc compiles the crates of cargo itself, and each becomes a module too. The bundled clang has headers of
-    libc and libc++ and ignores libraries of the system; choose another clang with --clang for a build that needs these.
-    Exit status: the build's if it is not 0, else 1 if a source could not be recorded.
+    and CXX. rustc compiles the crates of cargo itself, and each becomes a module too. Exit status: the build's if it is
+    not 0, else 1 if a source could not be recorded.
     """
     toolchain = find_toolchain(clang)
-    if target not in (None, NATIVE):
+    target = target or recording_target()
+    if target not in (PORTABLE, NATIVE):
         find_target(target)
-    if toolchain.bundled and not library_is_built():
+    if toolchain.bundled and target == PORTABLE and not library_is_built():
         echo(f"mlgo-gym: {UNBUILT_LIBRARY}", err=True)
     recording = record_build(
         command,
@@ -243,16 +246,18 @@ def record(
         optimize=optimize,
         toolchain=toolchain,
         root=root,
-        target=target,
+        target=None if target == PORTABLE else target,
         intercept_paths=intercept_paths,
     )
-    echo(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}", err=True)
+    counts = f"{len(recording.modules)} modules, {recording.lines} lines of source"
+    echo(f"{output}: {counts}, -{optimize}, target {target}", err=True)
     for line in _details(recording):
         echo(line, err=True)
     print_failures(recording.failures)
     if (status := recording.status) != 0:
         end = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        echo(f"the build {end}; the corpus contains its compiles until then", err=True)
+        remedy = "; --target portable has the headers of libc and libc++" if target == NATIVE else ""
+        echo(f"the build {end}; the corpus contains its compiles until then{remedy}", err=True)
     raise typer.Exit((status if status >= 0 else 128 - status) or FAILED * bool(recording.failures))
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mlgo_clang.command_lines import cc1_commands
-from mlgo_clang.compiler import compiler_command
+from mlgo_clang.compiler import MULTIARCH, compiler_command, which
 from mlgo_clang.other_machines import library_headers
 from mlgo_clang.rustc_arguments import flags_of_level
 from mlgo_gym.cache import cache_directory, errors_name_cache
@@ -227,7 +227,16 @@ PORTABLE_TARGET = "x86_64-linux-gnu.2.28"
 NATIVE = "native"
 """Target name for the bundled compiler with this machine's headers, libraries and linker, as in `mlgo-clang`."""
 
+PORTABLE = "portable"
+"""Target name for the bundled compiler with its own headers, libraries and linker, whatever the machine has."""
+
 SYSTEM_HEADERS = Path("/usr/include")
+
+
+def recording_target() -> str:
+    """Return the target of a recorded build: this machine if it has C headers and a linker, else the bundled ones."""
+    has_linker = which("ld") is not None or which(f"{MULTIARCH}-ld") is not None
+    return NATIVE if has_linker and (SYSTEM_HEADERS / "stdio.h").is_file() else PORTABLE
 
 
 def bundled_target() -> str:

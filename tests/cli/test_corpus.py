@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from mlgo_gym.corpus import driver, open_corpus
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_description, write_command, write_description
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run, run_json
@@ -66,7 +69,11 @@ def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("script", "status", "messages"),
     [
-        ("cc -c picky.c", 1, ("1 modules, 1 lines of source, -Os", "1 compiles could not be recorded", "picky.c:")),
+        (
+            "cc -c picky.c",
+            1,
+            ("1 modules, 1 lines of source, -Os", "1 compiles could not be recorded", "picky.c:"),
+        ),
         ("cc -c bad.c || exit 7", 7, ("the build ended with status 7",)),
     ],
 )
@@ -83,3 +90,22 @@ def test_a_recording_counts_modules_and_passes_the_status_of_a_failed_build_on(
     assert result.exit_code == status
     assert [message for message in messages if message not in result.stderr] == []
     assert Path("out/good.o.bc").exists()
+
+
+@pytest.mark.parametrize("expected", ["native", "portable"])
+def test_a_recording_is_of_this_machine_if_that_has_headers_and_a_linker(
+    expected: str, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file.c").write_text("const char *file(void) { return __FILE__; }\n")
+    for name in ("headers/stdio.h", "bin/ld"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setattr(driver, "SYSTEM_HEADERS", tmp_path / ("headers" if expected == "native" else "none"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    result = run("corpus", "record", "--output", "out", "--", "sh", "-c", f"cc -c {tmp_path}/file.c")
+    assert f"target {expected}" in result.stderr
+    with plan(open_corpus("out", toolchain=toolchain)[0], toolchain).session() as session:
+        object_bytes = session.finish(30).object_bytes
+    # A portable recording is equal in every folder, and a build is not.
+    assert (f"{tmp_path}/file.c".encode() in object_bytes) == (expected == "native")
