@@ -113,10 +113,11 @@ def play_default(env: gym.Env[Any, Any], **options: Any) -> dict[str, Any]:
         SystemExit: the compile failed.
     """
     _, info = env.reset(options=options)
-    terminated = False
-    while not terminated:
+    over = False
+    while not over:
         *_, terminated, truncated, info = env.step(info["default_action"])
-        if truncated:
+        over = terminated or truncated
+        if info.get("error"):
             raise SystemExit(f"{info['module']}: {info['error']['message']}")
     return info
 

@@ -106,14 +106,14 @@ class Soak:
             action = info["default_action"] if default else self.action(env, info)
             *_, terminated, truncated, info = env.step(action)
             self.tally["illegal actions"] += bool(info.get("illegal_action"))
-        if truncated:
+        if info["error"]:
             self.check_killed(info["error"]["exit_status"])
         return info
 
     def check_killed(self, status: int) -> None:
         """Check that an episode failed because this program killed a clang, which may have been any."""
-        self.tally["truncated"] += 1
-        if status != -signal.SIGKILL or self.tally["truncated"] > self.tally["clangs killed"]:
+        self.tally["failed"] += 1
+        if status != -signal.SIGKILL or self.tally["failed"] > self.tally["clangs killed"]:
             raise AssertionError(f"{self.env_id}: exit status {status}")
 
     def kill(self, pid: int) -> None:
@@ -127,8 +127,9 @@ class Soak:
         for _ in range(count):
             _, _, terminated, truncated, infos = vector.recv()
             episodes += int((terminated | truncated).sum())
-            for row in np.flatnonzero(truncated):
-                self.check_killed(int(infos.get("final_info", infos)["error"]["exit_status"][row]))
+            failure = infos.get("final_info", infos).get("error", {})
+            for row in np.flatnonzero(failure.get("_exit_status", ())):
+                self.check_killed(int(failure["exit_status"][row]))
             actions = [vector.single_action_space.sample() for _ in terminated]
             defaults = infos.get("default_action")
             vector.send(np.asarray(actions if defaults is None or self.chance.random() < 0.2 else defaults))
@@ -172,7 +173,7 @@ def _forked(soak: Soak) -> int:
             running.append((env.fork(), dict(info)))
             soak.tally["forks"] += 1
         *_, terminated, truncated, info = env.step(soak.action(env, info))
-        if truncated:
+        if info.get("error"):
             soak.check_killed(info["error"]["exit_status"])
         episodes += terminated or truncated
         if not (terminated or truncated) and (env is original or soak.chance.random() > 0.02):

@@ -192,9 +192,10 @@ class InlineEnv(CompilerEnv):
     ## Start and end
 
     An episode starts at the first decision of a module, sampled uniformly from those of the corpus that have one, or
-    named by `reset(options={"module": name})`. It is `terminated` when clang has written the object file. `truncated`
-    only if the compile failed, with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times
-    above plain clang's. No other episode gets less, so a failure never pays. The inliner requests no more decisions
+    named by `reset(options={"module": name})`. It is `terminated` when clang has written the object file, or when the
+    compile failed, with `info["error"]` and the reward `error_reward`: by default that of a cost 10 times above plain
+    clang's. No other episode gets less, so a failure never pays. It is `truncated` when the compile exceeded a limit of
+    time; the last observation is then that of the last decision, and else zeros. The inliner requests no more decisions
     when its estimate of the module's size has doubled (`-ml-advisor-size-increase-threshold`). Compiles for WebAssembly
     have a limit of 16 times by default, and `info["size_limited"]` says whether it decided.
 

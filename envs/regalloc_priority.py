@@ -86,7 +86,7 @@ class PriorityTask(AllocationTask):
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - the bounds are the same for all
         """Return the advice of an action from 0 to 1; None for anything else."""
-        number = action if type(action) is float else np.asarray(action, np.float32).item()
+        number = action.item() if isinstance(action, np.ndarray) else action
         return _FLOAT.pack(SCALE * number) if 0.0 <= number <= 1.0 else None
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:

@@ -38,6 +38,7 @@ def make_agent(algorithm: str, level: str, seed: int, split: str = "train") -> t
     envs = gym.make_vec(
         "mlgo_gym:mlgo/InlineBandit-v0",
         num_envs=int(settings.pop("n_envs")),
+        autoreset_mode="SameStep",
         labels=level,
         callee_features=True,
         normalize=True,

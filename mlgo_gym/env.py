@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -24,7 +24,7 @@ from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.outcome import Counterfactual, counterfactuals
 from mlgo_gym.episode.setup import Setup
@@ -68,7 +68,7 @@ class EpisodeState:
         try:
             return cls(**{**value, "actions": tuple(value["actions"])})
         except (TypeError, KeyError) as error:
-            message = f"expected the data of state().to_json(), got {dict(value)!r}: {error}; save the state again"
+            message = f"expected the data of state().to_json(), got {value!r:.200}: {error}; save the state again"
             raise MlgoError(message) from error
 
     def check(self, digest: str, clang: str, environment: str, flags: str) -> None:
@@ -151,7 +151,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             seed: Seed of the sampling of modules.
             options: `{"module": name}` chooses the module. With `scope="function"`, `{"function": name}` chooses the
                 function too: for inlining a component of the call graph or one of its functions. Without a name, one
-                with a decision is sampled.
+                with a decision is sampled. `{"state": state}` restores a result of `state()`, or its JSON data: a new
+                compile takes the same actions. `fork()` copies a running one.
 
         Returns:
             The observation, and `info` with the keys of a decision: `module`, `context`, `decision_index`,
@@ -162,24 +163,43 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             CorpusError: the module is unknown or has no decision, or no module of the corpus has one.
             CompilerError: the compile of the named module fails before its first decision; when sampling, ten modules
                 failed, or one with `error_reward=None`.
-            MlgoError: an option is unknown.
+            MlgoError: an option is unknown, or the state is of another module, compiler, environment or flags, or at
+                the end of its episode.
+
+        A reset with an unknown option, name or state leaves the running episode as it is.
         """
-        super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
+        seed = None if seed is None else whole_number("seed", seed, 0)
+        start = self.read_start(read_options(options, ("module", "function", "state")))
+        super().reset(seed=seed)
         self._end_episode()
         if seed is not None:
             self._cursor = self._cursor.restarted()
-        chosen = read_options(options, ("module", "function"))
         self.maker.join(self)
-        name, function = chosen.get("module"), chosen.get("function")
-        self.maker.check_choice(name, function)
-        module = None if name is None else self.corpus.module(name)
-        if module is None:
-            self.setup.order  # noqa: B018 - opens the corpus, which may take minutes, where interrupts are not deferred
         with uninterrupted():
-            beginning = self.maker.begin(self.np_random, module, function, self._cursor)
+            beginning = self.maker.begin(self.np_random, start, self._cursor)
             self._episode = run_blocking(beginning, self.setup.timeout)
         self._show()
         return self._episode.observe(), self._episode.info()
+
+    def read_start(self, options: Mapping[str, Any]) -> EpisodeStart:
+        """Return the start that options of `reset()` choose; errors as there.
+
+        It opens the corpus, which may take minutes, where interrupts are not deferred.
+        """
+        name, function, state = (options.get(key) for key in ("module", "function", "state"))
+        if state is None:
+            self.maker.check_choice(name, function)
+            if name is None:
+                self.setup.order  # noqa: B018 - opens the corpus
+                return ANY
+            return EpisodeStart(self.corpus.module(name), function)
+        if name is not None or function is not None:
+            raise MlgoError(f"expected the option 'state' alone, got {sorted(options)}; it has the module")
+        saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
+        module = self.corpus.module(saved.module)
+        flags = key_of(self.compilation(module).flags)
+        saved.check(module.digest(), self.toolchain.version_text, type(self).__name__, flags)
+        return EpisodeStart(module, saved.function, saved.actions)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
         """Change the order of the modules, as `module_order`, from the next episode on; forks and copies keep it."""
@@ -215,7 +235,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         outcome = episode.outcome
         if outcome is None:
             return self.task.observe(episode.decision or episode.pending()), 0.0, False, False, episode.info()
-        return episode.observe(), outcome.reward, not outcome.truncated, outcome.truncated, outcome.info
+        return episode.observe(), outcome.reward, outcome.terminated, outcome.truncated, outcome.info
 
     def _started(self, method: str) -> Episode:
         if self._episode is None:
@@ -250,11 +270,12 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied.fork_method, copied.fork_reason = fork.fork_method, fork.fork_reason
         return copied
 
-    def counterfactual(self, *decisions: int | DecisionSite) -> list[Counterfactual]:
+    def counterfactual(self, *decisions: int | DecisionSite | tuple[str, int, int]) -> list[Counterfactual]:
         """Return the exact effect of each of some inlining decisions, with all others unchanged.
 
         One compile per decision and one more; `info["credit"]` estimates the effects without. Clang decides whatever
-        the episode has not decided yet. Decisions are given by index in the episode (≥ 0) or by site.
+        the episode has not decided yet. Decisions are given by index in the episode (≥ 0), or by site: `info["site"]`
+        or a tuple of context, visit and index.
 
         Raises:
             ActionError: no episode is started (call `reset()`).
@@ -329,34 +350,14 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         )
 
     def from_state(self, state: EpisodeState | Mapping[str, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Start an episode of the state's module and take the state's actions.
-
-        This starts a new compile; `fork()` copies a running one.
-
-        Args:
-            state: A result of `state()` of an environment with the same arguments, or its JSON data.
+        """Restore a state as `reset(options={"state": state})`, also one at the end of its episode.
 
         Returns:
             The results of the last step, or of the reset if there is no step.
-
-        Raises:
-            MlgoError: module, compiler, environment or flags differ, or the episode ended too early.
         """
         saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
-        module = self.corpus.module(saved.module)
-        flags = key_of(self.compilation(module).flags)
-        saved.check(module.digest(), self.toolchain.version_text, type(self).__name__, flags)
-        options = {"module": saved.module} | ({} if saved.function is None else {"function": saved.function})
-        observation, info = self.reset(options=options)
-        result = observation, 0.0, False, False, info
-        for number, action in enumerate(saved.actions):
-            if self._decision is None:
-                raise MlgoError(
-                    f"expected an episode with {len(saved.actions)} decisions, got one with {number}; use an "
-                    "environment with the arguments of the state"
-                )
-            result = self.step(action)
-        return result
+        observation, info = self.reset(options={"state": replace(saved, actions=saved.actions[:-1])})
+        return self.step(saved.actions[-1]) if saved.actions else (observation, 0.0, False, False, info)
 
     def with_decisions(self, minimum: int = 1, maximum: int | None = None) -> Corpus:
         """Return the modules of the corpus with `minimum` to `maximum` decisions (None: no limit), in the same order.

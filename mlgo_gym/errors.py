@@ -68,6 +68,10 @@ class ActionError(MlgoError):
 class UnknownArgumentError(MlgoError, TypeError):
     """An unknown argument of an environment. Libraries that try arguments expect a `TypeError`."""
 
+    def __init__(self, message: str) -> None:
+        # `gymnasium.make` raises a TypeError again, with all arguments in its text.
+        super().__init__(message.partition(" was raised from the environment creator ")[0])
+
 
 class MissingExtraError(MlgoError):
     """A missing optional dependency; the text names the extra that installs it."""
@@ -100,9 +104,10 @@ class CompilerError(MlgoError):
 
     Attributes:
         kind: The cause. `"exit"`: clang reported an error. `"signal"`: clang crashed. `"timeout"`: a wait passed its
-            deadline. `"limit"`: clang exceeded its limit of memory, output or CPU time. `"protocol"`: clang broke the
-            protocol. `"object"`: clang left no object file that can be measured. `"start"`: clang did not start.
-            `"program"`: a program cannot be linked, fails, or prints another output than expected.
+            deadline, or clang exceeded its limit of CPU time. `"limit"`: clang exceeded its limit of memory or output.
+            `"protocol"`: clang broke the protocol. `"object"`: clang left no object file that can be measured.
+            `"start"`: clang did not start. `"program"`: a program cannot be linked, fails, or prints another output
+            than expected.
         exit_status: Clang's exit status; negative for a signal, None while clang runs.
         stderr: The tail of clang's standard error.
         command: The command line, for a run by hand.

@@ -9,23 +9,27 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.utils import EzPickle
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
+from typing_extensions import Self
 
 from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import OrderCursor
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym.env import CompilerEnv, EpisodeState
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.vector.event_loop import EventLoop, SubEnvironment
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, add_absent, batch_infos, plain_infos, spread_seeds
 from mlgo_gym.errors import MlgoError
 
+_STARTS = ("module", "function", "state")
+
 Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
 
 
-class CompilerVectorEnv(InProcessVectorEnv):
+class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
     """Several environments of one kind, each with its own clang, served by one event loop in this process.
 
     `gymnasium.make_vec("mlgo/…", num_envs=N, …)` makes one. It has Gymnasium's `reset()` and `step()`, which take and
@@ -46,7 +50,12 @@ class CompilerVectorEnv(InProcessVectorEnv):
             Default: all.
         prefetch: Number of episodes that each environment starts early (≥ 0): their compilers reach the first decision
             while the current episode runs.
+        max_episode_steps: Number of steps after which an episode is truncated, as by `gymnasium.make` (≥ 1). Default:
+            no limit.
         options: Arguments of the single environment.
+
+    A pickled environment has the same arguments, and no episode. A deep copy also has the random generators; it raises
+    `MlgoError` while an episode runs.
 
     Attributes:
         feature_names: Names of the elements of a flat observation.
@@ -66,13 +75,18 @@ class CompilerVectorEnv(InProcessVectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         batch_size: int | None = None,
         prefetch: int = 1,
+        max_episode_steps: int | None = None,
         **options: Any,
     ) -> None:
+        own = {"batch_size": batch_size, "prefetch": prefetch, "max_episode_steps": max_episode_steps}
+        EzPickle.__init__(self, num_envs, autoreset_mode=autoreset_mode, **own, **options)
         super().__init__(num_envs, autoreset_mode)
         self.batch_size = self.num_envs if batch_size is None else whole_number("batch_size", batch_size, 1)
         if self.batch_size > self.num_envs:
             raise MlgoError(f"expected batch_size from 1 to num_envs={num_envs}, got {batch_size!r}")
         whole_number("prefetch", prefetch, 0)
+        if max_episode_steps is not None:
+            whole_number("max_episode_steps", max_episode_steps, 1)
         # The single environment checks the arguments and binds the task; it starts no compiler.
         self._template = self.env_type(**options)
         self._maker = self._template.maker
@@ -86,12 +100,32 @@ class CompilerVectorEnv(InProcessVectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
         self._sub_envs = [
-            SubEnvironment(self._maker, number, prefetch, self.autoreset_mode, OrderCursor(number, num_envs))
+            SubEnvironment(
+                self._maker, number, prefetch, self.autoreset_mode, OrderCursor(number, num_envs), max_episode_steps
+            )
             for number in range(num_envs)
         ]
         self._everyone = list(range(num_envs))
         self._delivered = self._everyone
         self._loop = EventLoop(self._sub_envs)
+        self._put_back: list[int] = []
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # `EzPickle` takes the attributes of another environment, which then closes them.
+        self.__init__(*state["_ezpickle_args"], **state["_ezpickle_kwargs"])  # type: ignore[misc]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a vector environment with the same arguments and random generators."""
+        if any(sub_env.driver is not None for sub_env in self._sub_envs):
+            raise MlgoError("expected no running episode for a copy, got some; copy it before reset()")
+        copied: Self = object.__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(self.__getstate__())
+        for own, other in zip(copied._sub_envs, self._sub_envs, strict=True):
+            own.np_random, own.np_random_seed = copy.deepcopy(other.np_random), other.np_random_seed
+            own.cursor = other.cursor.copy()
+        copied.spec = self.spec
+        return copied
 
     @property
     def corpus(self) -> Corpus:
@@ -106,20 +140,20 @@ class CompilerVectorEnv(InProcessVectorEnv):
         Args:
             seed: Seeds the environments with `seed`, `seed + 1`, …; or a list with one seed each.
             options: `module`: the name of a module for all, or a list with one name (or None) per environment.
-                `function`: in the same form. `reset_mask`: booleans of shape (num_envs,).
+                `function`, `state`: in the same form. `reset_mask`: booleans of shape (num_envs,).
 
         Raises:
             CorpusError: a module is unknown or has no decision.
             CompilerError: the compiler fails on a named module.
         """
-        chosen = read_options(options, ("module", "function", "reset_mask"))
-        numbers = self._masked(chosen)
+        chosen = read_options(options, (*_STARTS, "reset_mask"))
+        numbers = self._reset_mask(chosen)
         self._begin(numbers, seed, chosen)
         with uninterrupted():
             self._collect(len(numbers), frozenset(numbers))
         infos = {number: self._sub_envs[number].step_result()[3] for number in numbers}
         self._delivered = self._everyone
-        decisions = [sub_env.decision for sub_env in self._sub_envs]
+        decisions = [sub_env.shown_decision for sub_env in self._sub_envs]
         return self.task.observe_batch(decisions), batch_infos(infos, self.num_envs)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
@@ -138,32 +172,33 @@ class CompilerVectorEnv(InProcessVectorEnv):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
         env_ids: Sequence[int] | None = None,
+        mask: npt.ArrayLike | None = None,
     ) -> None:
-        """Start an episode in every environment, or in those of `env_ids`; `recv()` returns each when it is ready.
+        """Start an episode in every environment, or in those of `env_ids` or of a mask of booleans.
 
-        The other arguments are those of `reset()`, without a mask.
+        `recv()` returns each when it is ready. The other arguments are those of `reset()`, without `reset_mask`.
         """
-        numbers = self._everyone if env_ids is None else self._numbers(env_ids)
-        self._begin(numbers, seed, read_options(options, ("module", "function")))
+        numbers = self._chosen(env_ids, mask, self._everyone)
+        self._begin(numbers, seed, read_options(options, _STARTS))
 
     def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()
         seeds = spread_seeds(seed, self.num_envs)
-        names, functions = (self._per_sub_env(options.get(key), key) for key in ("module", "function"))
-        for name, function in zip(names, functions, strict=True):
-            self._maker.check_choice(name, function)
-        modules = [None if name is None else self.corpus.module(name) for name in names]
-        self._template.setup.order  # noqa: B018 - opens the corpus, which may take minutes
+        values = {key: self._per_sub_env(value, key) for key, value in options.items()}
+        starts = [
+            self._template.read_start({key: row[number] for key, row in values.items() if row[number] is not None})
+            for number in range(self.num_envs)
+        ]
         with uninterrupted():
             for number in numbers:
                 sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
                 if sub_env_seed is not None:
                     sub_env.seed(sub_env_seed)
-                sub_env.begin(modules[number], functions[number])
+                sub_env.begin(starts[number])
                 self._loop.expect(number)
 
     def _per_sub_env(self, value: Any, key: str) -> list[Any]:
-        if value is None or isinstance(value, str):
+        if value is None or isinstance(value, (str, EpisodeState, Mapping)):
             return [value] * self.num_envs
         if not isinstance(value, (list, tuple, np.ndarray)):
             raise MlgoError(f"expected option {key!r} as a name or a list with one per environment, got {value!r}")
@@ -173,8 +208,21 @@ class CompilerVectorEnv(InProcessVectorEnv):
             )
         return list(value)
 
+    def _chosen(self, env_ids: Any, mask: Any, default: list[int]) -> list[int]:
+        """Return the indices of the environments that a call chooses, by index or by a mask."""
+        if mask is not None:
+            if env_ids is not None:
+                raise MlgoError("expected env_ids or mask, got both; omit one")
+            return self._masked("mask", mask)
+        return default if env_ids is None else self._numbers(env_ids)
+
     def _numbers(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
-        numbers: list[int] = np.asarray(env_ids).tolist()
+        indices = np.asarray(env_ids)
+        if indices.dtype == np.bool_:
+            raise MlgoError(f"expected env_ids as indices, got booleans {indices.tolist()}; pass mask=…")
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+            raise MlgoError(f"expected env_ids as a list of indices, got {env_ids!r}; pass whole numbers")
+        numbers: list[int] = indices.tolist()
         if len(set(numbers)) < len(numbers) or not set(self._everyone).issuperset(numbers):
             raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {numbers}")
         return numbers
@@ -195,8 +243,20 @@ class CompilerVectorEnv(InProcessVectorEnv):
             numbers = self._collect(self.num_envs)
         return self._results(numbers)
 
-    def send(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
+    def send(
+        self,
+        actions: Any,
+        env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None,
+        *,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
         """Answer the decisions of some environments, by default those of the last `recv()`, and return at once.
+
+        Args:
+            actions: One action per chosen environment, in the order of `env_ids`. With a mask one action per
+                environment, as for `step()`; those outside the mask are ignored.
+            env_ids: Indices of the environments.
+            mask: Booleans of shape (num_envs,) with at least one True, instead of `env_ids`.
 
         Raises:
             MlgoError: an environment is already running, or an index does not exist.
@@ -204,16 +264,19 @@ class CompilerVectorEnv(InProcessVectorEnv):
 
         No action is sent if it raises.
         """
-        numbers = self._delivered if env_ids is None else self._numbers(env_ids)
+        numbers = self._chosen(env_ids, mask, self._delivered)
         with uninterrupted():
-            self._send(actions, numbers)
+            self._send(actions, numbers, masked=mask is not None)
 
-    def _send(self, actions: Any, numbers: list[int]) -> None:
+    def _send(self, actions: Any, numbers: list[int], *, masked: bool = False) -> None:
         self._refuse_if_closed()
         plain = isinstance(actions, np.ndarray) and actions.ndim == 1 and self._discrete
         each = actions.tolist() if plain else list(iterate(self.action_space, actions))
-        if len(each) != len(numbers):
-            raise MlgoError(f"expected {len(numbers)} actions, one per environment, got {len(each)}")
+        expected = self.num_envs if masked else len(numbers)
+        if len(each) != expected:
+            raise MlgoError(f"expected {expected} actions, one per environment, got {len(each)}")
+        if masked:
+            each = [each[number] for number in numbers]
         busy = self._loop.pending(numbers)
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
@@ -228,20 +291,23 @@ class CompilerVectorEnv(InProcessVectorEnv):
         Returns:
             Observations, rewards (float64), terminations and truncations (bool), each with `batch_size` rows, and infos
             in Gymnasium's batched form. `info["env_id"]` has the indices of the environments, int64 of shape
-            (batch_size,). With `batch_size=num_envs` the rows are in the order of the environments.
+            (batch_size,). With `batch_size=num_envs` the rows are in the order of the environments. After an error of
+            one environment there are fewer rows if fewer environments are left.
 
         Raises:
             MlgoError: fewer than `batch_size` environments are running.
-            CompilerError, CorpusError: the environment of the error's `env_id` failed; the others keep running.
+            CompilerError, CorpusError: the environment of the error's `env_id` failed; the others keep running. It
+                waits for `reset()` with a mask or `async_reset()`; with NEXT_STEP the next action starts an episode.
         """
         self._refuse_if_closed()
-        if len(self._loop) < self.batch_size:
+        count = min(self.batch_size, len(self._loop))
+        if count < self.batch_size and not self._loop.pending(self._put_back):
             raise MlgoError(
                 f"expected {self.batch_size} running environments for recv(), got {len(self._loop)}; send() or "
                 "async_reset() first"
             )
         with uninterrupted():
-            numbers = self._collect(self.batch_size)
+            numbers = self._collect(count)
         result = self._results(numbers)
         result[4]["env_id"] = np.array(self._delivered, np.int64)
         return result
@@ -252,8 +318,8 @@ class CompilerVectorEnv(InProcessVectorEnv):
         self._delivered = numbers
         rewards, terminations, truncations = np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         sub_envs = [self._sub_envs[number] for number in numbers]
-        decisions = [sub_env.decision for sub_env in sub_envs]
-        plain = [sub_env.episode for sub_env in sub_envs if sub_env.episode and sub_env.episode.has_plain_info]
+        decisions = [sub_env.shown_decision for sub_env in sub_envs]
+        plain = [sub_env.episode for sub_env in sub_envs if sub_env.has_plain_info and sub_env.episode]
         if len(plain) == count:
             info = plain_infos(self.task, plain)
         else:
@@ -270,7 +336,8 @@ class CompilerVectorEnv(InProcessVectorEnv):
         for number in numbers:
             error = self._sub_envs[number].take_error()
             if error is not None:
-                self._loop.put_back(other for other in numbers if other != number)
+                self._put_back = [other for other in numbers if other != number]
+                self._loop.put_back(self._put_back)
                 error.args, error.env_id = (f"environment {number}: {error}",), number
                 raise error
         return numbers

@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from gymnasium.utils.env_checker import data_equivalence
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
@@ -186,13 +187,13 @@ def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: P
 # Failures
 
 
-def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crash_in_mid_episode_terminates_and_says_why(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     env = InlineEnv(corpus=str(corpus), error_reward=-3.0, render_mode="human")
     env.reset(options={"module": "calls"})
     env.step(1)
     end_clang(env)
     observation, reward, terminated, truncated, info = env.step(1)
-    assert (reward, terminated, truncated) == (-3.0, False, True)
+    assert (reward, terminated, truncated) == (-3.0, True, False)
     assert (info["error"]["kind"], info["error"]["exit_status"]) == ("signal", -signal.SIGSEGV)
     assert "SIGSEGV" in info["error"]["message"]
     assert (info["module"], info["decisions"]) == ("calls", 2)
@@ -213,7 +214,8 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pyt
         ({"reward": "relative"}, lambda text: -10.0),
         ({"reward": "bytes"}, lambda text: -10.0 * text),
         ({"reward": "log"}, lambda text: math.log((1 + text) / (1 + 11 * text))),
-        ({"metric": {"text": 300.0, "object": 1.0}}, lambda text: -10.0),
+        ({"metric": {"text": 300.0, "object": 1.0}}, lambda text: -3010.0),
+        ({"metric": {"text": 0.25}}, lambda text: -2.5),
         ({"reward": "bytes", "error_reward": -1.5}, lambda text: -1.5),
         ({"reward": "log", "error_reward": -1e-3}, lambda text: -1e-3),
         ({"metric": {"text": 2.0}, "error_reward": -1e-3}, lambda text: -1e-3),
@@ -227,8 +229,8 @@ def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
     worst = min((play(env, action, module="calls")[-1] for action in (0, 1)), key=lambda step: step.reward)
     lowest = failure(worst.info["baseline_text"])
     assert failed.reward == pytest.approx(lowest)
-    if {"error_reward", "metric"} & {*arguments}:  # where the reward itself would be lower
-        assert (worst.reward, worst.truncated) == (lowest, False)
+    if "error_reward" in arguments:  # where the reward itself would be lower
+        assert worst.reward == lowest
         assert worst.info["reduction"] < 0
     else:
         assert lowest < worst.reward < 0
@@ -255,12 +257,38 @@ def test_flags_that_clang_refuses_are_an_error_in_its_words(corpus: Path) -> Non
 def test_an_object_of_another_format_is_a_clear_error(corpus: Path) -> None:
     env = InlineEnv(corpus=str(corpus), compile_options={"extra_flags": ["-triple", "x86_64-apple-macosx"]})
     last = play(env, module="calls")[-1]
-    assert last.truncated
+    assert last.terminated
     assert last.info["error"]["kind"] == "object"
     assert "expected an ELF object" in last.info["error"]["message"]
 
 
 # States and copies
+
+
+def test_a_state_is_restored_through_wrappers(varied: str) -> None:
+    """Alone and in a vector environment, of a module or of a function."""
+    cases: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+        ("mlgo/Inline-v0", {}, {"module": "calls"}),
+        ("mlgo/RegAllocEvict-v0", {"scope": "function"}, {"module": "mixed", "function": "crowd"}),
+    ]
+    for name, options, start in cases:
+        with gym.make(name, corpus=varied, max_episode_steps=50, **options) as env:
+            inner: Any = env.unwrapped
+            _, info = env.reset(options=start)
+            for _ in range(2):
+                observation, *_, info = env.step(info["default_action"])
+            saved = inner.state()
+            following = env.step(info["default_action"])
+            for state in (saved, saved.to_json()):
+                restored = env.reset(options={"state": state})
+                assert data_equivalence(restored, (observation, info), exact=True)
+                assert inner.state() == saved
+                assert data_equivalence(env.step(info["default_action"]), following, exact=True)
+        envs = gym.make_vec(name, 2, corpus=varied, **options)
+        _, infos = envs.reset(options={"state": [saved, None]})
+        assert infos["decision_index"].tolist() == [2, 0]
+        assert envs.reset(options={"state": saved.to_json()})[1]["decision_index"].tolist() == [2, 2]
+        envs.close()
 
 
 def test_a_state_of_a_whole_episode_leads_to_its_end(env: InlineEnv) -> None:
@@ -279,7 +307,7 @@ def test_a_state_of_a_whole_episode_leads_to_its_end(env: InlineEnv) -> None:
         ({"digest": "0" * 64}, MlgoError, "with digest 000000000000 and clang"),
         ({"clang": "3.4"}, MlgoError, r"and clang 3\.4, got"),
         ({"module": "gone"}, CorpusError, "no module 'gone'"),
-        ({"actions": [1] * 100}, MlgoError, "expected an episode with .* decisions, got one with"),
+        ({"actions": [1] * 100}, MlgoError, "expected a decision after 99 actions, got the end of the episode after"),
         ({"more": 1}, MlgoError, "expected the data of state"),
     ],
     ids=str,
@@ -288,8 +316,11 @@ def test_a_state_of_something_else_is_refused(
     env: InlineEnv, change: dict[str, Any], error: type[MlgoError], message: str
 ) -> None:
     env.reset(seed=1)
+    state = {**env.state().to_json(), **change}
     with pytest.raises(error, match=message):
-        env.from_state({**env.state().to_json(), **change})
+        env.from_state(state)
+    with pytest.raises(error, match=message.replace("99", "100")):
+        env.reset(options={"state": state})
 
 
 def test_without_an_episode_there_are_no_actions_no_state_and_no_picture(env: InlineEnv) -> None:

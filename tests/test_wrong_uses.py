@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 
 import mlgo_gym
-from mlgo_gym.envs import InlineEnv
+from mlgo_gym.corpus.module_order import ORDERS
+from mlgo_gym.envs import InlineEnv, JointEnv
+from mlgo_gym.envs.inline import InlineTask
+from mlgo_gym.episode.options import Argument, InliningOptions, declared_arguments
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.sampling import one_of_each
 from tests.traces import traces
@@ -68,6 +72,23 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"compile_options": {"flags": "-Oz -fPIC"}}, "expected flags as a list"),
     ({"compile_options": {"preoptimize": True}}, "preoptimize"),
     ({"timeout": 3}, "it is an entry of compile_options: compile_options={'timeout': …}"),
+    # NumPy's scalars
+    ({"error_reward": np.int64(5)}, "expected error_reward < 0, 'lowest' or None, got 5; a failure must not pay"),
+    ({"error_reward": np.float32(0)}, "expected error_reward < 0, 'lowest' or None, got 0.0"),
+    ({"max_decisions": np.int64(0)}, "expected max_decisions ≥ 1 or None, got 0"),
+    ({"max_decisions": np.float64(2)}, "expected max_decisions as a whole number or None"),
+    ({"max_decisions": np.True_}, "expected max_decisions as a whole number or None"),
+    ({"strict": np.int64(1)}, "expected strict as True or False"),
+    ({"metric": {"text": np.float32(-1)}}, "expected positive weights by metrics of"),
+    ({"module_order": {"c/*": np.int64(-1)}}, "expected weights ≥ 0 by globs of module names in module_order"),
+    ({"compile_options": {"timeout": np.float32(0)}}, "expected timeout > 0"),
+    ({"compile_options": {"memory_limit": np.int64(-1)}}, "expected memory_limit > 0 or None, got -1"),
+    ({"compile_options": {"cpu_limit": np.float64(0.05)}}, "expected cpu_limit ≥ 1 or None, got 0.05"),
+    # Arguments without effect
+    ({"clang": ""}, "expected clang as a path or a name on PATH, got ''; omit it for the bundled one"),
+    ({"max_functions": 9}, "expected observation='graph' with max_functions=9, got 'flat'; omit it"),
+    ({"max_functions": np.int64(9), "ir": True}, "expected observation='graph' with max_functions=9, got 'flat'"),
+    ({"credit": True, "info": "numeric"}, "expected info='full' with credit=True, got 'numeric'"),
 ]
 
 
@@ -83,6 +104,32 @@ def test_an_argument_is_refused_when_the_environment_is_made(arguments: dict[str
         InlineEnv(**arguments)
     assert_is_one_line(caught.value, message)
     assert isinstance(caught.value, TypeError) == ("unexpected keyword" in str(caught.value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium also warns of an unknown `render_mode`
+        with pytest.raises(MlgoError) as of_gymnasium:
+            gym.make(INLINE, **{"render_mode": None, **arguments})
+    assert str(of_gymnasium.value) == str(caught.value)
+
+
+@pytest.mark.parametrize("argument", list(declared_arguments(InliningOptions)), ids=lambda argument: argument.name)
+def test_numpys_scalars_are_read_as_pythons(argument: Argument) -> None:
+    *outer, name = argument.name.split(".")
+
+    def result(value: Any) -> Any:
+        try:
+            options = InliningOptions.of({outer[0]: {name: value}} if outer else {name: value})
+            options.check(InlineTask())
+        except MlgoError as error:
+            return str(error).partition(", got")[0]
+        read = getattr(options.compile_options if outer else options, name)
+        return type(read), read
+
+    for value in (True, False, 0, 1, -2, 3, 0.0, -0.5, 2.5, math.nan, math.inf):
+        for scalar in (value, {"text": value}, {"*": value}):
+            plain = next(iter(scalar.values())) if isinstance(scalar, dict) else scalar
+            numpys = np.array(plain)[()]
+            assert isinstance(numpys, np.generic)
+            assert result(dict.fromkeys(scalar, numpys) if isinstance(scalar, dict) else numpys) == result(scalar)
 
 
 VECTOR_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
@@ -93,6 +140,11 @@ VECTOR_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 3}, "batch_size"),
     ({"prefetch": None}, "expected prefetch ≥ 0, got None"),
     ({"prefetch": -1}, "expected prefetch ≥ 0, got -1"),
+    ({"prefetch": np.int64(-1)}, "expected prefetch ≥ 0"),
+    ({"num_envs": np.float64(2)}, "expected num_envs ≥ 1"),
+    ({"batch_size": np.True_}, "expected batch_size ≥ 1"),
+    ({"max_episode_steps": 0}, "expected max_episode_steps ≥ 1, got 0"),
+    ({"max_episode_steps": np.float32(2)}, "expected max_episode_steps ≥ 1"),
     ({"autoreset_mode": "Never"}, "autoreset_mode"),
     ({"prefetsh": 1}, "unexpected keyword argument 'prefetsh'"),
 ]
@@ -127,15 +179,29 @@ def env(request: pytest.FixtureRequest, varied: str) -> Iterator[Any]:
         ({"seed": "a"}, "got 'a'"),
         ({"seed": -1}, "expected seed ≥ 0, got -1"),
         ({"seed": 1.5}, "got 1.5"),
+        ({"seed": np.float64(1)}, "expected seed"),
+        ({"seed": np.int64(-1)}, "expected seed ≥ 0"),
+        ({"options": {"state": "calls"}}, "expected the data of state().to_json(), got 'calls'"),
+        ({"options": {"state": {"actions": None}}}, "expected the data of state().to_json()"),
+        ({"options": {"state": {}, "module": "calls"}}, "expected the option 'state' alone, got ['module', 'state']"),
     ],
     ids=repr,
 )
-def test_a_wrong_reset_is_refused_and_the_next_works(env: Any, arguments: dict[str, Any], message: str) -> None:
+def test_a_wrong_reset_is_refused_and_the_episode_continues(env: Any, arguments: dict[str, Any], message: str) -> None:
+    _, info = env.reset(seed=2, options={"module": "calls"})
+    drawn = random_state(env)
     with pytest.raises(MlgoError) as caught:
         env.reset(**arguments)
     assert_is_one_line(caught.value, message)
-    _, info = env.reset(seed=np.int64(3))
-    env.step(info["default_action"])
+    assert random_state(env) == drawn
+    assert np.squeeze(env.step(info["default_action"])[4]["decision_index"]) == 1
+    env.reset(seed=np.int64(3))
+
+
+def random_state(env: Any) -> Any:
+    """Return the state of the random generator of the environment, or of the first of a vector."""
+    generator = env.unwrapped.np_random
+    return (generator[0] if isinstance(generator, tuple) else generator).bit_generator.state
 
 
 @pytest.mark.parametrize(
@@ -144,6 +210,12 @@ def test_a_wrong_reset_is_refused_and_the_next_works(env: Any, arguments: dict[s
         (INLINE, math.nan, False),
         (INLINE, "1", False),
         (INLINE, 2, True),
+        (INLINE, 10**400, True),
+        (INLINE, np.float32(math.nan), False),
+        (EVICT, np.uint8(33), True),
+        (PRIORITY, 10**400, True),
+        (PRIORITY, np.float64(1e39), True),
+        (PRIORITY, np.longdouble("-1e400"), True),
         (EVICT, 33, True),
         (PRIORITY, np.array([math.nan], np.float32), False),
         (PRIORITY, 1.5, True),
@@ -184,6 +256,19 @@ def test_an_evaluation_refuses_it(arguments: dict[str, Any], message: str) -> No
     with pytest.raises(MlgoError) as caught:
         mlgo_gym.evaluate(INLINE, **arguments)
     assert_is_one_line(caught.value, message)
+
+
+def test_a_call_graph_has_a_size_only_where_there_is_one() -> None:
+    with pytest.raises(MlgoError, match="expected observation='graph' with max_functions=9, got 'flat'"):
+        JointEnv(max_functions=9)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_corpus_without_modules_is_refused_in_every_order(order: str, varied: str) -> None:
+    env = InlineEnv(corpus=mlgo_gym.open_corpus(varied)[:0], module_order=order)
+    with pytest.raises(MlgoError) as caught:
+        env.reset()
+    assert_is_one_line(caught.value, "expected a module with a decision on inlining, got none among the 0 modules")
 
 
 def test_flags_are_refused_where_a_corpus_object_records_them() -> None:

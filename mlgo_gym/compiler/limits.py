@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import gc
+import math
 import os
 import re
 import resource
@@ -59,7 +60,7 @@ class Limits:
 
     Attributes:
         memory: Address space, and size of each file that it writes, in GiB. The object file is in memory too.
-        cpu: CPU time, in seconds.
+        cpu: CPU time, in seconds (≥ 1); the kernel counts whole seconds, so it is rounded up.
     """
 
     memory: float | None = MEMORY_GIB
@@ -74,25 +75,28 @@ class Limits:
                 for limited in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE):
                     _lower(pid, limited, int(self.memory * _GIB))
             if self.cpu is not None:
-                seconds = max(1, round(self.cpu))
+                seconds = math.ceil(self.cpu)
                 # A process that ignores the first signal is killed by the second, after five more seconds.
                 _lower(pid, resource.RLIMIT_CPU, seconds, seconds + 5)
 
-    def exceeded(self, status: int | None, stderr: str, name: str = "clang") -> str | None:
-        """Return the message of the limit that ended a process, or a program that it started; None for no limit.
+    def exceeded(self, status: int | None, stderr: str, name: str = "clang") -> tuple[str, str] | None:
+        """Return kind and message of the limit that ended a process, or a program that it started; None for no limit.
 
-        The status is negative for a signal; `stderr` is the tail of its standard error; the message contains `name`.
+        The kind is `timeout` for CPU time, else `limit`. The status is negative for a signal; `stderr` is the tail of
+        its standard error; the message contains `name`.
         """
         if status in (0, None):
             return None
         slow, large = status == -signal.SIGXCPU, status == -signal.SIGXFSZ
         if (slow or _OUT_OF_TIME.search(stderr)) and _is_least(resource.RLIMIT_CPU, self.cpu):
-            return f"expected {name} to need at most {self.cpu:g} s of CPU time, got more; raise cpu_limit"
+            message = f"expected {name} to need at most {self.cpu:g} s of CPU time, got more; raise cpu_limit"
+            return "timeout", message
         memory = None if self.memory is None else self.memory * _GIB
         if (large or _OUTPUT_TOO_LARGE.search(stderr)) and _is_least(resource.RLIMIT_FSIZE, memory):
-            return f"expected {name} to write at most {self.memory:g} GiB, got more; raise memory_limit"
+            return "limit", f"expected {name} to write at most {self.memory:g} GiB, got more; raise memory_limit"
         if is_out_of_memory(stderr) and _is_least(resource.RLIMIT_AS, memory):
-            return f"expected {name} to need at most {self.memory:g} GiB of memory, got more; raise memory_limit"
+            message = f"expected {name} to need at most {self.memory:g} GiB of memory, got more; raise memory_limit"
+            return "limit", message
         return None
 
 

@@ -317,7 +317,7 @@ def run_bounded(
     stdout, stderr = (stream.decode(errors=errors) for stream in written)
     exceeded = limits.exceeded(process.returncode, stderr, name)
     if exceeded is not None:
-        stderr = f"{exceeded}\n{stderr}".rstrip()
+        stderr = f"{exceeded[1]}\n{stderr}".rstrip()
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 

@@ -337,7 +337,7 @@ class Session(AbstractContextManager["Session"]):
             return self._protocol_error(self._unread, "it requests decisions and reads no answers; it was killed")
         status = self._started.exit_status
         exceeded = self.limits.exceeded(status, self.stderr)
-        return self._error("limit", exceeded) if exceeded else self._error(*describe_exit(status))
+        return self._error(*(exceeded or describe_exit(status)))
 
     def _protocol_error(self, channel: Channel, problem: str) -> CompilerError:
         return self._error("protocol", f"clang violated the protocol of the {channel.advisor.name} advisor: {problem}")

@@ -60,6 +60,8 @@ class ModuleOrder:
         """Return the index of the next module, or None if all of the share are in `drawn`; the cursor is advanced."""
         if self._order == "random":
             return self._draw(np_random, drawn)
+        if not self._count:
+            return None
         share = range(cursor.first % self._count, self._count, cursor.step)
         if len(drawn) >= len(share):
             return None

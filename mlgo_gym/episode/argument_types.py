@@ -30,10 +30,26 @@ def option(default: Any, meaning: str) -> Any:
 
 
 def check_types(options: Any) -> None:
-    """Raise `MlgoError` if a value of a dataclass has another type than its field, or is NaN or infinite."""
+    """Raise `MlgoError` if a value of a dataclass has another type than its field, or is NaN or infinite.
+
+    NumPy's scalars become Python's.
+    """
     types = get_type_hints(type(options))
     for declared in fields(options):
-        check_type(declared.name, getattr(options, declared.name), types[declared.name])
+        value = getattr(options, declared.name)
+        check_type(declared.name, value, types[declared.name])
+        object.__setattr__(options, declared.name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with Python's scalars instead of NumPy's, also in a list or a dict."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    if isinstance(value, dict):
+        return {key: _plain(element) for key, element in value.items()}
+    if isinstance(value, np.floating):
+        return float(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_type(name: str, value: object, form: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mlgo_gym.compiler.coroutine import CompilerCoroutine, run
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, in_background, run
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
@@ -44,6 +44,7 @@ class Episode:
             credit and refusals.
 
     Attributes:
+        last_decision: The last decision that the agent answered; None before.
         decisions, handed_over: Numbers of decisions that the agent, and clang after `max_decisions`, have answered.
         actions: The actions that were taken, replacements of illegal ones included.
         answers: The advice to every decision, also to those of clang.
@@ -76,6 +77,7 @@ class Episode:
         self.strict, self.raises = options.strict, repeats or options.error_reward is None
         self._function_only = setup.measures_functions_alone
         self.decision: Decision | None = None
+        self.last_decision: Decision | None = None
         self.decisions = self.handed_over = 0
         self.actions: list[int | float] = []
         self.answers: list[bytes] = []
@@ -90,6 +92,7 @@ class Episode:
         self.full_info: dict[str, Any] = {}
         self.fork_method: str | None = None
         self.fork_reason = ""
+        self._object_bytes = b""
         self._has_plain_infos = not self.contexts and setup.numeric_infos is None
         self._unchecked = set(range(len(self._task.advisors)))
         self.session = self._fresh_session()
@@ -132,8 +135,9 @@ class Episode:
         return self.decision
 
     def observe(self) -> Any:
-        """Return the observation of the pending decision; zeros without one."""
-        return self._task.final_observation() if self.decision is None else self._task.observe(self.decision)
+        """Return the observation of the pending decision, or the last observation; zeros without one."""
+        decision = self.outcome.decision if self.outcome is not None else self.decision
+        return self._task.final_observation() if decision is None else self._task.observe(decision)
 
     def info(self) -> dict[str, Any]:
         """Return the info of the pending decision."""
@@ -168,7 +172,7 @@ class Episode:
         action, advice, self.illegal = answer
         self.actions.append(action)
         self.answers.append(advice)
-        self.decision = None
+        self.last_decision, self.decision = self.decision, None
         self.decisions += 1
         self.session.advise(advice)
 
@@ -222,14 +226,15 @@ class Episode:
             if baseline is None:
                 record = task.optimization_record
                 baseline = yield from baseline_coroutine(self.compilation, optimization_record=record)
-            self.baseline = self.with_project_costs(baseline)
+            self.baseline = baseline
+            # An event loop serves other episodes while linkers and programs run.
+            waits = to_end and bool(self.setup.project_costs)
+            outcome = (yield from in_background(self._conclude)) if waits else self._conclude()
         except CompilerError as error:
             if self.raises or not self.decisions:
                 self.close()
                 raise
             outcome = fail(self, error)
-        else:
-            outcome = conclude(self)
         self.close()
         if self.illegal:
             outcome.info["illegal_action"] = True
@@ -263,7 +268,15 @@ class Episode:
             answers = [int.from_bytes(advice, "little") for advice in self.answers]
             answered = zip(self.answered, answers, strict=True)
             self.inline_compile = InlineCompile.from_session(answered, session.contexts.remarks, compiled, self._task)
-        return self.with_project_costs(Measurement.of(compiled), compiled.object_bytes)
+        self._object_bytes = compiled.object_bytes
+        return Measurement.of(compiled)
+
+    def _conclude(self) -> EpisodeOutcome:
+        if self.setup.project_costs and self.measurement is not None and self.baseline is not None:
+            self.measurement = self.with_project_costs(self.measurement, self._object_bytes)
+            self.baseline = self.with_project_costs(self.baseline)
+        self._object_bytes = b""
+        return conclude(self)
 
     def with_project_costs(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:
         """Return a measurement with the costs of the project; None is the object of plain clang."""

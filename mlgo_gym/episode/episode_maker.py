@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakSet
 
@@ -96,6 +98,35 @@ def _own_bytes(pid: int) -> int:
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _repeat(episode: Episode, actions: Sequence[int | float]) -> CompilerCoroutine[None]:
+    """Take actions at the first decisions of an episode; `MlgoError` unless a decision follows."""
+    try:
+        for action in actions:
+            episode.answer(episode.encode(action))
+            yield from episode.proceed()
+            if episode.decision is None:
+                raise MlgoError(
+                    f"expected a decision after {len(actions)} actions, got the end of the episode after "
+                    f"{episode.decisions}; use an environment with the arguments of the state, or from_state()"
+                )
+    except BaseException:
+        episode.close()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeStart:
+    """Start of an episode: a module, a function and actions to repeat; None to sample."""
+
+    module: Module | None = None
+    function: str | None = None
+    actions: tuple[int | float, ...] = ()
+
+
+ANY = EpisodeStart()
+"""Start on a sampled module."""
+
+
 class EpisodeMaker:
     """Starts episodes, remembers modules without decisions, and keeps clangs waiting for further episodes."""
 
@@ -123,11 +154,10 @@ class EpisodeMaker:
     def begin(
         self,
         np_random: np.random.Generator,
-        module: Module | None = None,
-        function: str | None = None,
+        start: EpisodeStart = ANY,
         cursor: OrderCursor | None = None,
     ) -> CompilerCoroutine[Episode]:
-        """Start an episode and continue to its first decision, as a coroutine.
+        """Start an episode and continue to its first decision after the actions of the start, as a coroutine.
 
         Without a module, the next one with a decision in the order is taken, and `cursor` advances; modules on which
         clang fails are skipped. Without a function, `scope="function"` samples one with a decision. The first episode
@@ -137,10 +167,14 @@ class EpisodeMaker:
             NoDecisionError: the module or the function has no decision.
             CorpusError: no module of the corpus has a decision.
             CompilerError: the compiler fails on the module, or on too many sampled ones.
+            MlgoError: the episode ends before a decision after the actions.
         """
+        module, function = start.module, start.function
         if module is not None:
             episode = yield from self._first_decision(np_random, module, function)
-            if episode is None:
+            if episode is not None:
+                yield from _repeat(episode, start.actions)
+            else:
                 where = f"function {function!r} of " if function is not None else ""
                 raise NoDecisionError(
                     f"expected a decision on {self.setup.task.name} in {where}module {module.name!r} of corpus "

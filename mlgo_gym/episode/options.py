@@ -10,7 +10,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from typing_extensions import Self
 
@@ -75,7 +75,9 @@ class CompileOptions:
     extra_flags: Sequence[str] = option((), "Further `-cc1` arguments for every compile, the baseline's included.")
     timeout: float = option(60.0, "Longest silence of a computing clang, in seconds.")
     memory_limit: float | None = option(MEMORY_GIB, "Address space and output of one compile, in GiB. None: no limit.")
-    cpu_limit: float | None = option(CPU_SECONDS, "CPU time of one compile, in seconds. None: no limit.")
+    cpu_limit: float | None = option(
+        CPU_SECONDS, "CPU time of one compile, in seconds, rounded up (≥ 1). None: no limit."
+    )
     preoptimize: bool | None = option(
         None,
         """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
@@ -100,7 +102,9 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("timeout", "memory_limit", "cpu_limit"):
+        if self.cpu_limit is not None and self.cpu_limit < 1:
+            raise MlgoError(f"expected cpu_limit ≥ 1 or None, got {self.cpu_limit!r}; the kernel counts whole seconds")
+        for name in ("timeout", "memory_limit"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise MlgoError(
@@ -141,7 +145,7 @@ class EnvironmentOptions:
     reward: str = option(
         "relative",
         """Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in the
-        unit of the metric; `"log"`, the natural logarithm of `baseline / cost`.""",
+        unit of the metric; `"log"`, the natural logarithm of `(1 + baseline) / (1 + cost)`.""",
     )
     metric: str | Mapping[str, float] | None = option(
         None,
@@ -170,9 +174,9 @@ class EnvironmentOptions:
     )
     error_reward: float | Literal["lowest"] | None = option(
         LOWEST,
-        """Reward of an episode whose compile fails, which ends `truncated` with `info["error"]`; no other episode gets
-        less. `"lowest"`: that of a cost 10 times above plain clang's, -10 with `reward="relative"`. Or a number < 0.
-        None: raise `CompilerError` instead.""",
+        """Reward of an episode whose compile fails, with `info["error"]`; no other episode gets less. `"lowest"`: that
+        of a cost 10 times above plain clang's, -10 with `reward="relative"`, times the sum of the weights. Or a number
+        < 0. None: raise `CompilerError` instead. The end is `truncated` after a limit of time, else `terminated`.""",
     )
     compile_options: CompileOptions = option(
         CompileOptions(), "How modules are compiled: a dict with the entries below; the others keep their defaults."
@@ -198,7 +202,7 @@ class EnvironmentOptions:
 
     # What `InliningOptions` declares as arguments has these values elsewhere.
     callee_features = credit = ir = False
-    max_functions = 64
+    max_functions = cast("int | None", None)
 
     def __post_init__(self) -> None:
         entries = self.compile_options
@@ -245,8 +249,19 @@ class EnvironmentOptions:
             raise MlgoError(
                 f"expected error_reward < 0, {LOWEST!r} or None, got {self.error_reward!r}; a failure must not pay"
             )
-        if self.max_functions < 2:
+        if self.max_functions is not None and self.max_functions < 2:
             raise MlgoError(f"expected max_functions ≥ 2, got {self.max_functions!r}; a call has two")
+        if self.max_functions is not None and self.observation != GRAPH:
+            raise MlgoError(
+                f"expected observation='graph' with max_functions={self.max_functions!r}, got {self.observation!r}; "
+                "omit it, or call call_graph(functions)"
+            )
+        if self.credit and self.info != "full":
+            raise MlgoError(
+                f"expected info='full' with credit=True, got {self.info!r}; the credits are no single number"
+            )
+        if self.clang == "":
+            raise MlgoError("expected clang as a path or a name on PATH, got ''; omit it for the bundled one")
         self._check_corpus()
         if self.compile_options.preoptimize and not task.after_optimization:
             raise MlgoError(
@@ -348,8 +363,10 @@ class InliningOptions(EnvironmentOptions):
         """Follow the code that clang prints, for `env.unwrapped.ir()` and `env.unwrapped.call_graph()`. A compile takes
         longer, and the first episode of a module one more compile, up to the inliner.""",
     )
-    max_functions: int = option(
-        64, 'Largest number of functions in an observation with `observation="graph"` (≥ 2): the nearest to the call.'
+    max_functions: int | None = option(
+        None,
+        """Largest number of functions in an observation with `observation="graph"` (≥ 2): the nearest to the call.
+        Default: 64.""",
     )
 
 

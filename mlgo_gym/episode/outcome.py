@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.episode.argument_types import whole_number
 from mlgo_gym.episode.attribution.credit import CostChanges, credit
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
@@ -36,17 +37,28 @@ from mlgo_gym.tasks.measurement import (
     relative,
     worst_cost,
 )
+from mlgo_gym.tasks.task import GRAPH
 
 if TYPE_CHECKING:
     from mlgo_gym.episode.episode import Episode
 
 
 class EpisodeOutcome(NamedTuple):
-    """Reward of the last step, whether a failure of the compiler ended the episode, and info of the last step."""
+    """End of an episode.
+
+    Attributes:
+        reward: Reward of the last step.
+        terminated: Whether the compile ended, or failed for good.
+        truncated: Whether a limit of time or steps ended the episode.
+        info: Info of the last step.
+        decision: Decision whose observation is the last one, for learners that bootstrap from it; None for zeros.
+    """
 
     reward: float
+    terminated: bool
     truncated: bool
     info: dict[str, Any]
+    decision: Decision | None = None
 
 
 def costs(episode: Episode) -> tuple[float, float]:
@@ -82,15 +94,19 @@ def conclude(episode: Episode) -> EpisodeOutcome:
     info = _counts(episode) | _costs_by_key(setup, *_measurements(episode), episode.function)
     if episode.inline_compile is not None:
         info |= _credit(episode, episode.inline_compile, cost, baseline)
-    return EpisodeOutcome(reward(setup, cost, baseline), False, info)
+    return EpisodeOutcome(reward(setup, cost, baseline), True, False, info)
 
 
 def reward(setup: Setup, cost: float, baseline: float) -> float:
     """Return the reward of a cost, which is not below that of a failed compile."""
     function, lowest = REWARDS[setup.options.reward], setup.options.error_reward
     if isinstance(lowest, str):
-        return function(min(cost, worst_cost(baseline)), baseline)
+        return function(min(cost, _worst(setup, baseline)), baseline)
     return function(cost, baseline) if lowest is None else max(function(cost, baseline), lowest)
+
+
+def _worst(setup: Setup, baseline: float) -> float:
+    return worst_cost(baseline, sum(setup.weights.values()))
 
 
 def _costs_by_key(
@@ -141,7 +157,10 @@ def fail(episode: Episode, error: CompilerError) -> EpisodeOutcome:
     info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": details}
     if episode.credit:
         info |= {"credit": (0.0,) * decisions, "rewards": (lowest / max(decisions, 1),) * decisions}
-    return EpisodeOutcome(lowest, True, info)
+    is_truncated = error.kind == "timeout"
+    # A call graph exists only while its decision is pending.
+    shown = episode.last_decision if is_truncated and setup.options.observation != GRAPH else None
+    return EpisodeOutcome(lowest, not is_truncated, is_truncated, info, shown)
 
 
 def failure_reward(setup: Setup, episode: Episode | None = None) -> float:
@@ -161,7 +180,7 @@ def failure_reward(setup: Setup, episode: Episode | None = None) -> float:
             )
             measured = episode.with_project_costs(measured)
             baseline = _costs(setup, measured, measured, episode.function)[1]
-    return reward(setup, worst_cost(baseline), baseline)
+    return reward(setup, _worst(setup, baseline), baseline)
 
 
 FAILURE_KEYS = ("kind", "message", "exit_status", "stderr")
@@ -207,7 +226,13 @@ class Counterfactual:
         return self.alternative_cost - self.cost
 
 
-def counterfactuals(episode: Episode, requested: Iterable[int | DecisionSite]) -> list[Counterfactual]:
+def _is_site(key: object) -> TypeGuard[tuple[str, int, int]]:
+    return isinstance(key, tuple) and len(key) == len(DecisionSite._fields)
+
+
+def counterfactuals(
+    episode: Episode, requested: Iterable[int | DecisionSite | tuple[str, int, int]]
+) -> list[Counterfactual]:
     """Flip decisions of an episode, one at a time; clang's own choices follow the actions of the episode.
 
     Args:
@@ -221,7 +246,7 @@ def counterfactuals(episode: Episode, requested: Iterable[int | DecisionSite]) -
     task = episode.setup.task
     if task.advisors != (INLINING,):
         raise MlgoError(f"expected a task that decides inlining alone, got {task.name}; fork() the environment instead")
-    keys = [key if isinstance(key, DecisionSite) else int(key) for key in requested]
+    keys = [DecisionSite(*key) if _is_site(key) else whole_number("a decision's index", key, 0) for key in requested]
     results: dict[int | DecisionSite, Counterfactual] = {}
     for first in range(0, len(keys), MAX_FORKS):
         results |= _flip(episode, frozenset(keys[first : first + MAX_FORKS]))
@@ -336,7 +361,7 @@ class FunctionCosts:
         if metric in SIZE_METRICS:
             # Bytes beside the instructions, such as unwind tables, belong to no function.
             size, functions = getattr(object_sizes(compiled.object_bytes), metric), compiled.functions
-            return replace(functions, unnamed=functions.unnamed + size - functions.text, text=size)
+            return functions._replace(unnamed=functions.unnamed + size - functions.text, text=size)
         if metric == STACK and compiled.frames is not None:
             # The largest frame is no sum, but a part with smaller frames is the better one.
             largest = max(compiled.frames.values(), default=0)

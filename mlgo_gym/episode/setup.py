@@ -57,6 +57,10 @@ MAX_REFERENCES = 64
 """Largest number of modules of which reference compiles are kept for credit, and code for observations."""
 
 
+MAX_FUNCTIONS = 64
+"""Default largest number of functions in an observation of the call graph."""
+
+
 class ProjectCost(Protocol):
     """A cost of one module's object, with the objects of all other modules by plain clang.
 
@@ -117,9 +121,9 @@ class Setup:
                 for header, advisor in zip(headers, task.advisors, strict=True)
             ]
         task.bind(headers, options.observation)
-        task.max_functions = options.max_functions
+        task.max_functions = options.max_functions or MAX_FUNCTIONS
         self._flags = (*task_flags, *self._compile_options.extra_flags, *metric_flags)
-        self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
+        self.numeric_infos = NumericInfos(task, self.info_conditions) if options.info == "numeric" else None
         self._link_facts = None if options.link_facts is None else LinkFacts.read(options.link_facts)
         self._references: dict[str, InlineCompile] = {}
         self._codes: dict[str, PrintedModule] = {}

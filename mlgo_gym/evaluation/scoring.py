@@ -6,6 +6,7 @@ runs in a process of its own, with limits of time and memory; that is no sandbox
 
 from __future__ import annotations
 
+import ast
 import math
 import resource
 import signal
@@ -236,7 +237,15 @@ def _source(source_or_path: str | Path) -> tuple[str, bool]:
             return path.read_text(encoding="utf-8"), path.suffix == RULE_SUFFIX
         except (OSError, UnicodeDecodeError) as error:
             raise MlgoError(f"the candidate {path} cannot be read: {error}; write Python or a rule to it") from error
-    return text, "def " not in text
+    return text, _is_rule(text)
+
+
+def _is_rule(text: str) -> bool:
+    """Return whether a text is a condition, which is one expression, and no program."""
+    try:
+        return all(isinstance(statement, ast.Expr) for statement in ast.parse(text).body)
+    except (SyntaxError, ValueError):
+        return "def " not in text
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ from mlgo_gym.cache import errors_name_file
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.episode.outcome import failure_reward
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
@@ -86,7 +87,7 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     setup, module = env.setup, env.corpus.module(assignment.module)
     begin = time.perf_counter()
     try:
-        episode = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
+        episode = run_blocking(env.maker.begin(env.np_random, EpisodeStart(module)), setup.timeout)
     except NoDecisionError:
         return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
     except CompilerError as error:

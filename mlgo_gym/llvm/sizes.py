@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +49,7 @@ def object_sizes(data: bytes) -> ObjectSizes:
     return ObjectSizes(text, llvm_size, memory, len(data))
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSizes:
+class FunctionSizes(NamedTuple):
     """The sizes of the functions in the executable sections of an object.
 
     Every byte is counted once: `sum(functions.values()) + unnamed` is `text`.

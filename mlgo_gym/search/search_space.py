@@ -16,6 +16,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
@@ -169,7 +170,7 @@ class SearchSpace:
 
     def begin(self) -> Episode:
         """Start a compile and return it at its first decision; a CorpusError without one."""
-        work = self._env.maker.begin(np.random.default_rng(0), self.module)
+        work = self._env.maker.begin(np.random.default_rng(0), EpisodeStart(self.module))
         episode = run_blocking(work, self.setup.timeout)
         episode.strict = episode.raises = True
         return episode

@@ -19,6 +19,7 @@ from mlgo_gym.cache import parse_json
 from mlgo_gym.errors import PolicyError
 
 _LENGTH = 8
+_ZIP = b"PK\3\4"
 _METADATA = "__metadata__"
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
 
@@ -31,6 +32,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
     Raises `PolicyError` if there is no such file, or it has another format.
     """
     tensors: Tensors = {}
+    data = b""
     try:
         data = read_untrusted(path)
         start = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
@@ -41,7 +43,14 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
             first, end = entry["data_offsets"]
             tensors[name] = np.frombuffer(contents[first:end], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
     except (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError) as error:
-        raise PolicyError(f"expected a safetensors file, got {str(path)!r}: {error!r}; check the path") from error
+        if data.startswith(_ZIP):
+            raise PolicyError(
+                f"expected a safetensors file, got {str(path)!r}, a zip file; for a model of Stable-Baselines3 save "
+                "mlgo_gym.integrations.sb3.read_sb3(model, like)"
+            ) from error
+        # The `repr()` of an error of decoding contains the whole file.
+        problem = f"{type(error).__name__}: {error}"
+        raise PolicyError(f"expected a safetensors file, got {str(path)!r}: {problem}; check the path") from error
     return tensors, metadata
 
 

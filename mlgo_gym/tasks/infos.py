@@ -41,6 +41,7 @@ FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
 SIZES = "unless the compile ended with its function"
 FUNCTION, CREDIT = 'with `scope="function"`', "with `credit=True`"
 CALLEE_FEATURES = "with `callee_features=True`"
+WEBASSEMBLY = "for WebAssembly"
 
 
 class InfoKey(NamedTuple):
@@ -147,7 +148,7 @@ KEYS: tuple[InfoKey, ...] = (
         END,
         "bool",
         "True: the module grew to the advisor's size limit, and clang kept all further calls",
-        "for WebAssembly",
+        WEBASSEMBLY,
         _INLINING,
     ),
     *_cost("text", "int", "executable sections of the object file, in bytes", SIZES),
@@ -247,8 +248,8 @@ class NumericInfos:
     corpus, and `failed` marks a failed compile.
     """
 
-    def __init__(self, task: Task, metric: str) -> None:
-        last = empty_last_info(task, {SIZES, with_metric(metric)})
+    def __init__(self, task: Task, conditions: Collection[str]) -> None:
+        last = empty_last_info(task, {*conditions, WEBASSEMBLY})
         numbers = {name: type(value)() for name, value in last.items() if isinstance(value, (int, float))}
         self._defaults = {"module": -1, "decision_index": 0, **absent_choices(task), "failed": False, **numbers}
 

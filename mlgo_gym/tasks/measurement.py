@@ -147,9 +147,12 @@ WORST = 10.0
 """How many times plain clang's cost an episode may cost more: the reward does not fall further."""
 
 
-def worst_cost(baseline: float) -> float:
-    """Return the cost of a failed compile, and the largest that is rewarded: no policy gains by making clang fail."""
-    return baseline + WORST * max(baseline, 1.0)
+def worst_cost(baseline: float, weight: float = 1.0) -> float:
+    """Return the cost of a failed compile, and the largest that is rewarded: no policy gains by making clang fail.
+
+    `weight` is the sum of the weights of the rewarded metrics.
+    """
+    return baseline + WORST * weight * max(baseline, 1.0)
 
 
 REWARDS: dict[str, RewardFunction] = {"relative": relative, "bytes": difference, "log": logarithmic}

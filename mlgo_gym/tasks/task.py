@@ -244,6 +244,9 @@ class AllocationTask(Task):
         return report
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def read_action(action: Any, space: gym.Space[Any]) -> int | float:
     """Return an action as a plain number: an int for a discrete space, a float (of float32's precision) for a `Box`.
 
@@ -263,13 +266,18 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
         value = array.reshape(-1)[0]
     if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         raise _refusal(action, space)
-    if not isinstance(space, gym.spaces.Discrete):
-        if math.isnan(value):
-            raise ActionError(f"expected an action, an element of {space}, got NaN; the policy has diverged")
-        return np.float32(value).item()
-    if not float(value).is_integer():
-        raise _refusal(action, space)
-    return int(value)
+    if isinstance(space, gym.spaces.Discrete):
+        if isinstance(value, (float, np.floating)) and not float(value).is_integer():
+            raise _refusal(action, space)
+        return int(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of any size
+        number = math.inf if value > 0 else -math.inf
+    if math.isnan(number):
+        raise ActionError(f"expected an action, an element of {space}, got NaN; the policy has diverged")
+    # No action is larger, and NumPy would warn.
+    return np.float32(number).item() if abs(number) <= _LARGEST else math.copysign(math.inf, number)
 
 
 def _refusal(action: Any, space: gym.Space[Any]) -> ActionError:

@@ -139,7 +139,7 @@ def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:
     for _ in range(3):
         _, _, _, _, info = env.step(info["default_action"])
     running_compile(env).kill()
-    _, reward, _, failed, info = env.step(0)
+    _, reward, failed, _, info = env.step(0)
     assert failed
     assert reward == -1
     assert info["rewards"] == pytest.approx([-1 / info["decisions"]] * info["decisions"])

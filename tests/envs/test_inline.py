@@ -159,7 +159,7 @@ def test_the_stack_is_the_largest_frame_and_a_frame_that_fails_the_build_fails_t
         env = InlineEnv(corpus=str(bitcode), metric="stack", compile_options={"flags": list(flags)})
         last = play(env, 1)[-1]
         if fails:
-            assert last.truncated
+            assert last.terminated
             assert "stack frame size (3016) exceeds limit (3005)" in last.info["error"]["stderr"]
         else:
             assert (last.info["baseline_stack"], last.info["stack"]) == (max(sizes), 3016)
@@ -196,12 +196,12 @@ def recursive(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactor
         ("error_attribute.c", 0, "error: call to 'bad' declared with 'error' attribute: x"),
     ],
 )
-def test_decisions_that_break_a_module_truncate_the_episode_with_the_cause(
+def test_decisions_that_break_a_module_end_the_episode_with_the_cause(
     program: str, action: int, cause: str, make_bitcode: MakeBitcode
 ) -> None:
     env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
     env.reset()
     steps = [env.step(action) for _ in range(2)]
     _, reward, terminated, truncated, info = steps[-1]
-    assert (reward, terminated, truncated) == (-10.0, False, True)
+    assert (reward, terminated, truncated) == (-10.0, True, False)
     assert cause in info["error"]["stderr"]

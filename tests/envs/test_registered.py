@@ -108,6 +108,19 @@ def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, var
 
 
 @every
+def test_numeric_infos_have_every_number_of_full_ones(name: str, varied: str) -> None:
+    last: dict[str, dict[str, Any]] = {}
+    for form in ("full", "numeric"):
+        env = make(name, varied, info=form, metric={"text": 1, "stack": 2})
+        env.reset(options={"module": "mixed"})
+        last[form] = finish(env, 1)[-1].info
+        env.close()
+    numbers = {key: value for key, value in last["full"].items() if isinstance(value, (int, float))}
+    assert {"stack", "baseline_stack", "grown_frames", "weighted", "text"} <= {*numbers}
+    assert {key: last["numeric"][key] for key in numbers} == numbers
+
+
+@every
 def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
     env = make(name, varied, observation="vector")
     assert isinstance(env.observation_space, gym.spaces.Box)

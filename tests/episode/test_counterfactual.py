@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgo_gym.compiler.decision import DecisionSite
@@ -36,8 +37,9 @@ def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) 
     sites, info = run(env, answers)
     actions = env.actions
     number = len(sites) // 2
-    by_index, by_site = env.counterfactual(number, sites[number])
-    assert by_index == by_site
+    keys: list[Any] = [np.int64(number), sites[number], tuple(sites[number])]
+    by_index, by_site, by_numbers = env.counterfactual(*keys)
+    assert by_index == by_site == by_numbers
     assert by_index.site == sites[number]
     assert by_index.action == actions[number] == 1 - by_index.alternative
     assert by_index.cost == info["text"]
@@ -66,4 +68,7 @@ def test_an_unknown_decision_is_an_error(bitcode: Path) -> None:
     env.reset(seed=0)
     with pytest.raises(MlgoError, match="nowhere"):
         env.counterfactual(DecisionSite("nowhere", 0, 0))
+    for wrong in (1.7, True, np.True_, "1", -1, ("f",)):
+        with pytest.raises(MlgoError, match="expected a decision's index ≥ 0, got"):
+            env.counterfactual(wrong)  # type: ignore[arg-type]
     env.close()

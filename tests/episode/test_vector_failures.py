@@ -60,12 +60,12 @@ def faulty(varied: str, tmp_path: Path) -> dict[str, Any]:
     return {"corpus": str(folder), "clang": str(program), "compile_options": {"timeout": 0.7}}
 
 
-def test_a_crash_truncates_its_own_episode_with_an_error(envs: CompilerVectorEnv) -> None:
+def test_a_crash_terminates_its_own_episode_with_an_error(envs: CompilerVectorEnv) -> None:
     end_clang(envs, 1)
     observations, rewards, terminations, truncations, info = envs.step([1, 1, 1])
     assert rewards.tolist() == [0.0, -3.0, 0.0]
-    assert truncations.tolist() == [False, True, False]
-    assert not terminations.any()
+    assert terminations.tolist() == [False, True, False]
+    assert not truncations.any()
     assert not observations[1].any()
     assert info["error"]["kind"][1] == "signal"
     assert info["error"]["exit_status"][1] == -signal.SIGSEGV
@@ -79,8 +79,9 @@ def test_with_same_step_the_next_episode_follows_a_crash_at_once(varied: str) ->
     envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
     envs.reset(options={"module": "calls"})
     end_clang(envs, 0)
-    *_, truncations, info = envs.step([1, 1])
-    assert truncations.tolist() == [True, False]
+    *_, terminations, truncations, info = envs.step([1, 1])
+    assert terminations.tolist() == [True, False]
+    assert not truncations.any()
     assert info["decision_index"].tolist() == [0, 1]
     assert info["final_info"]["error"]["kind"][0] == "signal"
     envs.close()

@@ -17,7 +17,7 @@ def test_a_rule_and_the_same_rule_as_a_program_have_one_score(own_cache: Path, t
     path = tmp_path / "a.rule"
     path.write_text("cost_estimate < 300  # too much")
     rule = score(path, **SMALL, end_above=9)
-    program = score("def inline(features):\n    return features['cost_estimate'] < 300", **SMALL, end_above=9)
+    program = score("inline = lambda features: features['cost_estimate'] < 300", **SMALL, end_above=9)
     assert rule == program == score(path, **SMALL, end_above=9)
     assert rule.complete
     assert rule.value > 0

@@ -72,5 +72,5 @@ def failed_end(env: gym.Env[Any, Any], module: str | None = None) -> Step:
     _, info = env.reset(seed=1, options=None if module is None else {"module": module})
     running_compile(env).kill()
     step = Step(*env.step(info["default_action"]))  # type: ignore[arg-type] # a float, of any kind
-    assert step.truncated
+    assert (step.terminated, step.truncated) == (True, False)
     return step

@@ -13,7 +13,7 @@ ENDS = "ends"
 class Outcome:
     """Outcome of a fault in an environment; `…` in the message stands for text that varies."""
 
-    where: str  # `reset` (it raises), `step` (the episode is truncated), or `ends` (it ends as usual)
+    where: str  # `reset` (it raises), `step` (the episode ends), or `ends` (it ends as usual)
     error: str = "CompilerError"
     kind: str = ""
     message: str = ""

@@ -52,7 +52,9 @@ def outcome_of_info(info: dict[str, Any]) -> Outcome:
 def take_steps(env: CompilerEnv, info: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
     last = finish(env, info)[-1]
     outcome = outcome_of_info(last.info)
-    assert last.truncated == (outcome.where != ENDS)
+    assert (last.terminated, last.truncated) == (outcome.kind != "timeout", outcome.kind == "timeout")
+    # A learner bootstraps from the last observation of a truncated episode.
+    assert last.observation.any() == last.truncated
     return outcome, last.info
 
 
@@ -107,7 +109,8 @@ def run_vector(envs: CompilerVectorEnv) -> Outcome:
         assert not truncations[0]
         if terminations[1] or truncations[1]:
             row: dict[str, Any] = {"text": info["text"][1] if "text" in info else 0, "error": {}}
-            if truncations[1]:
+            if "kind" in info["error"] and info["error"]["_kind"][1]:
+                assert truncations[1] == (info["error"]["kind"][1] == "timeout") != terminations[1]
                 row["error"] = {key: info["error"][key][1] for key in ("kind", "message", "exit_status", "stderr")}
             return outcome_of_info(row)
 

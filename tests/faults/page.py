@@ -9,7 +9,7 @@ from tests.faults.catalogue import ENDS, FAULTS, Fault
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "faults.md"
 
-_WHERE = {"reset": "`reset()` raises", "step": "truncated", ENDS: "ends as usual"}
+_WHERE = {"reset": "`reset()` raises", "step": "terminated", ENDS: "ends as usual"}
 
 
 def render() -> str:
@@ -34,7 +34,8 @@ def _cells(fault: Fault) -> tuple[str, ...]:
     outcome = fault.outcome
     kind = f"`{outcome.kind}`" if outcome.kind else ("" if outcome.where == ENDS else f"`{outcome.error}`")
     driver = "-" if fault.driver is None else fault.driver or "ends as usual"
-    cells = (_WHERE[outcome.where], kind, outcome.message, driver)
+    where = "truncated" if (outcome.where, outcome.kind) == ("step", "timeout") else _WHERE[outcome.where]
+    cells = (where, kind, outcome.message, driver)
     return tuple(cell.replace("|", chr(92) + "|").replace("<", "&lt;") for cell in cells)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from mlgo_gym.integrations import NormalizeFeatures, fit_normalization, vector
 from mlgo_gym.integrations.normalize_features import record_observations
 from mlgo_gym.policies import load_policy
 from mlgo_gym.vector_env import as_vector
-from tests.fakes.stepping import EVICT, INLINE, end_clang, make, make_sync
+from tests.fakes.stepping import EVICT, INLINE, clang_of, end_clang, make, make_sync
 from tests.integrations.networks import decisions, random_network
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
@@ -167,15 +169,19 @@ def test_it_returns_the_same_as_dummy_vec_env(name: str, varied: str) -> None:
     theirs.close()
 
 
-def test_a_failed_compile_is_a_truncation(varied: str) -> None:
-    env = adapted(INLINE, varied, error_reward=-2.0)
-    env.reset()
-    end_clang(as_vector(env.envs), 1)
+@pytest.mark.parametrize(("sent", "kind"), [(signal.SIGSEGV, "signal"), (signal.SIGSTOP, "timeout")])
+def test_nothing_is_bootstrapped_from_a_crash(sent: int, kind: str, varied: str) -> None:
+    """A learner adds the value of the last observation only after a limit of time, where it is that of a decision."""
+    env = adapted(INLINE, varied, error_reward=-2.0, compile_options={"timeout": 0.5})
+    observations = env.reset()
+    os.kill(clang_of(as_vector(env.envs), 1), sent)
     _, rewards, dones, infos = env.step(np.array([1, 1]))
     assert rewards.tolist() == [0.0, -2.0]
     assert dones.tolist() == [False, True]
-    assert [info["TimeLimit.truncated"] for info in infos] == [False, True]
-    assert infos[1]["error"]["kind"] == "signal"
+    assert [info["TimeLimit.truncated"] for info in infos] == [False, kind == "timeout"]
+    last = infos[1]["terminal_observation"]
+    assert np.array_equal(last, observations[1] if kind == "timeout" else np.zeros_like(last))
+    assert infos[1]["error"]["kind"] == kind
     assert env.reset_infos[1]["decision_index"] == 0
     env.close()
 
@@ -229,7 +235,6 @@ def test_changing_rows_train_only_with_a_callback_or_on_request(varied: str) -> 
             {},
             r"expected info\['rewards'\] at the end of an episode, got none; make the environments with credit=True",
         ),
-        (PPO, {"credit": True, "info": "numeric"}, "and info='full'"),
         (DQN, {"credit": True}, "expected PPO or A2C for CreditAdvantages, got DQN"),
     ],
 )

@@ -31,7 +31,9 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bandit(few: Path) -> InlineBanditVectorEnv:
     """Return 512 environments with some labels at -Oz."""
-    made: Any = gym.make_vec("mlgo/InlineBandit-v0", num_envs=512, labels=few, callee_features=True)
+    made: Any = gym.make_vec(
+        "mlgo/InlineBandit-v0", num_envs=512, labels=few, callee_features=True, autoreset_mode="SameStep"
+    )
     return made.unwrapped  # type: ignore[no-any-return]
 
 
@@ -74,7 +76,7 @@ def test_rewards_are_the_weights_of_labels_or_bytes(few: Path) -> None:
     for env in (weighted, plain):
         env.reset(seed=7)
     (_, large, *_, infos), (_, exact, *_) = (env.step(np.zeros(8)) for env in (weighted, plain))
-    assert (exact == infos["final_info"]["bytes"]).all()
+    assert (exact == infos["bytes"]).all()
     assert set(np.abs(large).tolist()) <= set(weights.tolist())
 
 

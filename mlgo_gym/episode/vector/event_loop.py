@@ -15,14 +15,13 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.compiler.coroutine import CompilerCoroutine
+from mlgo_gym.compiler.coroutine import BackgroundCall, CompilerCoroutine
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.waiting import interruptible
-from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.episode import Answer, Episode
-from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
 from mlgo_gym.episode.outcome import EpisodeOutcome
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 
@@ -34,7 +33,7 @@ class EpisodeDriver:
     from the states of `np_random` and `cursor`.
 
     Attributes:
-        session: The session to watch; None while a decision is pending, and at the end.
+        session: The session or background call to watch; None while a decision is pending, and at the end.
         deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
         episode: The episode; None before its first decision.
     """
@@ -44,18 +43,17 @@ class EpisodeDriver:
         maker: EpisodeMaker,
         np_random: np.random.Generator,
         cursor: OrderCursor,
-        module: Module | None = None,
-        function: str | None = None,
+        start: EpisodeStart = ANY,
     ) -> None:
         self._before = np_random.bit_generator.state, cursor.copy()
         self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
         self.episode: Episode | None = None
         self._timeout = maker.setup.timeout
-        self._coroutine = self._run(maker, module, function)
+        self._coroutine = self._run(maker, start)
         self.resume()
 
-    def _run(self, maker: EpisodeMaker, module: Module | None, function: str | None) -> CompilerCoroutine[None]:
-        self.episode = episode = yield from maker.begin(self.np_random, module, function, self.cursor)
+    def _run(self, maker: EpisodeMaker, start: EpisodeStart) -> CompilerCoroutine[None]:
+        self.episode = episode = yield from maker.begin(self.np_random, start, self.cursor)
         try:
             yield None
             yield from episode.proceed(to_end=True)
@@ -83,7 +81,7 @@ class EpisodeDriver:
             self._resume(self._coroutine.send, decision)
         return True
 
-    def time_out(self, session: Session) -> None:
+    def time_out(self, session: Session | BackgroundCall[Any]) -> None:
         """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU."""
         if grace := session.grace(self._timeout):
             self.deadline = time.monotonic() + grace
@@ -94,8 +92,10 @@ class EpisodeDriver:
         """Continue after the answer to the pending decision."""
         self._resume(self._coroutine.send, None)
 
-    def _resume(self, step: Callable[[Any], Session | None], value: Decision | CompilerError | None) -> None:
-        self.session: Session | None = None
+    def _resume(
+        self, step: Callable[[Any], Session | BackgroundCall[Any] | None], value: Decision | CompilerError | None
+    ) -> None:
+        self.session: Session | BackgroundCall[Any] | None = None
         try:
             self.session = step(value)
         except StopIteration:
@@ -120,16 +120,24 @@ class SubEnvironment:
         prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
             random generator has advanced.
         autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
+        max_steps: Number of steps after which an episode is truncated, as by `TimeLimit`; None for no limit.
 
     Attributes:
         driver: Runs the episode from its start to its end; None between episodes, and after an error.
         episode, last_episode: The running episode, None between episodes; and the last started one.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
+            An error of the next episode is kept until then.
         np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
     """
 
     def __init__(
-        self, maker: EpisodeMaker, number: int, prefetch: int, autoreset_mode: AutoresetMode, cursor: OrderCursor
+        self,
+        maker: EpisodeMaker,
+        number: int,
+        prefetch: int,
+        autoreset_mode: AutoresetMode,
+        cursor: OrderCursor,
+        max_steps: int | None,
     ) -> None:
         self.number, self.cursor = number, cursor
         self.driver: EpisodeDriver | None = None
@@ -137,8 +145,9 @@ class SubEnvironment:
         self.last_episode: Episode | None = None
         self.outcome: EpisodeOutcome | None = None
         self.np_random, self.np_random_seed = seeding.np_random(None)
-        self._maker, self._mode, self._prefetch = maker, autoreset_mode, prefetch
+        self._maker, self._mode, self._prefetch, self._max_steps = maker, autoreset_mode, prefetch, max_steps
         self._error: MlgoError | None = None
+        self._next_error: MlgoError | None = None
         self._sampled = True
         self._prefetched: deque[EpisodeDriver] = deque()
 
@@ -146,6 +155,18 @@ class SubEnvironment:
     def decision(self) -> Decision | None:
         """The pending decision."""
         return None if self.episode is None else self.episode.decision
+
+    @property
+    def has_plain_info(self) -> bool:
+        """Whether the info has only the keys of every decision."""
+        return self.outcome is None and self.episode is not None and self.episode.has_plain_info
+
+    @property
+    def shown_decision(self) -> Decision | None:
+        """The decision whose observation is returned; None for zeros."""
+        if self.decision is not None or self.outcome is None or self._mode is AutoresetMode.SAME_STEP:
+            return self.decision
+        return self.outcome.decision
 
     @property
     def shown_episode(self) -> Episode | None:
@@ -158,24 +179,24 @@ class SubEnvironment:
         self.np_random, self.np_random_seed = seeding.np_random(seed)
         self.cursor = self.cursor.restarted()
 
-    def begin(self, module: Module | None = None, function: str | None = None) -> None:
-        """Begin an episode of a module, or of a sampled one; a result that was not taken is dropped."""
+    def begin(self, start: EpisodeStart = ANY) -> None:
+        """Begin an episode; a result that was not taken is dropped."""
         self._end()
-        self.outcome = None
-        self._begin(module, function)
+        self.outcome = self._next_error = None
+        self._begin(start)
 
-    def _begin(self, module: Module | None = None, function: str | None = None) -> None:
+    def _begin(self, start: EpisodeStart = ANY) -> None:
         self._error = None
         # After a named module the next one is probably named too, so prefetching would be wasted.
-        self._sampled = module is None
-        if module is None:
+        self._sampled = start.module is None
+        if self._sampled:
             self._drop_outdated_prefetch()
         try:
-            if module is None and self._prefetched:
+            if self._sampled and self._prefetched:
                 self.driver = self._prefetched.popleft()
                 self.driver.restart_deadline()
             else:
-                self.driver = EpisodeDriver(self._maker, self.np_random, self.cursor, module, function)
+                self.driver = EpisodeDriver(self._maker, self.np_random, self.cursor, start)
         except MlgoError as error:
             self._fail(error)
         else:
@@ -184,8 +205,8 @@ class SubEnvironment:
     def encode(self, action: Any) -> Answer | None:
         """Return an action as the answer to the pending decision; None where any action begins the next episode."""
         episode = self.episode
-        if episode is None or episode.decision is None:
-            if self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP:
+        if episode is None or episode.decision is None or self.outcome is not None:
+            if self._next_error is not None or (self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP):
                 return None
             raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
         try:
@@ -195,7 +216,10 @@ class SubEnvironment:
 
     def act(self, answer: Answer | None) -> None:
         """Answer the pending decision, or, with None, begin the next episode."""
-        if answer is None or self.episode is None or self.driver is None:
+        if self._next_error is not None:
+            error, self._next_error = self._next_error, None
+            self._fail(error)
+        elif answer is None or self.episode is None or self.driver is None:
             self.begin()
         else:
             self.episode.answer(answer)
@@ -220,17 +244,27 @@ class SubEnvironment:
         self.poll()
 
     def _settle(self, driver: EpisodeDriver) -> None:
-        """Make the next decision the result, or the end of the episode; with SAME_STEP the next episode follows."""
+        """Make the next decision the result, or the end of the episode."""
         if self.episode is None:
             self.episode = self.last_episode = driver.episode
             self._follow(driver)
             if self._sampled:
                 self._start_prefetch()
-        elif self.episode.outcome is not None:
-            self.outcome = self.episode.outcome
+        else:
+            is_last = self._max_steps is not None and self.episode.decisions >= self._max_steps
+            if (outcome := self.episode.outcome) is not None:
+                self._conclude(outcome._replace(truncated=outcome.truncated or is_last))
+            elif is_last:
+                self._conclude(EpisodeOutcome(0.0, False, True, self.episode.info(), self.episode.decision))
+
+    def _conclude(self, outcome: EpisodeOutcome) -> None:
+        """Make the end of the episode the result; with SAME_STEP the next episode follows."""
+        self.outcome = outcome
+        # An episode that is cut off shows its decision until the next one begins.
+        if self.decision is None or self._mode is AutoresetMode.SAME_STEP:
             self._end()
-            if self._mode is AutoresetMode.SAME_STEP:
-                self._begin()
+        if self._mode is AutoresetMode.SAME_STEP:
+            self._begin()
 
     def _follow(self, pending: EpisodeDriver) -> None:
         """Continue from where an episode started, unless the order has changed since."""
@@ -263,7 +297,10 @@ class SubEnvironment:
         if self.driver is not None and self.episode is None:
             self._follow(self.driver)
         self._end()
-        self._error, self.outcome = error, EpisodeOutcome(0.0, True, {})
+        if self.outcome is not None:
+            self._next_error = error  # after the outcome, which is not returned yet
+        else:
+            self._error, self.outcome = error, EpisodeOutcome(0.0, True, False, {})
 
     def take_error(self) -> MlgoError | None:
         """Return the error that ended the episode, once."""
@@ -276,10 +313,11 @@ class SubEnvironment:
         if outcome is None:
             return 0.0, False, False, {} if episode is None else episode.info()
         info = outcome.info
-        if episode is not None:
-            final = {"final_obs": self._maker.setup.task.final_observation(), "final_info": info}
-            self.outcome, info = None, episode.info() | final
-        return outcome.reward, not outcome.truncated, outcome.truncated, info
+        if self._mode is AutoresetMode.SAME_STEP:
+            task, last = self._maker.setup.task, outcome.decision
+            final = {"final_obs": task.final_observation() if last is None else task.observe(last), "final_info": info}
+            self.outcome, info = None, ({} if episode is None else episode.info()) | final
+        return outcome.reward, outcome.terminated, outcome.truncated, info
 
     def close(self) -> None:
         """End all episodes. Idempotent."""
@@ -302,7 +340,7 @@ class EventLoop:
         self._sub_envs = sub_envs
         self._epoll = select.epoll()
         self._numbers: dict[int, int] = {}
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, Session | BackgroundCall[Any]] = {}
         self._muted: dict[int, list[int]] = {}
         self._running: set[int] = set()
         self._ready: deque[int] = deque()

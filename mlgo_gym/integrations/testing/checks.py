@@ -18,7 +18,7 @@ _MAX_STEPS = 10_000
 """Number of steps after which an episode of random actions counts as endless."""
 
 
-def check_environment(env: str | gym.Env[Any, Any], **arguments: Any) -> None:
+def check_environment(env: str | gym.Env[Any, Any], *, check_refusals: bool = True, **arguments: Any) -> None:
     """Check an environment, also one of another package or in wrappers.
 
     - Gymnasium's `check_env` passes, and that of Stable-Baselines3 where it is installed and knows the spaces.
@@ -28,6 +28,8 @@ def check_environment(env: str | gym.Env[Any, Any], **arguments: Any) -> None:
 
     Args:
         env: An id, or an environment, which stays open.
+        check_refusals: Whether wrong calls must raise. Gymnasium's own environments accept unknown options, and steps
+            after the end.
         arguments: Arguments of the environment of an id.
 
     Raises:
@@ -35,7 +37,8 @@ def check_environment(env: str | gym.Env[Any, Any], **arguments: Any) -> None:
     """
     made = gym.make(env, disable_env_checker=True, **arguments) if isinstance(env, str) else env
     try:
-        _check_refusals(made)
+        if check_refusals:
+            _check_refusals(made)
         with warnings.catch_warnings():
             # They recommend other spaces, and raw environments.
             warnings.simplefilter("ignore")
