@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from mlgo_clang.files import read_untrusted
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +19,7 @@ def archive_members(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]
 
     Headers have 60 bytes, long names are in the member `//`, and a thin archive names the files of its members.
     """
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read_untrusted(path)
     is_thin = data.startswith(THIN_ARCHIVE)
     names = b""
     position = len(ARCHIVE)
@@ -36,11 +37,10 @@ def archive_members(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]
             continue
         if name[:1] == b"/" and name[1:].isdigit():
             name = names[int(name[1:]) :].split(b"\n", 1)[0]
-        elif name.startswith(b"#1/"):  # a long name in BSD's format
+        elif name.startswith(b"#1/") and name[3:].isdigit():  # a long name in BSD's format
             length = int(name[3:])
             name, content = content[:length].rstrip(b"\0"), content[length:]
         text = os.fsdecode(name.removesuffix(b"/"))
         if is_thin:
-            with open(os.path.join(os.path.dirname(path), text), "rb") as file:
-                content = file.read()
+            content = read_untrusted(os.path.join(os.path.dirname(path), text))
         yield os.path.basename(text), content

@@ -6,12 +6,21 @@ digest are those of the lines that follow. Each of these is `COPIES REFERENCES N
 
 from __future__ import annotations
 
+import os
+
 from mlgo_clang.errors import PolicyError
+from mlgo_clang.files import digest_of, read_untrusted
 
 _MAGIC = b"mlgo-link-facts 2 "
 
 FEATURES = ("callee_copies", "callee_references")
-"""The callee features with the two numbers; -1 means unknown."""
+"""The callee features with the two numbers: 0 for a function that the facts do not contain, -1 without facts."""
+
+
+def is_facts_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file begins as one of link facts."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)).startswith(_MAGIC[:-2])
 
 
 def read_lines(path: str) -> bytes:
@@ -21,25 +30,17 @@ def read_lines(path: str) -> bytes:
         PolicyError: there is no such file, or it is not complete.
     """
     try:
-        with open(path, "rb") as file:
-            header, _, lines = file.read().partition(b"\n")
+        data = read_untrusted(path)
     except OSError as error:
         raise PolicyError(
             f"expected a file of link facts, got {path}: {error.strerror}; run mlgo-gym link-facts"
         ) from None
-    words = header.removeprefix(_MAGIC).split()
-    if not header.startswith(_MAGIC) or len(words) != 3 or words[:2] != counts_of(lines):
+    lines = data.partition(b"\n")[2]
+    if data != with_header(lines):
         raise PolicyError(f"expected a complete file of link facts, got {path}; run mlgo-gym link-facts again")
     return lines
 
 
-def counts_of(lines: bytes) -> list[bytes]:
-    """Return the number of functions and of bytes, as in the first line."""
-    return [b"%d" % lines.count(b"\n"), b"%d" % len(lines)]
-
-
 def with_header(lines: bytes) -> bytes:
     """Return the contents of a file with these lines."""
-    import hashlib
-
-    return _MAGIC + b" ".join([*counts_of(lines), hashlib.sha256(lines).hexdigest().encode()]) + b"\n" + lines
+    return b"%s%d %d %s\n%s" % (_MAGIC, lines.count(b"\n"), len(lines), digest_of(lines).encode(), lines)

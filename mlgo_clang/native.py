@@ -43,10 +43,10 @@ class NativeNetwork:
     Args:
         policy: `mlp:FILE`, `rule:FILE` or a bundled policy.
         compiler: the words that start the clang that builds the code.
-        link_facts: the file of link facts; empty for none.
+        link_facts: the file of link facts, for a policy that uses them; empty for none.
 
     Raises:
-        PolicyError: the file is missing or no policy, its code cannot be built or loaded, or uses no link facts.
+        PolicyError: the file is missing or no policy, its code cannot be built or loaded, or the facts are damaged.
 
     Attributes:
         callee_features: names of the callee features, in order; empty if the network uses none.
@@ -56,7 +56,6 @@ class NativeNetwork:
 
     def __init__(self, policy: str, compiler: Sequence[str], link_facts: str = "") -> None:
         path = self.path = network_file(policy)
-        self._facts = read_lines(link_facts) if link_facts else b""
         try:
             library = _library(path, compiler)
         except OSError as error:
@@ -66,10 +65,8 @@ class NativeNetwork:
         except OSError as error:
             raise PolicyError(f"the native code of {path} cannot be loaded: {error}; remove {library}") from error
         self.callee_features = tuple(self._words("mlgo_callee_features"))
-        if link_facts and not {*LINK_FEATURES}.intersection(self._words("mlgo_inputs")):
-            raise PolicyError(
-                f"expected a policy that uses link facts, got {path}; use the policy last-call, or omit {link_facts}"
-            )
+        uses_facts = link_facts and not {*LINK_FEATURES}.isdisjoint(self._words("mlgo_inputs"))
+        self._facts = read_lines(link_facts) if uses_facts else None
 
     def _words(self, symbol: str) -> list[str]:
         return (ctypes.c_char_p.in_dll(self.library, symbol).value or b"").decode().split()
@@ -208,12 +205,12 @@ def _bundled_networks() -> str:
 class NativeServer:
     """Native code that answers the observations of a channel.
 
-    `sources` are offsets of the features that callee features are computed from, `facts` the lines of a file of link
-    facts; both are empty if the network does not use them.
+    `sources` are offsets of the features that callee features are computed from, empty without these.
+    `facts` are the lines of a file of link facts, or None.
     """
 
     def __init__(
-        self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int], facts: bytes = b""
+        self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int], facts: bytes | None
     ) -> None:
         self._library, self._header, self._sources, self._facts = library, header, sources, facts
         self._inputs = (ctypes.c_int32 * len(inputs))(*inputs)
@@ -229,7 +226,8 @@ class NativeServer:
             offsets = [tensor.offset for tensor in self._header.tensors.values()]
             table = (ctypes.c_int32 * len(offsets))(*offsets)
             prediction = ctypes.c_void_p(native.mlgo_prediction_start(table, len(offsets), *self._sources))
-            native.mlgo_prediction_facts(prediction, self._facts, ctypes.c_int64(len(self._facts)))
+            if self._facts is not None:
+                native.mlgo_prediction_facts(prediction, self._facts, ctypes.c_int64(len(self._facts)))
             if not native.mlgo_channel_predict(self._channel, prediction, messages, folder):
                 raise OSError("the folder of the code that clang prints cannot be read")
 

@@ -38,8 +38,8 @@ _LEVELS = ("0", "1", "2", "3", "s", "z")
 _SMALLEST = ("never", "threshold:0", "default", DEFAULT_POLICY)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
 
-METRICS = ("text", "loaded")
-"""Sizes of an object by which the smallest is kept (`mlgo_clang.object_size`)."""
+METRICS = ("loaded", "text")
+"""Sizes of an object by which the smallest is kept (`mlgo_clang.object_size`); the first is the default."""
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds; clang writes nothing during the code generation after its last request."""

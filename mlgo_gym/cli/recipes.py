@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mlgo_clang.counters import read_counters, remove_counters
+from mlgo_clang.link_facts import is_facts_file
 from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, Values, aligned, argument, echo, option
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus import open_corpus
@@ -104,7 +105,7 @@ def link_facts(
     """
 
     paths = {build: Path(build) for build in builds}
-    files = [path for path in paths.values() if path.is_file() and path.read_bytes()[:15] == b"mlgo-link-facts"]
+    files = [path for path in paths.values() if path.is_file() and is_facts_file(path)]
 
     def objects() -> Iterator[bytes]:
         for build, path in paths.items():

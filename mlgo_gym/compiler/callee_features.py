@@ -59,8 +59,8 @@ CALLEE_FEATURES: Mapping[str, str] = MappingProxyType(
         "callee_inner_kept": "calls in the callee that were kept",
         "module_decisions": "earlier decisions in the module",
         MODULE_SHARE: "earlier decisions in the module, divided by its functions",
-        "callee_copies": "objects of the build that define the callee, from link facts",
-        "callee_references": "references to the callee in the build, from link facts",
+        "callee_copies": "objects of the build that define the callee, from link facts, or 0",
+        "callee_references": "references to the callee in the build, from link facts, or 0",
     }
 )
 """Names and meanings, in the order of the observation. -1 means unknown."""

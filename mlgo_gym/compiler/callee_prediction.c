@@ -38,7 +38,7 @@ typedef struct {
   int body, body_count; // callees of the calls that its body has kept
   int visits;
   int called[2], within[2]; // decisions to keep [0] and to inline [1]: calls of it, and calls in it
-  int copies, references;    // link facts; -1 means unknown
+  int copies, references;    // link facts; -1 means not in them
 } Name;
 
 typedef struct { int context, callee, count[2]; } Pair;
@@ -69,6 +69,7 @@ typedef struct {
   ARRAY(char) numbers;
   ARRAY(int) offsets;
   int blocks, users, nodes;
+  int least; // link facts of a function that they do not contain: 0, or -1 without facts
   // Other output of clang.
   ARRAY(char) others;
 } Prediction;
@@ -412,7 +413,7 @@ static void read_line(Prediction *p, const char *line, int length) {
 Prediction *mlgo_prediction_start(const int *offsets, int count, int blocks, int users, int nodes) {
   int room = 0;
   Prediction *p = reserve(0, 1, &room, sizeof(Prediction));
-  *p = (Prediction){.context = -1, .index = -1, .blocks = blocks, .users = users, .nodes = nodes};
+  *p = (Prediction){.context = -1, .index = -1, .blocks = blocks, .users = users, .nodes = nodes, .least = -1};
   for (int i = 0; i < count; ++i) APPEND(p->offsets, offsets[i]);
   return p;
 }
@@ -426,6 +427,7 @@ static int read_count(const char **text, const char *end) {
 
 // Read link facts: lines `COPIES REFERENCES NAME`.
 void mlgo_prediction_facts(Prediction *p, const char *text, long long length) {
+  p->least = 0;
   for (const char *end = text + length, *newline; text < end && (newline = memchr(text, '\n', end - text));
        text = newline + 1) {
     int copies = read_count(&text, newline), references = read_count(&text, newline);
@@ -480,7 +482,8 @@ int mlgo_prediction_features(Prediction *p, const char *observation, float *feat
       callee.linkage, callee.unnamed, callee.comdat, p->names.at[p->caller].linkage, callee.instructions, callee.calls,
       p->functions - 1, p->visit, p->index, callee.called[0], callee.called[1], users - callee.called[0], uses <= 1,
       context.within[1], context.within[0], pair[1], pair[0], callee.within[1], callee.within[0],
-      p->made, p->made / (nodes > 1 ? nodes : 1), callee.copies, callee.references};
+      p->made, p->made / (nodes > 1 ? nodes : 1), callee.copies < 0 ? p->least : callee.copies,
+      callee.references < 0 ? p->least : callee.references};
   for (int i = 0; i < MLGO_CALLEE_FEATURES; ++i) features[i] = (float)found[i];
   return 1;
 }

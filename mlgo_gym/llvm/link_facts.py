@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_clang.archives import ARCHIVE, archive_members
+from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.errors import PolicyError
+from mlgo_clang.files import digest_of
 from mlgo_clang.link_facts import read_lines, with_header
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
@@ -29,7 +30,7 @@ _RELOCATABLE = (b"\1\0", b"\0\1")
 _WEAK = 2
 
 UNKNOWN = (-1, -1)
-"""The facts about a function without facts."""
+"""The two numbers without link facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class LinkFacts:
     counts: Mapping[str, tuple[int, int]]
 
     def of(self, function: str) -> tuple[int, int]:
-        """Return the two numbers of a function; -1 and -1 if they are unknown."""
-        return self.counts.get(function, UNKNOWN)
+        """Return the two numbers of a function; 0 and 0 if the facts do not contain it."""
+        return self.counts.get(function, (0, 0))
 
     def keeps(self, function: str) -> bool:
         """Return whether the program keeps a function that one object drops: others define it and refer to it."""
@@ -85,25 +86,24 @@ class LinkFacts:
     def of_objects(cls, objects: Iterable[bytes]) -> LinkFacts:
         """Return the facts of ELF objects.
 
-        Objects with the same sources and the same functions count once: builds with libtool make each twice.
+        Equal objects count once, such as one beside the archive that contains it.
 
         Raises `MlgoError` if an object is damaged.
         """
         copies = Counter[str]()
         weak: set[str] = set()
-        seen: set[tuple[frozenset[str], frozenset[str]]] = set()
+        seen: set[str] = set()
         references: dict[str, dict[object, int]] = {}
         for data in objects:
+            digest = digest_of(data)
+            if digest in seen:
+                continue
+            seen.add(digest)
             table = read_symbol_table(read_elf(data))
             if table is None:
                 continue
             is_function = table.functions & table.visible
             defined = frozenset(table.names(table.symbols[is_function]))
-            is_source = table.symbols["info"] & 0xF == 4
-            key = frozenset(table.names(table.symbols[is_source])), defined
-            if key in seen:
-                continue
-            seen.add(key)
             copies.update(defined)
             weak.update(table.names(table.symbols[is_function & (table.symbols["info"] >> 4 == _WEAK)]))
             for (name, place), count in _references(table, len(seen)).items():
@@ -136,19 +136,37 @@ def _references(table: SymbolTable, number: int) -> Counter[tuple[str, object]]:
 
 
 def objects_in(path: Path) -> Iterator[bytes]:
-    """Yield the ELF objects of a file or a folder, also those in archives (`.a`, `.rlib`).
+    """Yield the ELF objects of a file or a folder, also those in archives (`.a`, `.rlib`), and in thin ones.
 
-    Objects of LLVM bitcode and of other formats are no ELF objects.
+    Libtool makes each object twice, as `.libs/NAME.o` and `NAME.o`; the second is skipped, also in archives. Objects of
+    LLVM bitcode and of other formats are no ELF objects.
 
-    Raises `MlgoError` if there is no such file or folder.
+    Raises `MlgoError` if there is no such file or folder, it contains no ELF object, or a member of a thin archive is
+    missing.
     """
-    if not path.exists():
+    if not (path.is_file() or path.is_dir()):
         raise MlgoError(f"expected a folder with objects, an object or an archive, got {path}; name one that exists")
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    second = {file for file in files if (file.parent / ".libs" / file.name).is_file()}
+    skipped = {digest_of(file.read_bytes()) for file in second}
+    skipped -= {digest_of((file.parent / ".libs" / file.name).read_bytes()) for file in second}
+    found = False
     for file in files:
-        with file.open("rb") as stream:
-            start = stream.read(len(ARCHIVE))
-            members: Iterable[bytes] = (start + stream.read(),) if start.startswith(_ELF) else ()
-        if start == ARCHIVE:
-            members = (data for _, data in archive_members(file))
+        for data in () if file in second else _objects_of(file):
+            found = True
+            if not (skipped and digest_of(data) in skipped):
+                yield data
+    if not found:
+        raise MlgoError(f"expected ELF objects in {path}, got none; build first, and without -flto")
+
+
+def _objects_of(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        start = stream.read(len(ARCHIVE))
+        members: Iterable[bytes] = (start + stream.read(),) if start.startswith(_ELF) else ()
+    if start in (ARCHIVE, THIN_ARCHIVE):
+        members = (data for _, data in archive_members(file))
+    try:
         yield from (data for data in members if data.startswith(_ELF) and data[16:18] in _RELOCATABLE)
+    except OSError as error:
+        raise MlgoError(f"expected the members of the thin archive {file}, got {error}; build it again") from error

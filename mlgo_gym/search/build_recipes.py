@@ -16,6 +16,7 @@ from typing import Any
 
 from mlgo_clang.command_lines import cc1_commands, shown_text
 from mlgo_clang.errors import exit_status_of
+from mlgo_clang.settings import METRICS
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
@@ -91,7 +92,7 @@ def search_recipe(
     policy: str,
     compiles: int,
     *,
-    metric: str = "text",
+    metric: str = METRICS[0],
     facts: str = "",
 ) -> Recipe:
     """Return the best inlining that a search finds for a module, compiled as a driver's command line compiles it.

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_clang.link_facts import with_header
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.link_facts import UNKNOWN, LinkFacts, objects_in
+from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.testing import finished_compiles
 from tests.cli.command import run
@@ -71,16 +72,31 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
     assert text == f"{output}: 3 weak functions, 1 of them in one object\n"
     facts = LinkFacts.read(output)
     assert facts.counts == {"_Z6sharedi": (2, 2), "_Z5inneri": (2, 1), "_Z3owni": (1, 1)}
-    assert (facts.of("_Z3owni"), facts.of("first")) == ((1, 1), UNKNOWN)
-    # The same sources once more, as libtool compiles them, are no further copies; an archive has the same objects.
+    assert (facts.of("_Z3owni"), facts.of("first")) == ((1, 1), (0, 0))
+    # The second objects of libtool are no further copies; archives have the same objects, also thin ones.
     again = tmp_path / "again"
-    again.mkdir()
+    (again / ".libs").mkdir(parents=True)
     for name in ("first", "second"):
-        (again / f"{name}.o").write_bytes((build / f"{name}.o").read_bytes())
-    archive = tmp_path / "both.a"
+        (again / ".libs" / f"{name}.o").write_bytes((build / f"{name}.o").read_bytes())
+        compile_source(
+            build, name, again / f"{name}.o", *compiler_command("bundled", "g++"), "-fPIC", "-gline-tables-only"
+        )
     program = compiler_command("bundled", "gcc")[0]
-    subprocess.run([program, "ar", "rc", archive, *sorted(again.iterdir())], check=True, timeout=60)
-    assert LinkFacts.of_objects([*objects_in(build), *objects_in(again), *objects_in(archive)]) == facts
+    for archive, options in ((again / "thin.a", "rcT"), (tmp_path / "both.a", "rc")):
+        members = sorted((again / ".libs" if options == "rc" else again).glob("*.o"))
+        subprocess.run([program, "ar", options, archive, *members], check=True, timeout=60)
+    assert (again / "thin.a").read_bytes().startswith(b"!<thin>")
+    assert LinkFacts.of_objects(objects_in(again)) == LinkFacts.of_objects(objects_in(archive)) == facts
+    # A name of BSD's archives without a length, and two objects of other sources with one name.
+    odd = (build / "first.o").read_bytes()
+    member = b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (b"#1/abc", 0, 0, 0, 0o644, len(odd))
+    (tmp_path / "odd.a").write_bytes(b"!<arch>\n" + member + odd)
+    assert LinkFacts.of_objects(objects_in(tmp_path / "odd.a")).counts.keys() == {"_Z6sharedi", "_Z5inneri", "_Z3owni"}
+    for number, text in enumerate((SECOND, SECOND.replace("x + 1", "x + 2"))):
+        (tmp_path / "two" / str(number)).mkdir(parents=True)
+        (tmp_path / "two" / str(number) / "main.cpp").write_text(text)
+        compile_source(tmp_path / "two" / str(number), "main", tmp_path / "two" / str(number) / "main.o")
+    assert LinkFacts.of_objects(objects_in(tmp_path / "two")).counts["_Z6sharedi"] == (2, 1)
     # A corpus is compiled by plain clang.
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -100,7 +116,8 @@ def test_what_is_no_file_of_facts_is_one_clear_line(build: Path, tmp_path: Path)
     for damage, message in (
         (None, "expected a file of link facts, got .*: No such file"),
         (lambda data: data[:-3], "expected a complete file of link facts"),
-        (lambda data: data.replace(b"\n2 2 ", b"\nx 2 "), "expected lines COPIES REFERENCES NAME"),
+        (lambda data: data.replace(b"\n2 2 ", b"\n1 2 "), "expected a complete file of link facts"),
+        (lambda _: with_header(b"x 2 f\n"), "expected lines COPIES REFERENCES NAME"),
         (lambda _: b"\x7fELF", "expected a complete file of link facts"),
     ):
         if damage is not None:
@@ -110,8 +127,19 @@ def test_what_is_no_file_of_facts_is_one_clear_line(build: Path, tmp_path: Path)
             make_environment("mlgo/Inline-v0", {"callee_features": True, "link_facts": str(path)})
     with pytest.raises(MlgoError, match=r"expected callee_features=True with link_facts=.*, got False"):
         make_environment("mlgo/Inline-v0", {"link_facts": str(path)})
-    with pytest.raises(MlgoError, match="expected a folder with objects"):
-        LinkFacts.of_objects(objects_in(tmp_path / "none"))
+    for endless in ("/dev/zero", str(tmp_path)):
+        with pytest.raises(PolicyError, match=r"expected a file of link facts, got .*: expected a regular file"):
+            LinkFacts.read(endless)
+    (tmp_path / "thin.a").write_bytes(b"!<thin>\n%-48s%-10d`\n" % (b"missing.o/", 10))
+    (tmp_path / "empty").mkdir()
+    for name, message in (
+        ("none", "expected a folder with objects"),
+        ("/dev/zero", "expected a folder with objects"),
+        ("empty", "expected ELF objects in .*/empty, got none"),
+        ("thin.a", "expected the members of the thin archive .*No such file"),
+    ):
+        with pytest.raises(MlgoError, match=message):
+            LinkFacts.of_objects(objects_in(tmp_path / name))
 
 
 def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_environment(
@@ -138,22 +166,48 @@ def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_envir
     assert set(LinkFacts.of_objects([compiled.object_bytes]).counts) == {"_Z6sharedi"}
 
 
-def test_a_policy_without_facts_and_damaged_facts_leave_the_file_to_clang(build: Path, tmp_path: Path) -> None:
+def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_none(
+    build: Path, tmp_path: Path
+) -> None:
     facts, output = tmp_path / "facts", tmp_path / "first.o"
     LinkFacts.of_objects(objects_in(build)).write(facts)
-    (tmp_path / "damaged").write_bytes(facts.read_bytes()[:-1])
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(facts.read_bytes().replace(b"\n1 1 ", b"\n2 2 "))
+    objects = []
     for policy, path, message in (
-        ("inline-oz", facts, "expected a policy that uses link facts"),
-        ("last-call", tmp_path / "damaged", "expected a complete file of link facts"),
+        ("last-call", damaged, f"expected a complete file of link facts, got {damaged}"),
+        ("last-call", "/dev/zero", "expected a file of link facts, got /dev/zero"),
+        ("inline-oz", damaged, ""),
+        ("inline-oz", "", ""),
     ):
-        words = (WRAPPER, f"--mlgo-policy={policy}", f"--mlgo-link-facts={path}")
+        words = (
+            (WRAPPER, f"--mlgo-policy={policy}", f"--mlgo-link-facts={path}")
+            if path
+            else (WRAPPER, "--mlgo-policy=inline-oz")
+        )
         done = subprocess.run(
             [*words, "-Oz", "-c", "first.cpp", "-o", output], cwd=build, capture_output=True, text=True, timeout=60
         )
-        assert done.returncode == 0
-        assert done.stderr.count("\n") == 1
-        assert f"first.cpp is compiled by clang alone: {message}" in done.stderr
-        assert output.read_bytes() == (build / "first.o").read_bytes()
+        assert (done.returncode, done.stderr.count("\n")) == (0, int(bool(message)))
+        assert message in done.stderr
+        objects.append(output.read_bytes())
+    plain = (build / "first.o").read_bytes()
+    assert objects[:2] == [plain, plain]
+    assert objects[2] == objects[3]
+
+
+def test_clang_decides_about_functions_that_the_facts_do_not_contain(build: Path, tmp_path: Path) -> None:
+    """In the wrapper and in the environment; the rule without facts inlines these calls."""
+    facts = tmp_path / "facts"
+    LinkFacts({}).write(facts)
+    output, bitcode = tmp_path / "first.o", tmp_path / "first.bc"
+    compile_source(build, "first", output, WRAPPER, "--mlgo-policy=last-call", f"--mlgo-link-facts={facts}")
+    assert output.read_bytes() == (build / "first.o").read_bytes()
+    compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *BITCODE)
+    arguments = {"callee_features": True, "link_facts": str(facts)}
+    result = evaluate("mlgo/Inline-v0", policies=["last-call"], corpus=str(bitcode), env_kwargs=arguments)
+    (row,) = result.episodes
+    assert (row.decisions > 0, row.metrics["text"][0]) == (True, row.metrics["text"][1])
 
 
 @pytest.mark.slow

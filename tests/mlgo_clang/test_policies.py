@@ -123,11 +123,11 @@ def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> N
         assert run(*words, "--mlgo-strict", "-Os", "-c", "calls.c").returncode == 0
         return object_sizes((project / "calls.o").read_bytes())
 
-    plain, by_text = sizes("--mlgo-policy=default"), sizes("--mlgo-policy=smallest")
-    by_loaded = sizes("--mlgo-policy=smallest", "--mlgo-metric=loaded")
+    plain, by_loaded = sizes("--mlgo-policy=default"), sizes("--mlgo-policy=smallest")
+    by_text = sizes("--mlgo-policy=smallest", "--mlgo-metric=text")
     assert by_text.text < by_loaded.text
     assert by_loaded.loaded <= plain.loaded < by_text.loaded
-    recipe = sizes("--mlgo-policy=default", "--mlgo-metric=loaded", "--mlgo-recipes=recipes", "--mlgo-search=6")
+    recipe = sizes("--mlgo-policy=default", "--mlgo-recipes=recipes", "--mlgo-search=6")
     assert recipe.loaded <= plain.loaded
 
 
@@ -305,7 +305,7 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
         "--mlgo-max-frame=big": b"expected bytes for --mlgo-max-frame, got 'big'",
         "--mlgo-levels=2,x": b"expected --mlgo-levels=0,1,2,3,s,z or some of them, got '2,x'",
-        "--mlgo-metric=size": b"expected --mlgo-metric=text or loaded, got 'size'",
+        "--mlgo-metric=size": b"expected --mlgo-metric=loaded or text, got 'size'",
     }
     for seconds in ("soon", "0", "nan", "1e9"):
         options[f"--mlgo-timeout={seconds}"] = b"expected seconds above 0 for --mlgo-timeout"

@@ -7,7 +7,9 @@
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 
@@ -42,8 +44,12 @@ public:
     const char *Path = std::getenv("MLGO_LINK_FACTS");
     if (!Path || !*Path)
       return;
-    auto File = MemoryBuffer::getFile(Path);
-    if (!File || !readFacts((*File)->getBuffer()))
+    ErrorOr<std::unique_ptr<MemoryBuffer>> File = std::make_error_code(std::errc::invalid_argument);
+    if (sys::fs::is_regular_file(Path))
+      File = MemoryBuffer::getFile(Path);
+    if (File && readFacts((*File)->getBuffer()))
+      Least = 0;
+    else
       errs() << "warning: expected a complete file of link facts, got " << Path << "; run mlgo-gym link-facts\n";
   }
 
@@ -78,7 +84,8 @@ public:
         double(Position),        double(Kept),               double(Callee->Called[1]), Users - Kept,
         double(Uses <= 1),       double(Context->Within[1]), double(Context->Within[0]), double(Pair[1]),
         double(Pair[0]),         double(Callee->Within[1]),  double(Callee->Within[0]), double(Made),
-        Made / std::max(1.0, Functions), double(Callee->Copies), double(Callee->References)};
+        Made / std::max(1.0, Functions), double(std::max(Callee->Copies, Least)),
+        double(std::max(Callee->References, Least))};
     static_assert(std::size(Seen) == @COUNT@);
     std::copy(std::begin(Seen), std::end(Seen), Values);
   }
@@ -96,7 +103,8 @@ private:
     SmallVector<StringRef, 5> Words;
     Header.split(Words, ' ');
     size_t Bytes;
-    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[1] != "2" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size())
+    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[1] != "2" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size() ||
+        Words[4] != toHex(SHA256::hash(arrayRefFromStringRef(Lines)), true))
       return false;
     while (!Lines.empty()) {
       auto [Line, Rest] = Lines.split('\n');
@@ -136,6 +144,7 @@ private:
   // A module inliner visits no component.
   Named Nowhere, *Context = &Nowhere, *Callee = &Nowhere;
   int Caller = -1, Others = 0, Visit = 0, Position = -1, Made = 0;
+  int Least = -1; // link facts of a function that they do not contain: 0, or -1 without facts
 };
 
 class CalleeRunner final : public PolicyRunner {
