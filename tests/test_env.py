@@ -19,7 +19,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.infos import END, info_keys
-from mlgo_gym.testing import running_compile
+from tests.fakes.compiles import running_compile
 from tests.fakes.drive import failed_end, play
 from tests.fakes.stepping import clang_of, end_clang
 from tests.traces import alive, traces

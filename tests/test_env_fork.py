@@ -19,8 +19,8 @@ from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import ActionError, SnapshotError
-from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
+from tests.fakes.compiles import running_compile
 from tests.fakes.no_ptrace import NO_PTRACE
 from tests.fakes.stepping import clang_of
 from tests.traces import alive

@@ -11,8 +11,8 @@ import pytest
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
-from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.fakes.compiles import running_compile
 from tests.fakes.stepping import EVICT, INLINE, clang_of, end_clang, make, make_sync
 from tests.traces import children, traces
 

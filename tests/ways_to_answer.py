@@ -36,8 +36,8 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
 from mlgo_gym.search.build_recipes import cc1_flags
-from mlgo_gym.testing import finished_compiles, running_compile
 from mlgo_gym.vector_env import as_vector
+from tests.fakes.compiles import finished_compiles, running_compile
 
 INLINE, EVICT, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
 

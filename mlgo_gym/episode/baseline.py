@@ -15,7 +15,7 @@ from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 
 watchers: list[Callable[[CompileResult, bool], None]] = []
-"""Functions that get each finished compile, and whether plain clang decided; `mlgo_gym.testing` adds one."""
+"""Functions that get each finished compile, and whether plain clang decided; the tests add one."""
 
 _memory = JsonCache("baselines")
 _decisions = JsonCache("decisions")

@@ -19,7 +19,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.testing import fake_clang
+from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, ends_within, traces
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

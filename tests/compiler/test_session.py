@@ -23,8 +23,8 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.testing import fake_clang
 from tests.conftest import MakeBitcode
+from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, ends_within, scratch_folders
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

@@ -23,8 +23,8 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.testing import fake_clang
 from tests.conftest import MakeBitcode
+from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, children, ends_within
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left", "can_fork")

@@ -16,8 +16,8 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
+from tests.fakes.compiles import running_compile
 from tests.fakes.drive import finish, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

@@ -19,8 +19,8 @@ from mlgo_gym.corpus.driver import cc1_line, code_generation_flags
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.testing import finished_compiles, running_compile
 from tests.conftest import MakeBitcode, clang_argument
+from tests.fakes.compiles import finished_compiles, running_compile
 from tests.fakes.drive import play
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

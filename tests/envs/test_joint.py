@@ -15,8 +15,8 @@ from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorit
 from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES, JointVectorEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
+from tests.fakes.compiles import running_compile
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -21,9 +21,9 @@ from mlgo_gym.envs import RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.testing import finished_compiles, running_compile
 from tests.allocation import costs, counts, totals
 from tests.conftest import MakeBitcode, clang_argument
+from tests.fakes.compiles import finished_compiles, running_compile
 from tests.fakes.drive import Step, finish, play, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

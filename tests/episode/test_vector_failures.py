@@ -17,8 +17,8 @@ import pytest
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.fakes.compiles import running_compile
 from tests.fakes.stepping import INLINE, clang_of, end_clang, make, row_info
 from tests.traces import alive
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.integrations.testing.checks import assert_equal_results
-from mlgo_gym.testing import check_vector_environment
+from mlgo_gym.testing import assert_equal_results, check_vector_environment
 from tests.fakes.stepping import EVICT, INLINE, make, make_sync, row_info
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")

@@ -14,8 +14,8 @@ from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MlgoWarning
-from mlgo_gym.testing import running_compile
 from tests.conftest import PROGRAMS, MakeBitcode
+from tests.fakes.compiles import running_compile
 from tests.fakes.drive import finish
 from tests.traces import children
 

@@ -19,8 +19,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
 from mlgo_gym.evaluation.trace import Trajectory, log_names, trace, validate
-from mlgo_gym.testing import FaultyClang
 from tests.conftest import MakeBitcode
+from tests.fakes.compiles import FaultyClang
 
 POLICY = "threshold:0"
 PLAIN = "clang:-mllvm,-inline-threshold=0"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from mlgo_gym.testing import running_compile
+from tests.fakes.compiles import running_compile
 
 Choose = Callable[[dict[str, Any]], Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.fakes.compiles import running_compile
 from tests.traces import ends_within
 
 INLINE = "mlgo/Inline-v0"

@@ -22,7 +22,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: its description, and the behaviour of `mlgo_gym.testing.fake_clang`."""
+    """One fault: its description, and the behaviour of `tests.fakes.fake_clang`."""
 
     title: str
     spec: str

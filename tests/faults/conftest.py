@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.testing import FaultyClang
 from tests.conftest import PROGRAMS, MakeBitcode
+from tests.fakes.compiles import FaultyClang
 from tests.faults.hosts import FaultyCompiler
 from tests.traces import alive, ends_within, traces
 

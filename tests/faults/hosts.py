@@ -13,8 +13,8 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.testing import FaultyClang
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.fakes.compiles import FaultyClang
 from tests.fakes.drive import finish
 from tests.faults.catalogue import ENDS, Outcome
 

@@ -6,7 +6,7 @@ import pytest
 
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.testing import FaultyClang
+from tests.fakes.compiles import FaultyClang
 from tests.fakes.no_ptrace import without_ptrace
 from tests.faults.catalogue import ENDS, FAULTS, Fault, Outcome, matches
 from tests.faults.hosts import (
@@ -146,5 +146,5 @@ def test_the_page_lists_every_fault_once() -> None:
 
 
 def test_an_unknown_fault_is_refused(faults: FaultyClang) -> None:
-    with pytest.raises(MlgoError, match="expected a behaviour such as 'crash@answer', got 'crash'; see mlgo_gym"):
+    with pytest.raises(MlgoError, match="expected a behaviour such as 'crash@answer', got 'crash'; see tests"):
         faults.set_fault("crash")

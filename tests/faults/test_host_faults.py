@@ -25,8 +25,8 @@ from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.testing import FaultyClang
 from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.fakes.compiles import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
     DRIVER,

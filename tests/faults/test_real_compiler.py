@@ -13,8 +13,8 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv
-from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
+from tests.fakes.compiles import running_compile
 from tests.fakes.drive import finish, run
 from tests.faults.hosts import LONG, SHORT
 from tests.traces import ends_within

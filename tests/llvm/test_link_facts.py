@@ -19,8 +19,8 @@ from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.testing import finished_compiles
 from tests.cli.command import run
+from tests.fakes.compiles import finished_compiles
 
 WRAPPER = str(Path(sys.executable).with_name("mlgo-clang++"))
 

@@ -22,10 +22,10 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import watchers
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.integrations.testing.fake_clang import fake_clang
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.fakes.fake_clang import fake_clang
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Tools for tests of environments; `mlgo_gym.testing` has their names."""
