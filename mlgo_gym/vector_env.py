@@ -171,7 +171,7 @@ class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
         *,
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
-        env_ids: Sequence[int] | None = None,
+        env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> None:
         """Start an episode in every environment, or in those of `env_ids` or of a mask of booleans.

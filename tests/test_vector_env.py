@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
@@ -307,6 +310,30 @@ def test_actions_go_to_ready_environments_with_distinct_numbers(few: CompilerVec
     assert sorted(few.recv()[4]["env_id"]) == [1, 2]
 
 
+def test_a_mask_chooses_environments_and_booleans_are_no_indices(few: CompilerVectorEnv) -> None:
+    few.reset(seed=1, options={"module": "calls"})
+    mask = np.array([False, True, False, True])
+    few.send([0, 1, 0, 0], mask=mask)
+    *_, info = few.recv()
+    assert sorted(info["env_id"]) == [1, 3]
+    assert few.get_attr("actions") == ((), (1,), (), (0,))
+    few.async_reset(mask=mask, options={"module": "mixed"})
+    *_, info = few.recv()
+    assert (sorted(info["env_id"]), info["module"].tolist()) == ([1, 3], ["mixed", "mixed"])
+    pair = [True, False]  # as indices: environments 1 and 0
+    for start in (lambda **chosen: few.send([0, 0, 0, 0], **chosen), few.async_reset):
+        with pytest.raises(MlgoError, match=r"expected env_ids as indices, got booleans .*; pass mask="):
+            start(env_ids=pair)
+        with pytest.raises(MlgoError, match=r"expected env_ids as a list of indices, got array"):
+            start(env_ids=np.array([0.5]))
+        with pytest.raises(MlgoError, match=r"expected mask as booleans of shape \(4,\)"):
+            start(mask=[1, 0, 1, 0])
+        with pytest.raises(MlgoError, match="expected env_ids or mask, got both"):
+            start(env_ids=[0], mask=mask)
+    with pytest.raises(MlgoError, match="expected 4 actions, one per environment, got 2"):
+        few.send([0, 1], mask=mask)
+
+
 # The batch size concerns `recv()` alone
 
 
@@ -335,6 +362,33 @@ def test_a_step_refuses_environments_that_are_running(varied: str) -> None:
 
 
 # Lifetime
+
+
+def test_copies_have_the_arguments_and_deep_copies_the_random_generators(varied: str) -> None:
+    envs = make(INLINE, varied, 2, batch_size=1, autoreset_mode="SameStep", max_episode_steps=2, max_decisions=3)
+    envs.reset(seed=3)
+    for copied in (pickle.loads(pickle.dumps(envs)), copy.copy(envs)):
+        assert data_equivalence(copied.reset(seed=3), envs.reset(seed=3), exact=True)
+        assert (copied.batch_size, copied.autoreset_mode) == (1, envs.autoreset_mode)
+        steps = [made.step([0, 1]) for _ in range(2) for made in (copied, envs)]
+        assert steps[2][3].all()
+        assert data_equivalence(steps[2], steps[3], exact=True)
+        copied.close()
+    with pytest.raises(MlgoError, match=r"expected no running episode for a copy, got some; copy it before reset"):
+        copy.deepcopy(envs)
+    envs.close()
+    fresh = make(INLINE, varied, 2)
+    fresh.set_attr("np_random", list(make_generators()))
+    copied = copy.deepcopy(fresh)
+    for made in (fresh, copied):
+        assert made.np_random_seed == (-1, -1)
+    assert data_equivalence(copied.reset(), fresh.reset(), exact=True)
+    for made in (fresh, copied):
+        made.close()
+
+
+def make_generators() -> Iterator[np.random.Generator]:
+    return map(np.random.default_rng, (5, 6))
 
 
 def test_closing_ends_every_compile_and_can_be_repeated(envs: CompilerVectorEnv) -> None:

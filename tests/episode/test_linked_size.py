@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from pathlib import Path
 from shutil import copyfile, copytree, ignore_patterns
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus.corpus import join_corpora
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.links import LINKS_FILE
+from mlgo_gym.corpus.recording.links import LINKS_FILE, relink
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError
@@ -20,7 +23,9 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.search import search_module
 from mlgo_gym.search.corpus_search import make_recipe
+from mlgo_gym.vector_env import as_vector
 from tests.fakes.drive import failed_end
+from tests.fakes.stepping import row_info
 
 HEADER = """
 inline int shared(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n * 77 + (s >> 3); return s; }
@@ -106,6 +111,39 @@ def test_other_links_and_other_modules_are_measured_again(build: str, tmp_path: 
     assert other[1] > before[1]
     copyfile(folder / "a.o.bc", folder / "b.o.bc")
     assert InlineEnv(corpus=str(folder), metric="linked").setup.project_costs["linked"].identity != other[0]
+
+
+def test_a_link_of_one_environment_blocks_no_other(
+    build: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The linker of one environment runs until the other has taken a step."""
+    stepped = threading.Event()
+
+    def relink_later(*arguments: Any, **options: Any) -> None:
+        assert stepped.wait(60), "expected a step meanwhile"
+        relink(*arguments, **options)
+
+    monkeypatch.setattr("mlgo_gym.episode.metrics.linked.relink", relink_later)
+    options: dict[str, Any] = {"corpus": build, "metric": "linked", "batch_size": 1, "autoreset_mode": "SameStep"}
+    with closing(as_vector(gym.make_vec("mlgo/Inline-v0", 2, prefetch=0, credit=True, **options))) as envs:
+        envs.async_reset(options={"module": ["a.o", "b.o"]})
+        order = [*envs.recv()[4]["env_id"], *envs.recv()[4]["env_id"]]
+        assert sorted(order) == [0, 1]
+        with InlineEnv(corpus=build) as env:
+            decisions = sum(env.decisions(env.corpus.module("a.o")).values())
+        for _ in range(decisions - 1):
+            envs.send([0], [0])
+            envs.recv()
+        envs.send([0], [0])
+        envs.send([0], [1])
+        *_, info = envs.recv()
+        assert (info["env_id"].tolist(), info["decision_index"].tolist()) == ([1], [1])
+        stepped.set()
+        _, rewards, terminations, _, info = envs.recv()
+        assert (info["env_id"].tolist(), terminations.tolist()) == ([0], [True])
+        last = row_info(info["final_info"], 0)
+    alone = end(build, "linked", 0, credit=True)
+    assert (rewards[0], last["linked"], last["credit"]) == (alone["reduction"], alone["linked"], alone["credit"])
 
 
 def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes.compiles import running_compile
@@ -134,6 +134,58 @@ def test_an_error_that_is_raised_leaves_the_other_environments_intact(varied: st
     envs.async_reset(env_ids=[1], options={"module": "calls"})
     *_, info = envs.recv()
     assert info["decision_index"].tolist() == [1, 0, 1]
+    envs.close()
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_the_reward_of_an_episode_comes_before_the_error_of_the_next_start(
+    prefetch: int, faulty: dict[str, Any]
+) -> None:
+    arguments = {**faulty, "module_order": "cycle", "error_reward": None, "max_decisions": 1}
+    envs = make(INLINE, num_envs=1, autoreset_mode="SameStep", prefetch=prefetch, **arguments)
+    _, info = envs.reset()
+    assert info["module"].tolist() == ["calls"]  # the next one is `crash`
+    observations, rewards, terminations, _, info = envs.step([0])
+    assert terminations.tolist() == [True]
+    assert rewards.tolist() == [info["final_info"]["reduction"][0]] != [0.0]
+    assert not observations.any()
+    assert "module" not in info
+    with pytest.raises(CompilerError, match=r"^environment 0: .*SIGSEGV"):
+        envs.step([0])
+    with pytest.raises(ActionError, match="reset it first"):
+        envs.step([0])
+    assert envs.reset(options={"module": "calls"})[1]["module"].tolist() == ["calls"]
+    envs.close()
+
+
+@pytest.mark.parametrize("resumes", ["the next action", "a reset with a mask", "async_reset"])
+def test_after_an_error_the_others_are_received_and_the_failed_one_starts_again(resumes: str, varied: str) -> None:
+    """Two clangs crash at once: each error is raised once, and no result of the others is lost."""
+    envs = make(INLINE, varied, 4, error_reward=None)
+    envs.reset(options={"module": "calls"})
+    end_clang(envs, 1)
+    end_clang(envs, 2)
+    with pytest.raises(CompilerError, match=r"^environment 1: .*SIGSEGV"):
+        envs.step([1, 1, 1, 1])
+    with pytest.raises(MlgoError, match=r"which is running; recv\(\) it first"):
+        envs.step([1, 1, 1, 1])
+    with pytest.raises(CompilerError, match=r"^environment 2: .*SIGSEGV"):
+        envs.recv()
+    observations, *_, info = envs.recv()
+    assert (len(observations), sorted(info["env_id"]), info["decision_index"].tolist()) == (2, [0, 3], [1, 1])
+    with pytest.raises(MlgoError, match=r"expected 4 running environments for recv\(\), got 0"):
+        envs.recv()
+    failed = np.array([False, True, True, False])
+    if resumes == "a reset with a mask":
+        envs.reset(options={"reset_mask": failed})
+    elif resumes == "async_reset":
+        envs.async_reset(mask=failed)
+        envs.send([1, 1, 1, 1], mask=~failed)
+        assert envs.recv()[4]["decision_index"].tolist() == [2, 0, 0, 2]
+    *_, info = envs.step([1, 1, 1, 1])
+    first = 0 if resumes == "the next action" else 1
+    others = 3 if resumes == "async_reset" else 2
+    assert info["decision_index"].tolist() == [others, first, first, others]
     envs.close()
 
 
