@@ -246,10 +246,12 @@ def inlining_rule(policy: str) -> Bind | None:
 def threshold_of(text: str) -> float:
     """Return the number in `threshold:TEXT`, by default 0; raise PolicyError if it is none."""
     try:
-        return float(text or 0)
+        number = float(text or 0)
     except ValueError:
-        message = f"expected threshold:NUMBER, got 'threshold:{text}'; write for instance threshold:20"
-        raise PolicyError(message) from None
+        number = float("nan")
+    if number != number:
+        raise PolicyError(f"expected threshold:NUMBER, got 'threshold:{text}'; write for instance threshold:20")
+    return number
 
 
 def _below(threshold: float) -> Bind:

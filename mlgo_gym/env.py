@@ -29,6 +29,7 @@ from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_
 from mlgo_gym.episode.outcome import Counterfactual, counterfactuals
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.storage.json_files import check_fields
 from mlgo_gym.tasks.infos import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
 
@@ -66,9 +67,9 @@ class EpisodeState:
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeState:
         """Build a state from the data of `to_json()`; raise `MlgoError` for other data."""
         try:
-            return cls(**{**value, "actions": tuple(value["actions"])})
-        except (TypeError, KeyError) as error:
-            message = f"expected the data of state().to_json(), got {value!r:.200}: {error}; save the state again"
+            return cls(**{**check_fields(cls, value), "actions": tuple(value["actions"])})
+        except (TypeError, KeyError, ValueError) as error:
+            message = f"expected the data of state().to_json(), got {str(value)[:200]}: {error}; save the state again"
             raise MlgoError(message) from error
 
     def check(self, digest: str, clang: str, environment: str, flags: str) -> None:

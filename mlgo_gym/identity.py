@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Mapping
@@ -49,13 +50,16 @@ def identity_of(
     """Return everything that decides the outcomes of a run in an environment, but its modules and its own settings.
 
     The keys are those of `Configuration`: `environment`, `arguments`, `clang`, `mlgo_gym`, `policies`, and `contents`:
-    digests of the compiler, of files in arguments, and of links and programs that the metric uses.
+    digests of the compiler, of files in arguments, of links and programs that the metric uses, and of the code of an
+    environment outside of this package.
 
     Raises:
         MlgoError: An argument is no JSON value.
         PolicyError: A policy names a file or a module that does not exist.
     """
     files = {name: Path(arguments[name]) for name in FILE_ARGUMENTS if arguments.get(name) is not None}
+    if not type(env).__module__.startswith("mlgo_gym."):
+        files["code of the environment"] = Path(inspect.getfile(type(env)))
     return {
         "environment": environment,
         "arguments": effective_arguments(arguments),

@@ -16,6 +16,7 @@ import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
 
+from mlgo_gym.env import EpisodeState
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.infos import END, info_keys
@@ -321,6 +322,9 @@ def test_a_state_of_something_else_is_refused(
         env.from_state(state)
     with pytest.raises(error, match=message.replace("99", "100")):
         env.reset(options={"state": state})
+    for value in (None, 5, "state", {**env.state().to_json(), "flags": 3}):
+        with pytest.raises(MlgoError, match="expected the data of state"):
+            EpisodeState.from_json(value)  # type: ignore[arg-type] # a wrong use
 
 
 def test_without_an_episode_there_are_no_actions_no_state_and_no_picture(env: InlineEnv) -> None:

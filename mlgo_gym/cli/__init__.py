@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import sys
@@ -46,10 +47,10 @@ def main() -> None:
     except OSError as error:
         from mlgo_gym.cache import UNWRITABLE
 
-        if error.errno not in UNWRITABLE:
+        if error.errno not in {*UNWRITABLE, errno.EEXIST, errno.EISDIR}:
             raise
         file = f"{error.filename}: " if error.filename else ""
-        _fail(f"{file}{error.strerror}; free some space, or name a writable folder", error)
+        _fail(f"{file}{error.strerror}; free some space, or name a writable file or folder", error)
     except RecursionError as error:
         _fail("a folder or a file is nested too deeply for Python; exclude it", error)
     except MlgoError as error:

@@ -99,7 +99,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
     """Return the arguments in `NAME=VALUE` texts; NAME may be `compile_options.ENTRY`, and VALUE is JSON or a string.
 
     Raises:
-        MlgoError: A text has no name or no equals sign.
+        MlgoError: A text has no name or no equals sign, or `compile_options` is no object.
     """
     settings: dict[str, Any] = {}
     for text in texts:
@@ -112,6 +112,8 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
             target[entry] = json.loads(value)
         except ValueError:
             target[entry] = value
+        if not isinstance(settings.get("compile_options", {}), dict):
+            raise MlgoError(f"expected --set compile_options.ENTRY=VALUE, got {text!r}; for instance timeout=60")
     return settings
 
 

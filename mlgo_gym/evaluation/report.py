@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,9 @@ from mlgo_gym.evaluation.table import (
 from mlgo_gym.extras import library
 
 _MAX_LISTED = 10
+
+_DIGESTS = re.compile(r"( [0-9a-f]{16,64})+$")
+"""Digests in the identity of a policy, after its specification."""
 
 
 def by_project(result: EvaluationResult) -> Table | None:
@@ -144,7 +148,8 @@ def _some(items: Sequence[str]) -> str:
 
 
 def page(evaluations: Mapping[str, EvaluationResult]) -> str:
-    """Return the page of evaluations by name."""
+    """Return the page of evaluations by name; characters that cannot be printed are escaped."""
+    evaluations = {_printable(name): _with_printable_names(result) for name, result in evaluations.items()}
     jinja2 = library("jinja2", PURPOSE, "report")
     template = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -159,7 +164,24 @@ def page(evaluations: Mapping[str, EvaluationResult]) -> str:
         contents=[*((part["id"], part["title"]) for part in parts), ("method", "How to read this")],
         parts=parts,
     )
-    return text
+    return "\n".join(map(_printable, text.split("\n")))
+
+
+def _printable(text: str) -> str:
+    """Return a text in one line with control characters, lone surrogates and the like escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _with_printable_names(result: EvaluationResult) -> EvaluationResult:
+    """Return the result with names of modules, projects and policies that SVG and UTF-8 can hold."""
+    policies = {_printable(name): identity for name, identity in result.configuration.policies.items()}
+    episodes = tuple(
+        replace(episode, policy=_printable(policy), module=_printable(module), project=_printable(project))
+        for episode in result.episodes
+        for policy, module, project in [(episode.policy, episode.module, episode.project)]
+    )
+    modules = {_printable(name): facts for name, facts in result.modules.items()}
+    return EvaluationResult(replace(result.configuration, policies=policies), episodes, modules)
 
 
 def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:
@@ -203,14 +225,16 @@ def _card(policy: str, modules: Change, metric: str) -> dict[str, Any]:
 
 def command_of(configuration: Configuration, output: str = "RESULTS") -> str:
     """Return the command that reproduces results; policies have the file paths of the machine that evaluated."""
+    specs = {name: _DIGESTS.sub("", identity) for name, identity in configuration.policies.items()}
     options = [
         ("--corpus", configuration.corpus),
         ("--split", configuration.split),
         ("--limit", configuration.limit),
-        *(("--policy", name) for name in configuration.policies),
+        *(("--policy", spec) for spec in specs.values() if spec),
         ("--seed", configuration.seed),
         *(("--set", f"{name}={json.dumps(value)}") for name, value in sorted(configuration.arguments.items())),
         ("--output", output),
     ]
     words = [str(word) for option, value in options if value is not None for word in (option, value)]
+    words += ["--smallest"] * ("" in specs.values())
     return shlex.join(["mlgo-gym", "evaluate", configuration.environment, *words])

@@ -157,6 +157,17 @@ def trace(
         evaluated = evaluation.evaluated
         if policy not in evaluated.policies:
             raise PolicyError(f"expected a policy that takes decisions, got {policy!r}; name another")
+        logs = [
+            folder / log
+            for episode in evaluation.result.episodes
+            if episode.decisions
+            for log in log_names(episode.module, evaluated.env.task)
+        ]
+        if evaluation.configuration.policies.keys() != {policy} or not all(log.is_file() for log in logs):
+            raise MlgoError(
+                f"expected a trace of {policy} alone in {str(folder)!r}, got other results or none of its logs; choose "
+                "another output"
+            )
         while len(evaluation.schedule):
             assignment = evaluation.schedule.popleft()
             trajectory = record_trajectory(evaluated.env, evaluated.policies[policy], assignment)

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import math
 import os
 import shlex
 import sys
@@ -179,7 +180,9 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         try:
             number = float(argument)
         except ValueError:
-            raise PolicyError(f"expected {name}:NUMBER, got {spec!r}; write for instance {name}:{example}") from None
+            number = math.nan
+        if math.isnan(number):
+            raise PolicyError(f"expected {name}:NUMBER, got {spec!r}; write for instance {name}:{example}")
         return make(inner, number)
     if name in RULES or name in inner.task.policies:
         if colon:

@@ -286,6 +286,7 @@ class CorpusSearch:
             return
         env, arguments = self._environment()
         if self.recipes is not None:
+            self.recipes.mkdir(parents=True, exist_ok=True)
             advisor = EVICTION.name if searches_evictions(env) else INLINING.name
             for name in names:
                 path = recipe_path(self.recipes, env.corpus.module(name).digest())

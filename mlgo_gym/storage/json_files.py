@@ -101,13 +101,19 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
 class JsonLines:
     """Appends lines to a file; the first one replaces a partial last line, left by a kill.
 
-    `is_empty` is whether the file had no line when it was opened. Raises `MlgoError` if another process writes to it.
+    `is_empty` is whether the file had no line when it was opened. Raises `MlgoError` if another process writes to it,
+    or it cannot be a file.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab")
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            raise MlgoError(
+                f"expected a file for results, got {path}: {error.strerror}; choose another output"
+            ) from error
         self._path = path
-        self._file = path.open("ab")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -91,6 +91,9 @@ def test_options_are_arguments_of_an_environment() -> None:
     for text in ("", "a", "=1", "a b=1", "options.a=1"):
         with pytest.raises(MlgoError, match="expected --set NAME=VALUE"):
             run("evaluate", "mlgo/Inline-v0", "--set", text)
+    with pytest.raises(MlgoError, match=r"expected --set compile_options\.ENTRY=VALUE, got 'compile_options=5'"):
+        run("evaluate", "mlgo/Inline-v0", "--set", "compile_options=5", "--set", "compile_options.timeout=3")
+    assert parse_settings(["compile_options={}", "compile_options.a=1"]) == {"compile_options": {"a": 1}}
 
 
 def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cli import main
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
@@ -82,6 +83,33 @@ def test_a_search_prints_a_row_for_each_module_and_resumes_from_its_output(calls
         run(*arguments, "--seed", 1)
 
 
+def test_outputs_that_cannot_be_written_are_one_line(
+    calls: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("precious")
+    folder.mkdir()
+    compile_all = ("mlgo/Inline-v0", "--corpus", calls)
+    for words in (
+        ("evaluate", *compile_all, "--output", file),
+        ("trace", *compile_all, "--output", file),
+        ("search", *compile_all, "--compiles", 1, "--output", file),
+        ("search", *compile_all, "--compiles", 1, "--output", folder),
+        ("search", *compile_all, "--compiles", 1, "--recipes", file),
+        ("label", calls, "--compiles", 1, "--output", file),
+        ("link-facts", calls, "--output", folder),
+        ("explain", calls, "--policy", "never", "--show", 0, "--html", folder),
+    ):
+        monkeypatch.setattr(sys, "argv", ["mlgo-gym", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert ended.value.code == 2, words
+        assert message.startswith("mlgo-gym: "), message
+        assert str(tmp_path) in message
+        assert file.read_text() == "precious"
+
+
 def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
     command = ("label", corpus, "--output", tmp_path, "--compiles", 3, "--check", 1)
     first = run(*command)
@@ -123,7 +151,7 @@ def test_the_first_labels_are_taken_around_the_base_at_every_level(
             run("train", "policy", "--output", output, *words, *options.split())
         (path,) = output.glob("round-*/labels/labels.json")
         labels = json.loads(path.read_text())
-        assert (labels["policy"], labels["compiles"]) == (base, 2)
+        assert (labels["policies"], labels["compiles"]) == ({"policy": base}, 2)
         assert labels["corpus"] == ",".join(f"builtin@{level}:train" for level in levels)
 
 

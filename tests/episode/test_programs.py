@@ -64,6 +64,7 @@ def test_a_missing_or_malformed_description_is_one_line(tmp_path: Path) -> None:
         ('driver = "selftest.c"', 'driver = "../selftest.c"', "leads out of the corpus folder"),
         ('driver = "selftest.c"', 'language = "rust"', r"expected a language of c, c\+\+, got 'rust'"),
         ("[programs.vfs]", "[programs.vfs", "TOMLDecodeError"),
+        (text, "[programs]", "no program"),
     ):
         assert before in text
         description.write_text(text.replace(before, after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.comparison import compare, differences
-from mlgo_gym.evaluation.result import EvaluationResult, load_results
+from mlgo_gym.evaluation.report import command_of, page
+from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, with_smallest
 from tests.evaluation.runs import Page, keep, made_up
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
@@ -96,6 +99,29 @@ def report(*words: object) -> str:
     answer = CliRunner().invoke(application, ["report", *map(str, words)])
     assert answer.exit_code == 0, answer.output
     return answer.stdout
+
+
+def test_the_printed_command_runs_and_gives_the_table(varied: str, tmp_path: Path) -> None:
+    policies = {"mine": "threshold:5", "never": "never", "flags": "clang:-mllvm,-inline-threshold=20"}
+    settings = {"max_decisions": 4, "compile_options": {"extra_flags": ["-fno-inline-functions"]}}
+    result = with_smallest(evaluate("mlgo/Inline-v0", policies=policies, corpus=varied, limit=2, env_kwargs=settings))
+    program, *words = shlex.split(command_of(result.configuration, str(tmp_path / "out")))
+    answer = CliRunner().invoke(application, words)
+    assert (program, answer.exit_code) == ("mlgo-gym", 0), answer.output
+    again = with_smallest(load_result(tmp_path / "out"))
+    assert again.configuration.identity["arguments"] == result.configuration.identity["arguments"]
+    assert [summary.changes for summary in again.summaries()] == [summary.changes for summary in result.summaries()]
+    assert "smallest of 3" in answer.stdout
+
+
+@pytest.mark.parametrize("name", ["bell \x07", "nul \x00", "no UTF-8 \udcff", "line\nbreak", "reversed \u202e"])
+def test_a_page_escapes_names_that_cannot_be_printed(name: str) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    made = made_up({name: {"a": 50, "b": 260}})
+    episodes = tuple(replace(episode, module=name + episode.module, project=name) for episode in made.episodes)
+    text = page({name: replace(made, episodes=episodes)})
+    check_page(text.encode().decode())
+    assert not re.search(r"[\x00-\x08\x7f\u202e]", text)
 
 
 @pytest.mark.slow

@@ -157,6 +157,11 @@ def test_an_interrupted_trace_is_resumed(corpus: Path, tmp_path: Path) -> None:
     result = trace("mlgo/Inline-v0", POLICY, progress=seen.append, **arguments)
     assert (len(seen), len(result.episodes)) == (2, 3)
     assert not any(problems(tmp_path / "t").values())
+    # Results of two policies would have one log, and those of `evaluate` have none.
+    evaluate("mlgo/Inline-v0", policies=["never"], corpus=str(corpus), output=tmp_path / "e")
+    for policy, output in (("never", "t"), ("never", "e")):
+        with pytest.raises(MlgoError, match="expected a trace of never alone in"):
+            trace("mlgo/Inline-v0", policy, corpus=str(corpus), output=tmp_path / output)
 
 
 def test_files_outside_the_output_are_not_touched(corpus: Path, calls: Path) -> None:

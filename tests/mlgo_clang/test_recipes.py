@@ -160,7 +160,8 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
     os.utime(path, (time.time() - 2 * 24 * 3600,) * 2)
     assert [prune_recipes(recipes, days) for days in (3, 1)] == [0, 1]
     assert list(recipes.iterdir()) == []
-    with pytest.raises(MlgoError, match="number of days ≥ 0, got -1"):
-        prune_recipes(recipes, days=-1)
+    for days in (-1, float("nan")):
+        with pytest.raises(MlgoError, match=f"number of days ≥ 0, got {days:g}"):
+            prune_recipes(recipes, days=days)
     with pytest.raises(CorpusError, match="expected a folder of recipes"):
         list(stored_recipes(recipes / "nowhere"))

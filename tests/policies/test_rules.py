@@ -129,6 +129,7 @@ def test_names_in_a_file_are_policies(inline: CompilerEnv, code: Path, monkeypat
     [
         ("nver", "did you mean never"),
         ("threshold:many", "expected threshold:NUMBER, got 'threshold:many'"),
+        ("threshold:nan", "expected threshold:NUMBER, got 'threshold:nan'"),
         ("clang:-mllvm,-inline-threshold=20", "only an evaluation can use it"),
         ("no_such_package.policies:Name", "there is no module 'no_such_package'"),
         ("no/such/file.py:Name", "expected a file with a policy, got no/such/file.py"),

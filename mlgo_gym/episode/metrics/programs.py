@@ -114,8 +114,9 @@ def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]
                 CorpusWarning,
                 stacklevel=2,
             )
-        entries = {name: entry for name, entry in entries.items() if name not in lacking}
-        return tuple(_program(name, entry, corpus) for name, entry in sorted(entries.items()))
+        if len(lacking) == len(entries):
+            raise ValueError("no program")
+        return tuple(_program(name, entry, corpus) for name, entry in sorted(entries.items()) if name not in lacking)
     except (toml.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorpusError(f"{path}: expected [programs.NAME] tables with runs: {error!r}; correct it") from error
 
@@ -319,10 +320,9 @@ class ModulePrograms:
         self._toolchain = toolchain
         self._plain = plain
         self._programs: dict[str, list[tuple[Program, tuple[str, ...]]]] = {}
-        programs = read_programs(corpus, trust=trust)
-        self.counter = program_counter(programs[0], self._folder)
-        self._corpus = corpus.whole()
-        for program in programs:
+        self._corpus, self._described = corpus.whole(), read_programs(corpus, trust=trust)
+        self.counter = program_counter(self._described[0], self._folder)
+        for program in self._described:
             modules = modules_of(program, self._folder)
             for module in modules:
                 self._programs.setdefault(module, []).append((program, modules))
@@ -335,13 +335,12 @@ class ModulePrograms:
     @cached_property
     def identity(self) -> str:
         """Digest of the programs with their files, and of all their modules."""
-        programs = {program.name: program for entries in self._programs.values() for program, _ in entries}
         links = read_links(self._folder)
-        names = {file for program in programs.values() for run in program.runs for file in (*run.files, program.driver)}
+        names = {file for program in self._described for run in program.runs for file in (*run.files, program.driver)}
         names |= {part.file for link in links for part in link.parts}
         files = sorted((name, sha256_of(self._folder / name)) for name in names if name is not None)
         modules = [(module.contents(), module.flags) for module in map(self._corpus.module, sorted(self._programs))]
-        return key_of(list(map(asdict, programs.values())), list(map(asdict, links)), files, modules)
+        return key_of([asdict(entry) for entry in self._described], [asdict(link) for link in links], files, modules)
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
         """Return the instructions of all runs; raise `CompilerError` of kind `program` if a program is wrong."""
