@@ -322,7 +322,7 @@ def test_a_state_of_something_else_is_refused(
         env.from_state(state)
     with pytest.raises(error, match=message.replace("99", "100")):
         env.reset(options={"state": state})
-    for value in (None, 5, "state", {**env.state().to_json(), "flags": 3}):
+    for value in (None, 5, "state", {**state, "flags": 3}):
         with pytest.raises(MlgoError, match="expected the data of state"):
             EpisodeState.from_json(value)  # type: ignore[arg-type] # a wrong use
 
