@@ -7,10 +7,11 @@ import signal
 import sys
 from itertools import takewhile
 
-from mlgo_clang.command_lines import finds_flags_elsewhere, is_probe, read_invocation
+from mlgo_clang.command_lines import shown_text, target_of
 from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, say
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
+from mlgo_clang.invocation import driven, is_probe, read_invocation, resolve
 from mlgo_clang.settings import split_arguments
 
 TYPE_CHECKING = False
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from mlgo_clang.command_lines import Invocation
+    from mlgo_clang.invocation import Invocation
     from mlgo_clang.settings import Settings
 
 
@@ -37,54 +38,56 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if rest[:1] in (["-cc1"], ["-cc1as"]):
         # A command line of `-###`: clang takes this word only as its first argument.
         become([*takewhile(lambda word: not word.startswith("-"), compiler), *rest])
+    if settings.clang != "bundled" and settings.uses_clang_alone:
+        _leave_to_clang([*compiler, *rest])
+    line, shown = resolve(compiler, rest)
     words = compiler
-    if settings.clang == "bundled" and any("-target" in word for word in rest):
-        words = _for_other_machine(compiler, mode, rest)
+    if settings.clang == "bundled" and (target := target_of(line)):
+        if shown:
+            # The default target in front of the arguments would replace that of a configuration file.
+            rest = [f"--target={target}", *rest]
+        words = _for_other_machine(compiler, mode, line, rest if shown is None else line)
     command = [*words, *rest]
     if settings.uses_clang_alone:
         _leave_to_clang(command)
     if "--version" in rest:
         return _show_version(settings, command)
-    invocation = read_invocation(rest)
-    if not invocation.reason and (not invocation.is_clear or finds_flags_elsewhere(compiler[0])):
-        from mlgo_clang.command_lines import ask_driver
-
-        invocation, target = ask_driver(words, rest, invocation)
-        if target and settings.clang == "bundled":
-            # The default target in front of the arguments would replace that of a configuration file.
-            rest = [f"--target={target}", *rest]
-            words = _for_other_machine(compiler, mode, rest)
-    if problem := _reason_for_clang(settings, invocation):
-        count("left to clang", problem)
-        _leave_to_clang([*words, *rest])
+    invocation = read_invocation(line)
+    if not invocation.reason and (shown is not None or not invocation.is_clear):
+        invocation = driven(invocation, shown_text(words, rest) if shown is None else shown)
+    if invocation.reason or settings.problem_of_level(invocation.level, "-O"):
+        _compile_alone(settings, invocation, command)
     from mlgo_clang.advised import Job, compile_advised
 
     return compile_advised(Job(settings, invocation, words, rest, clang=compiler))
 
 
-def _reason_for_clang(settings: Settings, invocation: Invocation) -> str:
-    """Return why clang compiles alone, as a counter; one line of a build is a warning if another command helps."""
-    problem = settings.problem_of_level(invocation.level, "-O")
-    if invocation.reason:
-        problem = f"{invocation.reason}; {invocation.remedy}" if invocation.remedy else ""
-    elif not problem:
-        return ""
-    if problem and not is_probe(invocation.source, os.getcwd()) and is_first_of_build():
-        say(f"warning: {invocation.source}, the first of this build, is compiled by clang alone: {problem}")
-    return f"because {invocation.reason or f'not at a level of MLGO_LEVELS: -O{invocation.level}'}"
+def _compile_alone(settings: Settings, invocation: Invocation, command: Sequence[str]) -> NoReturn:
+    """Become clang, which compiles alone; if another command helps, one line of a build says so, or all are errors."""
+    level, reason, source = settings.problem_of_level(invocation.level, "-O"), invocation.reason, invocation.source
+    problem = f"{reason}; {invocation.remedy}" if invocation.remedy else "" if reason else level
+    if problem and not is_probe(source, os.getcwd()):
+        if settings.strict and not level:
+            say(f"error: {source}: no policy decides: {problem}")
+            sys.exit(FAILED)
+        if is_first_of_build():
+            say(f"warning: {source}, the first of this build, is compiled by clang alone: {problem}")
+    count("left to clang", f"because {reason or f'not at a level of MLGO_LEVELS: -O{invocation.level}'}")
+    _leave_to_clang(command)
 
 
-def _for_other_machine(compiler: list[str], mode: str, rest: Sequence[str]) -> list[str]:
+def _for_other_machine(compiler: list[str], mode: str, line: Sequence[str], rest: Sequence[str]) -> list[str]:
     """Return the words that start clang for the target of its arguments; a link with the wheel's C library runs."""
     from mlgo_clang.other_machines import header_words, library_target, link_command, linker_option
 
-    target, links = library_target(rest), read_invocation(rest).links
+    target, links = library_target(line), read_invocation(line).links
     if target and links:
         count("left to clang")
-        become(link_command(compiler[0], mode, target, rest))
+        # A line of a response file may be too long for the arguments of a program.
+        become(link_command(compiler[0], mode, target, rest if target_of(rest) == target_of(line) else line))
     if target:
         return [*compiler, *header_words(compiler[0], target)]
-    return [*compiler, *(linker_option(compiler[0], rest) if links else ())]
+    return [*compiler, *(linker_option(compiler[0], line) if links else ())]
 
 
 def _leave_to_clang(command: Sequence[str]) -> NoReturn:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mlgo_clang.channel import Bind
-    from mlgo_clang.command_lines import Invocation
     from mlgo_clang.interactive import Advisor
+    from mlgo_clang.invocation import Invocation
     from mlgo_clang.native import NativeNetwork
     from mlgo_clang.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Command lines of clang: their meaning, the commands that its driver prints with `-###`, and edits of both."""
+"""Command lines of clang: the files that they name, the commands that its driver prints with `-###`, and edits."""
 
 from __future__ import annotations
 
@@ -10,159 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-_SUFFIXES = frozenset((".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii"))
-_LANGUAGES = frozenset(("c", "c++", "cpp-output", "c++-cpp-output"))
-
-_TAKE_A_VALUE = frozenset(
-    """
-    -o -x -I -D -U -F -L -l -T -u -z -e -h -A -MF -MT -MQ -MJ -Xclang -Xassembler -Xlinker -Xpreprocessor -Xanalyzer
-    -Xarch_host -Xarch_device -mllvm -mmlir -include -imacros -include-pch -isystem -iquote -idirafter -iprefix
-    -iwithprefix -iwithprefixbefore -iwithsysroot -isysroot -iframework -iframeworkwithsysroot -isystem-after
-    -cxx-isystem -stdlib++-isystem -target -arch -aux-info -working-directory -dependency-file -dependency-dot
-    -fplugin-arg -main-file-name -ivfsoverlay -serialize-diagnostics --serialize-diagnostics -G --param --sysroot
-    --include-directory --define-macro --undefine-macro --include --output --language --config -B -current_version
-    """.split()  # noqa: SIM905 - a word list
-)
-"""Options whose value is the next word, which could otherwise be taken for an input."""
-
-_OTHER_WORK = frozenset(
-    """
-    -S -E -M -MM -fsyntax-only -### -emit-llvm -emit-ast -emit-pch -emit-interface-stubs -embed-bitcode
-    --analyze -module-file-info --migrate -rewrite-objc -rewrite-legacy-objc -frecord-command-line
-    -grecord-command-line -fembed-bitcode -fembed-bitcode-marker -fno-integrated-as -fno-integrated-cc1 -v
-    --assemble --preprocess --precompile -extract-api -verify-pch -print-supported-cpus -fdriver-only -help -version
-    -ObjC -ObjC++
-    """.split()  # noqa: SIM905 - a word list
-)
-_OTHER_WORK_JOINED = tuple(
-    """
-    -MJ -save-temps --save-temps -flto -fembed-bitcode= -fthinlto-index -fproc-stat-report -ccc-print --help --version
-    """.split()  # noqa: SIM905 - likewise
-)
-"""Options that make clang do more or other work, or show or keep its own command line."""
-
-_ADVISORS = ("-enable-ml-inliner", "-regalloc-enable-")
-_NO_PASSES = ("-disable-llvm-passes", "-disable-llvm-optzns")
-
-_PASSED_ON = ("-Xclang", "-Xpreprocessor", "-Xarch_host", "-Xarch_device")
-_PASSED_ON_JOINED = ("--config", "--optimize", "--rsp-quoting", "-Xarch_", "-Xclang=")
-"""Options that name a file with flags, or pass a flag on to a part of clang."""
-
-_NO_LTO = "build without -flto, or use the plugin"
-_NO_LINK = "compile with -c, and link the object with another command"
-_ONE_SOURCE = "compile each source with a command of its own"
-
-OVERRIDE = "CCC_OVERRIDE_OPTIONS"
-"""The variable with edits of clang's command line."""
-
-_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
-_PROBE_FOLDERS = (
-    "/CMakeFiles/CMakeTmp/", "/CMakeFiles/CMakeScratch/", "/CMakeFiles/CheckTypeSize/", "/CMakeFiles/FeatureTests/",
-    "/CompilerIdC/", "/CompilerIdCXX/", "/meson-private/", "/.sconf_temp/", "/.conf_check_",
-)  # fmt: skip
-
-
-class Invocation:
-    """The meaning of a command line of clang.
-
-    Attributes:
-        source: the one source that is compiled to one object; empty for other work.
-        output: the object; empty if clang chooses its name.
-        level: the level of the last `-O`, as `level_of` returns it; `0` without one.
-        reason: why the command line is no ordinary compile; empty if it is one.
-        remedy: change of the build after which a policy decides; empty if there is none.
-        links: whether it links its inputs.
-        is_clear: whether the words name all flags for the level.
-    """
-
-    def __init__(
-        self,
-        source: str,
-        output: str,
-        level: str,
-        reason: str = "",
-        remedy: str = "",
-        *,
-        links: bool = False,
-        is_clear: bool = True,
-    ) -> None:
-        self.source, self.output, self.level = source, output, level
-        self.reason, self.remedy, self.links, self.is_clear = reason, remedy, links, is_clear
-
-
-def read_invocation(arguments: Sequence[str]) -> Invocation:
-    """Return the meaning of the words after the program's name; an unclear command line is no ordinary compile."""
-    language, level, output = "", "0", ""
-    reason = ""
-    other_work: list[str] = []
-    compiles, is_clear = False, True
-    inputs: list[tuple[str, str]] = []
-    words = iter(expand_response_files(arguments))
-    for word in words:
-        if word == "--":
-            inputs += ((rest, language) for rest in words)
-        elif word == "-c" or word == "--compile":
-            compiles = True
-        elif word in _OTHER_WORK or word.startswith(_OTHER_WORK_JOINED):
-            other_work.append(next((option for option in _OTHER_WORK_JOINED if word.startswith(option)), word))
-        elif word == "-fno-lto":
-            other_work = [option for option in other_work if option != "-flto"]
-        elif word in _TAKE_A_VALUE:
-            value = next(words, "")
-            if word == "-o" or word == "--output":
-                output = value
-            elif word == "-x" or word == "--language":
-                language = value
-            elif word == "--config" or (word in _PASSED_ON and value.startswith("-O")):
-                is_clear = False
-            elif word == "-mllvm" or word == "-Xclang":
-                reason = reason or reason_of_flag(value)
-        elif word == "-" or not word.startswith("-"):
-            inputs.append((word, language))
-        elif word.startswith(("-o", "--output=")):
-            output = word.partition("=")[2] if word.startswith("--") else word[2:]
-        elif word.startswith("-x"):
-            language = word[2:]
-        elif word.startswith("--language="):
-            language = word.partition("=")[2]
-        elif word.startswith("-O"):
-            level = level_of(word)
-        elif word.startswith(_PASSED_ON_JOINED) or (word.startswith("-Wp,") and ",-O" in word):
-            is_clear = False
-    sources = [source for source, language in inputs if not _problem_of_input(source, language)]
-    links, remedy = False, ""
-    if other_work:
-        reason, remedy = f"{other_work[0]} requests other work", _NO_LTO if set(other_work) == {"-flto"} else ""
-    elif not reason and not compiles:
-        reason, remedy, links = "it does not compile to an object", _NO_LINK, bool(inputs)
-    elif not reason and len(inputs) != 1:
-        reason, remedy = f"it has {len(inputs)} inputs", _ONE_SOURCE
-    elif not reason:
-        reason = "a standard stream can be used only once" if output == "-" else _problem_of_input(*inputs[0])
-    source = sources[0] if sources else ""
-    if not reason and os.path.exists(output) and (not os.path.isfile(output) or os.path.samefile(output, source)):
-        reason = "the output is no object of its own"
-    return Invocation(source, output, level, reason, remedy if source else "", links=links, is_clear=is_clear)
-
-
-def _problem_of_input(source: str, language: str) -> str:
-    """Return why an input is no source of C or C++; empty if it is one."""
-    if source == "-":
-        return "a standard stream can be used only once"
-    if language in ("", "none"):
-        if os.path.splitext(source)[1] not in _SUFFIXES:
-            return "the input is neither C nor C++"
-    elif language not in _LANGUAGES:
-        return f"the language is {language}"
-    return "" if os.path.isfile(source) else "the input is no regular file"
-
-
-def reason_of_flag(flag: str) -> str:
-    """Return why no policy can decide with a flag of `-Xclang`, `-mllvm` or `-cc1`; empty if one can."""
-    if flag in _NO_PASSES:
-        return "it switches optimisations off"
-    return "it selects an advisor" if flag.startswith(_ADVISORS) or "-interactive-" in flag else ""
-
 
 def level_of(word: str) -> str:
     """Return the level that clang makes of a flag `-O…`: `0`, `1`, `2`, `3`, `s` or `z`; other letters as they are."""
@@ -170,28 +17,6 @@ def level_of(word: str) -> str:
     if level.isascii() and level.isdigit():
         return str(min(int(level), 3))
     return {"": "1", "g": "1", "fast": "3"}.get(level, level)
-
-
-def finds_flags_elsewhere(program: str) -> bool:
-    """Return whether a compiler may add flags to its command line: from a variable, a script or a default file.
-
-    Clang reads `clang.cfg`, `TRIPLE.cfg` and the like in the folder of its program.
-    """
-    if os.environ.get(OVERRIDE):
-        return True
-    try:
-        with open(program, "rb") as file:
-            folder = os.path.dirname(os.path.realpath(program))
-            return file.read(2) == b"#!" or any(name.endswith(".cfg") for name in os.listdir(folder))
-    except OSError:
-        return False
-
-
-def is_probe(source: str, folder: str) -> bool:
-    """Return whether a source in a working directory is a feature test of configure, CMake, Meson or setuptools."""
-    if os.path.basename(source).startswith(_PROBE_NAMES):
-        return True
-    return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
 
 
 def expand_response_files(arguments: Sequence[str], folder: str = "", outer: tuple[str, ...] = ()) -> list[str]:
@@ -211,13 +36,55 @@ def expand_response_files(arguments: Sequence[str], folder: str = "", outer: tup
 
 
 def _words_of_file(path: str) -> list[str]:
-    import shlex
-
     with open(path, "rb") as file:
-        return shlex.split(os.fsdecode(file.read().removeprefix(b"\xef\xbb\xbf")))
+        return _split_words(os.fsdecode(file.read().removeprefix(b"\xef\xbb\xbf")))
+
+
+def _split_words(text: str) -> list[str]:
+    """Return the words of a response file (`TokenizeGNUCommandLine` in LLVM's CommandLine.cpp).
+
+    Unlike in a shell, a backslash escapes each next character also in quotes, and an empty word is none.
+    """
+    import re
+
+    words, word = [], ""
+    pieces = r"""\\(.)|"((?:[^"\\]|\\.)*)"?|'((?:[^'\\]|\\.)*)'?|([ \t\r\n]+)|(.)"""
+    for piece in re.finditer(pieces, text, re.DOTALL):
+        escaped, double, single, blank, plain = piece.groups()
+        if blank is None:
+            quoted = double if double is not None else single
+            word += (escaped or plain) if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        elif word:
+            words.append(word)
+            word = ""
+    return [*words, word] if word else words
 
 
 _FILE = "Configuration file: "
+
+
+def configured_words(shown: str) -> list[str]:
+    """Return the words of the configuration files that a driver names in its output with `-###`."""
+    lines = shown.splitlines()
+    return _words_of_configurations([line.removeprefix(_FILE) for line in lines if line.startswith(_FILE)])
+
+
+def _words_of_configurations(paths: Sequence[str], outer: tuple[str, ...] = ()) -> list[str]:
+    words = []
+    for path in paths:
+        if path in outer or not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().replace("\\\n", "").splitlines()
+        folder = os.path.dirname(path)
+        text = "\n".join(line for line in lines if not line.lstrip().startswith("#")).replace("<CFGDIR>", folder)
+        for word in _split_words(text):
+            nested = word.removeprefix("--config=").removeprefix("@")
+            if nested == word:
+                words.append(word.removeprefix("$"))
+            else:
+                words += _words_of_configurations([os.path.join(folder, nested)], (*outer, path))
+    return words
 
 
 def read_commands(text: str) -> list[list[str]]:
@@ -325,40 +192,3 @@ def target_of(arguments: Sequence[str]) -> str:
             target = word
         before = word
     return "" if target == MULTIARCH else target
-
-
-def ask_driver(compiler: Sequence[str], rest: Sequence[str], invocation: Invocation) -> tuple[Invocation, str]:
-    """Return the meaning of an ordinary compile with all flags that clang finds, and the target that they name.
-
-    Args:
-        compiler: the words that start clang.
-        rest: its arguments.
-        invocation: the meaning of the arguments alone.
-    """
-    text, target = shown_text(compiler, rest), ""
-    files = [line.removeprefix(_FILE) for line in text.splitlines() if line.startswith(_FILE)]
-    if "-target" in _contents(files) + os.environ.get(OVERRIDE, "") and not target_of(rest):
-        # The default target of the bundled clang would replace that of a file.
-        text = shown_text([word for word in compiler if not word.startswith("--target=")], rest)
-        target = target_of(text.replace('"', "").split())
-    commands = read_commands(text)
-    line = commands[0] if len(commands) == 1 else []
-    if "-emit-obj" not in line:
-        return Invocation(invocation.source, invocation.output, "0", "its other flags request other work"), target
-    levels = [level_of(word) for word in line if word.startswith("-O")]
-    reason = next(filter(None, map(reason_of_flag, line)), "")
-    return Invocation(invocation.source, invocation.output, levels[-1] if levels else "0", reason), target
-
-
-def _contents(paths: Sequence[str], outer: tuple[str, ...] = ()) -> str:
-    """Return the text of configuration files, and of those that they include by `@FILE`."""
-    text = ""
-    for path in paths:
-        if path not in outer and os.path.isfile(path):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                content = file.read()
-            folder = os.path.dirname(path)
-            words = content.replace("<CFGDIR>", folder).split()
-            nested = [os.path.join(folder, word[1:]) for word in words if word.startswith("@")]
-            text += content + _contents(nested, (*outer, path))
-    return text

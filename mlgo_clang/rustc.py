@@ -9,11 +9,11 @@ import os
 import sys
 
 from mlgo_clang.advised import Job, compile_advised
-from mlgo_clang.command_lines import Invocation
 from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, say, which
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.interactive import TwoSteps, run_alone
+from mlgo_clang.invocation import Invocation
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
 from mlgo_clang.settings import VARIABLES, split_arguments
 

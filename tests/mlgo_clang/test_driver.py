@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang import command_lines
-from mlgo_clang.command_lines import ask_driver, cc1_commands, read_invocation, shown_commands, target_of
+from mlgo_clang.command_lines import cc1_commands, level_of, shown_commands, shown_text, target_of
 from mlgo_clang.counters import counters_path
+from mlgo_clang.invocation import driven, read_invocation, resolve
 from mlgo_clang.other_machines import library_headers, library_target
 from mlgo_gym.corpus.driver import cc1_line
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search.build_recipes import cc1_flags
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted
@@ -72,6 +73,34 @@ def test_the_last_target_counts_and_has_the_wheels_library() -> None:
         ("-Oz", "", ""),
     ):
         assert (target_of(words.split()), library_target(words.split())) == (target, library)
+
+
+def test_a_target_in_a_file_is_that_of_each_use(run: Run, project: Path) -> None:
+    """Of compiles with and without a policy, of assembly, of the preprocessor, and of the headers that these read."""
+    target = "--target=aarch64-linux-musl"
+    (project / "hello.c").write_text("#include <stdio.h>\nint hello(void) { return puts(__VERSION__); }\n")
+    (project / "target.rsp").write_text(f"'{target}'\n")
+    (project / "target.cfg").write_text(f"# The target\n{target[:8]}\\\n{target[8:]}\n")
+    (project / "nested.cfg").write_text("@target.cfg\n")
+    uses = [
+        (policy, use)
+        for policy, *uses in (("never", "-Oz -c"), ("default", "-Oz -c", "-Oz -S", "-E", "-E -dM"))
+        for use in uses
+    ]
+
+    def made(*words: str, **variables: str) -> list[bytes]:
+        contents = []
+        for policy, use in uses:
+            result = run(f"--mlgo-policy={policy}", *words, *use.split(), "hello.c", "-o", "made", **variables)
+            assert result.returncode == 0, result.stderr
+            contents.append((project / "made").read_bytes())
+        return contents
+
+    expected = made(target)
+    assert expected[0][18] == 183  # the machine in the header of ELF
+    for words in (["@target.rsp"], ["--config=./target.cfg"], ["--config", "./nested.cfg"]):
+        assert made(*words) == expected, words
+    assert made(CCC_OVERRIDE_OPTIONS=f"#+{target}") == expected
 
 
 WORDS = ['a "quote"', "a $dollar", "a back\\slash", "\\$", '\\"', "two\nlines", "", "-cc1", "é", " \t"]
@@ -137,10 +166,37 @@ def test_the_level_is_that_of_all_flags_that_clang_finds(
         (project / name).write_text(text)
     monkeypatch.chdir(project)
     arguments = ["-c", *words.split(), "calls.c"]
-    invocation = read_invocation(arguments)
-    if not invocation.is_clear:
-        invocation, _ = ask_driver(clang["gcc"], arguments, invocation)
+    line, shown = resolve(clang["gcc"], arguments)
+    invocation = read_invocation(line)
+    if shown is not None or not invocation.is_clear:
+        invocation = driven(invocation, shown_text(clang["gcc"], arguments) if shown is None else shown)
     assert (invocation.reason or invocation.level, invocation.source) == (level, "calls.c")
+
+
+ORDINARY = (
+    "-fdebug-compilation-dir . -mthread-model posix -meabi gnu -object-file-name x --std c11 --stdlib libc++ -rpath x",
+    "--imacros x.h -Xopenmp-target -O2 -Xopenmp-target=x86_64 -O2 -ivfsoverlay x.yaml --encoding UTF-8",
+    "-ftrapv-handler x -Xarch_x86_64 -Os -Xoffload-linker x -fnew-alignment 8 --prefix . -u x -working-directory .",
+    "--rtlib compiler-rt --include x.h -Xclang -disable-O0-optnone -Wp,-DX,-Os --optimize=2 -ObjC -dumpdir x -O1",
+)
+OTHER = """
+    -no-integrated-as -via-file-asm --dependencies --preprocess -mcpu=help -ccc-print-phases -emit-llvm -xcuda
+    --autocomplete=-f -fmodule-header -print-search-dirs -E -S -M -fsyntax-only -save-temps -flto -xassembler
+"""
+
+
+def test_the_options_of_clang_are_read_as_by_its_driver(
+    clang: dict[str, list[str]], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`test_option_table.py` has all of them."""
+    monkeypatch.chdir(project)
+    for name in ("x.h", "x.yaml"):
+        (project / name).write_text("{}\n")
+    for words in ORDINARY:
+        expected = meaning_by_the_driver(clang["gcc"], words.split())
+        assert meaning(clang["gcc"], words.split()) == expected is not None, words
+    for word in OTHER.split():
+        assert meaning(clang["gcc"], [word]) is meaning_by_the_driver(clang["gcc"], [word]) is None, word
 
 
 def test_flags_of_variables_files_and_scripts_are_found(
@@ -148,10 +204,6 @@ def test_flags_of_variables_files_and_scripts_are_found(
 ) -> None:
     monkeypatch.setenv("MLGO_POLICY", "never")
     program = project / "clang"
-    program.write_bytes(b"\x7fELF")
-    assert not command_lines.finds_flags_elsewhere(str(program))
-    (project / "clang.cfg").touch()
-    assert command_lines.finds_flags_elsewhere(str(program))
     program.write_text(f'#!/bin/sh\nexec {shlex.join(clang["gcc"])} "$@" -Oz\n')
     program.chmod(0o755)
     assert run("--mlgo-clang=./clang", "-c", "calls.c").returncode == 0
@@ -206,6 +258,8 @@ SOURCES = {
     "answers.rsp": '-Oz -c leaf.c -DFACTOR=4 -o "with answers.o"\n',
     "more.rsp": "@answers.rsp -g\n",
     "note.txt": "no source\n",
+    "quoted.rsp": r"""-Oz -c leaf.c -DX='a\'b' "-DY=a\\\"b" -o "a\b.o" """,
+    "layout.cpp": "struct A { virtual int f(); int x; }; int A::f() { return sizeof(A); }\n",
 }
 
 INVOCATIONS = r"""
@@ -238,7 +292,34 @@ g++ -Oz -c plus.cpp leaf.c
 -Oz -c leaf.c --unknown-option
 -Oz -save-temps=obj -c leaf.c -o deps/out.o
 -Oz -c once.i -o out.o
+@quoted.rsp
+-Oz -c leaf.c -o out.o -MD -MF -
+-Oz -c leaf.c -o out.o -Xclang -ast-list
+-Oz -c layout.cpp -o out.o -Xclang -fdump-record-layouts
+-Oz -c layout.cpp -o out.o -Xclang -fdump-vtable-layouts
+-Oz -c leaf.c -o out.o -print-search-dirs
+-Oz -c leaf.c -o out.o -Xclang -mthread-model -Xclang single
 """.strip().splitlines()
+
+
+def meaning(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
+    """Return source, object and level of an ordinary compile with some words, as the wrapper reads them."""
+    arguments = ["-Oz", "-c", *words, "calls.c", "-o", "out.o"]
+    line, shown = resolve(clang, arguments)
+    invocation = read_invocation(line)
+    if not invocation.reason and (shown is not None or not invocation.is_clear):
+        invocation = driven(invocation, shown_text(clang, arguments) if shown is None else shown)
+    return None if invocation.reason else (invocation.source, invocation.output, invocation.level)
+
+
+def meaning_by_the_driver(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
+    """Return the same of the one command that clang's driver would run; None for another number or for other work."""
+    commands = shown_commands([*clang, "-Oz", "-c", *words, "calls.c", "-o", "out.o"])
+    line = commands[0] if len(commands) == 1 else []
+    if "-emit-obj" not in line:
+        return None
+    levels = [level_of(word) for word in line if re.fullmatch("-O([0-3sz]|fast)?", word)]
+    return line[-1], line[line.index("-o") + 1], levels[-1]
 
 
 def outcome(command: list[str], folder: Path) -> tuple[int, bytes, bytes, dict[str, bytes]]:
@@ -276,3 +357,83 @@ def test_its_version_is_that_of_clang(clang: dict[str, list[str]], tmp_path: Pat
     assert more[1] == expected[1] + b"mlgo-clang inlining policy: never\n"
     front_end = outcome([str(DRIVERS["gcc"]), "-cc1", "-version"], tmp_path)
     assert front_end == outcome([*clang["gcc"][:2], "-cc1", "-version"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "variable", ["CC_PRINT_OPTIONS", "CC_PRINT_PROC_STAT", "CC_LOG_DIAGNOSTICS", "CC_PRINT_HEADERS"]
+)
+def test_variables_by_which_clang_prints_print_once(variable: str, run: Run, project: Path) -> None:
+    (project / "calls.c").write_text("#include <stddef.h>\nint f(int n) { int unused; return n; }\n")
+    lines = []
+    for policy in ("default", "last-call"):
+        result = run(
+            f"--mlgo-policy={policy}", "-Wall", "-Oz", "-c", "calls.c", **{variable: "1", f"{variable}_FILE": "printed"}
+        )
+        lines.append((result.returncode, result.stderr, len((project / "printed").read_text().splitlines())))
+        (project / "printed").unlink()
+    assert lines[0] == lines[1]
+    assert lines[0][2] > 0
+
+
+STREAMS = {
+    "-include /dev/stdin": 'cat extra.h | "$0" "$@"',
+    "-include/dev/fd/3": '"$0" "$@" 3<<EOF\n#define FULL 1\nEOF',
+    "-imacros fifo": 'cat extra.h > fifo & exec "$0" "$@"',
+    "-Xclang -include -Xclang fifo": 'cat extra.h > fifo & exec "$0" "$@"',
+    "-Wp,-include,fifo": 'cat extra.h > fifo & exec "$0" "$@"',
+    "@fifo": 'echo "-DFULL=1" > fifo & exec "$0" "$@"',
+    "@outer.rsp": 'cat extra.h > fifo & exec "$0" "$@"',
+    "-fmodules -fmodule-map-file=fifo -DFULL=1": 'echo "" > fifo & exec "$0" "$@"',
+    "-MD -MF fifo -DFULL=1": 'cat fifo > /dev/null & exec "$0" "$@"',
+}
+
+
+@pytest.mark.parametrize("words", STREAMS)
+def test_a_file_that_can_be_read_once_is_read_once(words: str, run: Run, project: Path) -> None:
+    (project / "extra.h").write_text("#define FULL 1\n")
+    (project / "outer.rsp").write_text("-DX -include fifo")
+    os.mkfifo(project / "fifo")
+    with (project / "calls.c").open("a") as source:
+        source.write("#ifdef FULL\nint full(int n) { return twice(n); }\n#endif\n")
+    assert run("--mlgo-policy=default", "-DFULL=1", "-Oz", "-c", "calls.c").returncode == 0
+    expected = (project / "calls.o").read_bytes()
+    shell = ("timeout", "20", "sh", "-c", STREAMS[words])
+    result = run(*words.split(), "-Oz", "-c", "calls.c", before=shell, MLGO_POLICY="smallest", MLGO_RECIPES="recipes")
+    assert result.returncode == 0, result.stderr
+    assert (project / "calls.o").read_bytes() == expected
+
+
+def test_inputs_of_all_languages_of_the_front_end_and_of_llvm_get_decisions(
+    run: Run, project: Path, always: str
+) -> None:
+    front = ("-Xclang", "-disable-llvm-passes", "-emit-llvm", "calls.c")
+    assert run("--mlgo-policy=default", "-Oz", *front, "-S").returncode == 0
+    assert run("--mlgo-policy=default", "-Oz", *front, "-c").returncode == 0
+    shutil.copy(project / "calls.c", project / "calls.m")
+    shutil.copy(project / "calls.c", project / "calls.txt")
+    for policy in ("never", always):
+        sizes = []
+        for words in ("calls.c", "calls.ll", "calls.bc", "calls.m", "-x objective-c calls.txt", "-x ir calls.bc"):
+            result = run(f"--mlgo-policy={policy}", "--mlgo-strict", "-Oz", "-c", *words.split(), "-o", "out.o")
+            assert (result.returncode, result.stderr) == (0, b""), words
+            sizes.append(object_sizes((project / "out.o").read_bytes()).text)
+        assert len({*sizes}) == 1, policy
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-c calls.c other.c", "it has 2 inputs; compile each source with a command of its own"),
+        ("-c -x cuda calls.c", "the language is cuda; a policy decides in C, C++, Objective-C and LLVM IR"),
+        ("-c calls.c -include fifo", "fifo can be used only once; write it to a regular file"),
+        ("-c calls.c -no-integrated-as", "-no-integrated-as requests other work; build with the assembler of clang"),
+        ("calls.c -o program", "it does not compile to an object; compile with -c, and link the object"),
+    ],
+)
+def test_strict_refuses_a_source_that_no_policy_decides(words: str, message: str, run: Run, project: Path) -> None:
+    (project / "other.c").touch()
+    os.mkfifo(project / "fifo")
+    result = run("--mlgo-policy=never", "--mlgo-strict", "-Oz", *words.split())
+    assert (result.returncode, result.stderr.count(b"\n")) == (1, 1)
+    assert f"mlgo-clang: error: calls.c: no policy decides: {message}" in result.stderr.decode()
+    assert not (project / "calls.o").exists()

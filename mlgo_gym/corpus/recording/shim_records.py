@@ -12,7 +12,8 @@ import sys
 from itertools import count, pairwise, product
 
 from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
-from mlgo_clang.command_lines import cc1_commands, drop_options, is_probe, named_output
+from mlgo_clang.command_lines import cc1_commands, drop_options, named_output
+from mlgo_clang.invocation import is_probe
 
 # Importing pathlib and typing would double the time that this file takes to load.
 # ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
