@@ -1,38 +1,59 @@
-"""Counters of compiles: a file of lines, each a number and what it counts. Lines of one name are summed."""
+"""Counters of compiles: a file per build of lines, each a number and what it counts. Lines of one name are summed."""
 
 from __future__ import annotations
 
 import os
 
-from mlgo_clang.files import cache_folder, host_id, lock, read_untrusted, write_atomically
+from mlgo_clang.files import cache_folder, host_id, lock, read_untrusted, remove_file, write_atomically
 
 _LARGEST = 1 << 20
 _LARGEST_SUMS = 1 << 16
 _KNOWN_BUILDS = 64
-_LOCK_SECONDS = 5.0
+_WARNED = ".warned"
 
 
-def counters_path() -> str:
-    """Return the path of the file of counters."""
-    return os.path.join(cache_folder(), "mlgo-clang", "counters")
+def counters_folder() -> str:
+    """Return the folder of the counters."""
+    return os.path.join(cache_folder(), "mlgo-clang", "builds")
 
 
 def count(*names: str) -> None:
     """Add one to each counter, whose name has no line break; without a writable cache nothing is counted."""
-    path = counters_path()
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor, path = _open("", 0)
         try:
             # Compiles count at the same time: the kernel appends a short text at once.
             os.write(descriptor, _lines(dict.fromkeys(names, 1)))
             if os.fstat(descriptor).st_size > _LARGEST and lock(descriptor, 0):
+                sums = _lines(parse(read_untrusted(path)))
                 # A count of another compile in this moment is lost.
-                write_atomically(path, _lines(read_counters())[:_LARGEST_SUMS])
+                write_atomically(path, sums[: sums.rfind(b"\n", 0, _LARGEST_SUMS) + 1])
         finally:
             os.close(descriptor)
     except OSError:
         return
+
+
+def _open(suffix: str, flags: int) -> tuple[int, str]:
+    """Open a file of this build for appending, and return its descriptor and path; old builds are forgotten."""
+    folder = counters_folder()
+    path = os.path.join(folder, _build() + suffix)
+    flags |= os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+    if not flags & os.O_EXCL:
+        try:
+            return os.open(path, flags), path
+        except FileNotFoundError:
+            pass
+    os.makedirs(folder, exist_ok=True)
+    for name in _by_use(folder)[:-_KNOWN_BUILDS]:
+        remove_file(os.path.join(folder, name))
+    return os.open(path, flags | os.O_CREAT, 0o644), path
+
+
+def _by_use(folder: str) -> list[str]:
+    """Return the names of the files in a folder, the last written one last."""
+    with os.scandir(folder) as entries:
+        return [name for _, name in sorted((entry.stat().st_mtime_ns, entry.name) for entry in entries)]
 
 
 _BUILDERS = frozenset(
@@ -47,20 +68,12 @@ def is_first_of_build() -> bool:
 
     The build is the outermost process of those above this one that is a known program, else the parent.
     """
-    build = _build()
-    path = os.path.join(os.path.dirname(counters_path()), "warned")
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+", errors="replace") as file:
-            lock(file.fileno(), _LOCK_SECONDS)
-            known = file.read().split()[-_KNOWN_BUILDS:]
-            if build in known:
-                return False
-            file.seek(0)
-            file.truncate()
-            file.write(" ".join((*known, build)))
+        os.close(_open(_WARNED, os.O_EXCL)[0])
+    except FileExistsError:
+        return False
     except OSError:
-        pass
+        return True
     return True
 
 
@@ -86,18 +99,24 @@ def _lines(counters: dict[str, int]) -> bytes:
     return "".join(f"{number} {name}\n" for name, number in counters.items()).encode(errors="backslashreplace")
 
 
-def read_counters() -> dict[str, int]:
-    """Return all counters."""
+def read_counters(*, last: bool = False) -> dict[str, int]:
+    """Return the counters of all known builds, summed by name; or of the last one."""
+    folder, data = counters_folder(), b""
     try:
-        return parse(read_untrusted(counters_path()))
+        names = [name for name in _by_use(folder) if not name.endswith(_WARNED)]
+        for name in names[-1:] if last else names:
+            data += read_untrusted(os.path.join(folder, name)) + b"\n"
     except OSError:
         return {}
+    return parse(data)
 
 
 def remove_counters() -> None:
     """Reset all counters."""
-    if os.path.exists(counters_path()):
-        os.unlink(counters_path())
+    folder = counters_folder()
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if not name.endswith(_WARNED):
+            remove_file(os.path.join(folder, name))
 
 
 def parse(data: bytes) -> dict[str, int]:

@@ -75,12 +75,17 @@ def prune(folder: Folder, *, days: Annotated[float, option("Age of the last use 
     return Result({"removed": removed}, f"{removed} recipes removed")
 
 
-def cc_stats(*, zero: Annotated[bool, option("Reset the counters.", "--zero")] = False) -> Result:
-    """Show how many compiles of mlgo-clang used a policy, and how many did not, by reason.
+def cc_stats(
+    *,
+    every: Annotated[bool, option("Sum of the last 32 builds, or of those since --zero.", "--all")] = False,
+    zero: Annotated[bool, option("Reset the counters of all builds.", "--zero")] = False,
+) -> Result:
+    """Show how many compiles of the last build used a policy, and how many did not, by reason.
 
-    The counters are in the cache folder, one file for all builds.
+    A build is one run of make, ninja or another such program, else all commands
+    of one shell. The counters are in the cache folder.
     """
-    ordered = sorted(read_counters().items(), key=lambda item: (item[0].startswith("because "), -item[1]))
+    ordered = sorted(read_counters(last=not every).items(), key=lambda item: (item[0].startswith("because "), -item[1]))
     lines = [f"{number:8}  {name}" for name, number in ordered]
     if zero:
         remove_counters()

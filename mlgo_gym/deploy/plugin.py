@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, MODULE_SHARE, SOURCE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
 from mlgo_gym.deploy.c_code import FLAGS, DecisionCode, comment_text, decision_code, fill_template
 from mlgo_gym.deploy.exports import output_of, writing
 from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
@@ -170,8 +170,8 @@ def build_link_plugins(policies: Iterable[str], toolchain: Toolchain, folder: Pa
 _FUNCTIONS = {
     "callee_linkage": "rankOfLinkage(Callee)",
     "caller_linkage": "rankOfLinkage(Caller)",
-    "callee_comdat": "Callee.hasComdat()",
-    "callee_unnamed": "(Callee.getUnnamedAddr() != llvm::GlobalValue::UnnamedAddr::None)",
+    "callee_comdat": "double(Callee.hasComdat())",
+    "callee_unnamed": "double(Callee.getUnnamedAddr() != llvm::GlobalValue::UnnamedAddr::None)",
 }
 """Features that the functions themselves have, as expressions of C++."""
 
@@ -187,7 +187,6 @@ _ARGUMENTS = {"Caller": "*Call.getCaller()", "Callee": "*Call.getCalledFunction(
 """Parameters for the functions of a call, as in `_FUNCTIONS`."""
 
 _INPUT = re.compile(r"\(double\)features\[(\d+)\]")
-_WHOLE = re.compile(r"(?<![\w.])(\d+)\.0\b")
 
 
 def rule_cpp(policy: str) -> DecisionCode:
@@ -200,15 +199,14 @@ def rule_cpp(policy: str) -> DecisionCode:
         raise PolicyError(f"expected last-call or rule:FILE, got {policy!r}; export it with `mlgo-gym export plugin`")
     rule = RuleText.load(policy_file(policy))
     names = [_FUNCTIONS.get(name) or _parameter(name) for name in rule.features]
-    condition = _INPUT.sub(lambda match: names[int(match[1])], _WHOLE.sub(r"\1", rule.code))
+    condition = _INPUT.sub(lambda match: names[int(match[1])], rule.code)
     functions = [name for name in _ARGUMENTS if name in condition]
     parameters = [f"const llvm::Function &{name}" for name in functions]
     values = [_ARGUMENTS[name] for name in functions]
     for index, name in enumerate(rule.features):
         if name not in _FUNCTIONS:
-            kind = "double" if name == MODULE_SHARE else "int64_t"
-            parameters.append(f"{kind} {_parameter(name)}")
-            values.append(f"static_cast<{kind}>(features[{index}])")
+            parameters.append(f"double {_parameter(name)}")
+            values.append(f"features[{index}]")
     texts = {
         # A condition has no backslash and no line break.
         "RULE": rule.text.replace(" or ", "\n//   or "),

@@ -270,6 +270,11 @@ def with_margin(network: Network, margin: float, base: str = "default") -> Netwo
     probe[:, column] = (0, 1) if rule.threshold is None else (rule.threshold, rule.threshold - 1)
     inputs = probe if network.normalization is None else network.normalization(probe)
     low, high = inputs[:, column].astype(np.float64)
+    if low == high:
+        raise MlgoError(
+            f"expected a network whose normalization tells the answers of {base!r} apart, got one that clips "
+            f"{rule.feature} there; use a margin of 0, or another base"
+        )
     # Clang's own choice is 0 or 1, so its ramp does not continue above 1.
     starts = (low,) if rule.threshold is None else (low, high)
     signs = (1.0, -1.0)[: len(starts)]

@@ -22,6 +22,7 @@ from mlgo_gym.policies.network import Network
 from tests.cli.command import run
 from tests.deploy.conftest import KINDS, NAMES, Observations, labelled, make_network
 from tests.policies.conftest import inline as inline
+from tests.policies.episodes import eviction_network
 
 CLANG = compiler_command("bundled", "gcc")
 
@@ -89,6 +90,18 @@ def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path
         table = (ctypes.c_int32 * (len(NAMES) + 1))(*offsets, 8 * len(NAMES))
         decisions.append(int(native.mlgo_decide(data, ctypes.c_int64(start), table)))
     assert decisions == values.argmax(1).tolist()
+
+
+def test_an_empty_mask_is_answered_by_the_last_column(tmp_path: Path) -> None:
+    """Clang sends none; the code reads nothing behind it."""
+    eviction_network().save(tmp_path / "network.safetensors")
+    native = ctypes.CDLL(str(build_native_library(tmp_path / "network.safetensors", CLANG)))
+    native.mlgo_decide.restype = ctypes.c_int64
+    inputs = (ctypes.c_char_p.in_dll(native, "mlgo_inputs").value or b"").split()
+    offsets = (ctypes.c_int32 * len(inputs))(*(8 * number for number in range(len(inputs))))
+    columns = ctypes.c_int32.in_dll(native, "mlgo_choices").value
+    data = bytes(8 * (len(inputs) + columns))
+    assert native.mlgo_decide(data, ctypes.c_int64(0), offsets) == columns - 1
 
 
 def test_a_compiler_that_fails_is_quoted(

@@ -61,7 +61,12 @@ def test_it_decides_as_the_policy_in_the_environment_and_only_for_size(
         sizes = text([*command, loaded], tmp_path / "a.o"), text(command, tmp_path / "b.o")
         assert sizes == expected[bitcode.stem], bitcode.stem
     rule = tmp_path / "a.rule"
-    rule.write_text("cost_estimate < 5 or (callee_last == 1 and callee_kept == 0 and 0 <= callee_linkage <= 1)")
+    # In 64-bit integers the product would be negative, or 0.
+    large = "9007199254740992 * 1024"
+    rule.write_text(
+        f"cost_estimate < 5 and 0 < {large} * (1 + callee_comdat) and 0 < {large} * (1 + callee_users_left)"
+        " or (callee_last == 1 and callee_kept == 0 and 0 <= callee_linkage <= 1)"
+    )
     source, readable = tmp_path / "rule.cpp", tmp_path / "rule.so"
     words = ("--policy", f"rule:{rule}", "--llvm-config", f"llvm-config-{major}", "--output", source)
     assert run("export", "cpp", *words).stdout.startswith(f"{source}: rule:{rule}, ")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_clang.counters import counters_path, parse
+from mlgo_clang.counters import read_counters
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.network import Network
@@ -24,8 +24,7 @@ DRIVERS = {"gcc": Path(sys.executable).parent / "mlgo-clang", "g++": Path(sys.ex
 
 def counted(name: str) -> int:
     """Return a count of `mlgo-clang`, 0 without counters."""
-    path = Path(counters_path())
-    return parse(path.read_bytes()).get(name, 0) if path.exists() else 0
+    return read_counters().get(name, 0)
 
 
 def text(path: Path) -> int:

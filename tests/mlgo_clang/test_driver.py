@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.command_lines import cc1_commands, level_of, shown_commands, shown_text, target_of
-from mlgo_clang.counters import counters_path
 from mlgo_clang.invocation import driven, read_invocation, resolve
 from mlgo_clang.other_machines import library_headers, library_target
 from mlgo_gym.corpus.driver import cc1_line
@@ -223,7 +222,8 @@ def test_a_build_whose_compiles_use_no_policy_gets_one_warning(run: Run, project
 
     def warnings(words: str, **variables: str) -> list[bytes]:
         """Build twice at once, in processes of shells in one of make, which may be part of the build of the tests."""
-        Path(counters_path()).with_name("warned").unlink(missing_ok=True)
+        for path in own_cache.rglob("*.warned"):
+            path.unlink()
         script = f"sh -c '{DRIVERS['gcc']} {words} & {DRIVERS['gcc']} {words}; wait'; {DRIVERS['gcc']} {words}"
         return run(before=(make, "-c", f"{script}; true #"), **variables).stderr.splitlines()
 

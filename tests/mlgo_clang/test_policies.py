@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_clang.counters import parse, read_counters
+from mlgo_clang.counters import count, parse, read_counters
 from mlgo_clang.object_size import undefined_symbols
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
@@ -19,7 +19,7 @@ from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors
 from tests.conftest import PROGRAMS
-from tests.mlgo_clang.conftest import Run, counted, text, write_network
+from tests.mlgo_clang.conftest import DRIVERS, Run, counted, text, write_network
 from tests.policies.episodes import eviction_network
 
 COMPILE = ("-Oz", "-c", "calls.c")
@@ -279,6 +279,25 @@ def test_compiles_are_counted_and_several_policies_warn_and_count_once(
     counters = {name: number for name, number in read_counters().items() if not name.startswith("because")}
     assert counters == {"compiled with a policy": 2, "left to clang": 1, "compiled by clang alone": 1}
     assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
+
+
+def test_counters_of_builds_are_apart_and_a_full_file_keeps_complete_lines(
+    run: Run, project: Path, own_cache: Path
+) -> None:
+    make = project / "make"
+    shutil.copy("/bin/sh", make)
+    for number in (1, 2):
+        words = " ".join([str(DRIVERS["gcc"]), "--mlgo-policy=never", *COMPILE])
+        assert run(before=(make, "-c", f"{'; '.join([words] * number)}; true #")).returncode == 0
+    assert (counted("compiled with a policy"), read_counters(last=True)["compiled with a policy"]) == (3, 2)
+    count("left to clang")
+    own = max(own_cache.rglob("builds/*"), key=lambda path: path.stat().st_mtime_ns)
+    names = [f"because {number} {'x' * 90}" for number in range(12_000)]
+    own.write_text("".join(f"7 {name}\n" for name in names))
+    count("left to clang")
+    kept = {name: number for name, number in parse(own.read_bytes()).items() if name.startswith("because ")}
+    assert 300 < len(kept) < 800
+    assert all(kept[name] == 7 and name in names for name in kept)
 
 
 def test_a_source_and_policies_and_folders_of_any_name_are_used(run: Run, project: Path, own_cache: Path) -> None:

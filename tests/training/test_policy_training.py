@@ -119,6 +119,9 @@ def test_a_base_answers_as_the_policy_of_its_name_and_others_are_refused() -> No
     for name in ("threshold:5.5", "never", "threshold:", "threshold:5 "):
         with pytest.raises(MlgoError, match=r"expected a base, default or threshold:K with a whole number K, got"):
             Base.parse(name)
+    clipped = Normalization.fit(observations(), NAMES)
+    with pytest.raises(MlgoError, match="expected a network whose normalization tells the answers of 'threshold:9"):
+        with_margin(random_network(NAMES, 4, 1, normalization=clipped), 1.0, "threshold:9999999")
     blind = Network(("a",), (np.ones((1, 1), np.float32),), (np.ones(1, np.float32),))
     with pytest.raises(MlgoError, match=r"a hidden layer and inlining_default, got 1, relu, .* and a$"):
         with_margin(blind, 1.0)

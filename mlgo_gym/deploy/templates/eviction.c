@@ -32,7 +32,7 @@ static int mlgo_default(const int *legal, float features[][EACH]) {
     if (features[c][HINT]) break;
   }
   if (best == LAST && !legal[LAST])
-    for (best = 0; !legal[best];) ++best;
+    for (best = 0; best < LAST && !legal[best];) ++best;
   return best;
 }
 

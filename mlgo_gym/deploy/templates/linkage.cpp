@@ -1,6 +1,6 @@
 
 // Linkage as a number: internal 0, linkonce 1, weak 2, available_externally 3, external 4.
-static int rankOfLinkage(const llvm::Function &F) {
+static double rankOfLinkage(const llvm::Function &F) {
   if (F.hasLocalLinkage())
     return 0;
   if (F.hasLinkOnceLinkage())
