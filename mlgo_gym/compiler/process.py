@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit, run_confined
@@ -269,6 +270,7 @@ def run_bounded(
     limits: Limits = DEFAULT_LIMITS,
     name: str = "clang",
     errors: str = "replace",
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return its output; the caller checks the exit status.
 
@@ -282,6 +284,7 @@ def run_bounded(
         limits: Limits of the program, and of each program that it starts.
         name: Name of the program in error messages.
         errors: Handling of output that is not UTF-8, as for `bytes.decode()`.
+        environment: Variables to set.
 
     Raises:
         ToolchainError: The program cannot be started, exceeds the time limit, or writes more than `MAX_OUTPUT`.
@@ -293,6 +296,7 @@ def run_bounded(
             return subprocess.Popen(
                 command,
                 cwd=folder,
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

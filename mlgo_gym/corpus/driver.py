@@ -321,12 +321,18 @@ _PROGRAMS = {
 _OPTIONS = (("-O0",), ("-O2",), ("-Os",), ("-O2", "-shared", "-fPIC"))
 
 
+def bundled_caches() -> tuple[Path, ...]:
+    """Return the cache folder of the bundled compiler, in which its links write; none if it names none."""
+    answer = run_bounded(bundled_command("env"), writable=None, timeout=60, name="the bundled compiler")
+    folders = tuple(map(Path, _CACHE.findall(answer.stdout)))
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folders
+
+
 def library_is_built() -> bool:
     """Return whether the cache of the bundled compiler contains libc++."""
-    zig, mode = bundled_command("env")
-    answer = run_bounded([zig, mode], writable=None, timeout=60, name="the bundled compiler")
-    match = _CACHE.search(answer.stdout)
-    return match is not None and any(Path(match[1]).glob("o/*/libc++.a"))
+    return any(any(folder.glob("o/*/libc++.a")) for folder in bundled_caches())
 
 
 def build_libraries(toolchain: Toolchain) -> Iterator[str]:

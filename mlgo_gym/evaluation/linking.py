@@ -205,7 +205,10 @@ def linked_sizes(
                         try:
                             if not trust_flags:
                                 check_link_arguments(link)
-                            sizes = _link_again(env, build, link, mode, plugin, objects, scratch / "linked", libraries)
+                            repeated = mode.apply(link, plugin)
+                            folder = scratch / "linked"
+                            trust = trust_flags or plugin is not None  # the user's
+                            sizes = _link_again(env, build, repeated, mode, objects, folder, libraries, trust=trust)
                         except MlgoError as error:
                             yield replace(row, error=str(error))
                         else:
@@ -218,10 +221,11 @@ def _link_again(
     build: Path,
     link: Link,
     mode: LinkMode,
-    plugin: Path | None,
     objects: PolicyObjects,
     folder: Path,
     libraries: dict[str, Path],
+    *,
+    trust: bool,
 ) -> tuple[int, int]:
     """Repeat a link, add its output to `libraries`, and return the executable bytes of objects and output."""
     flags = () if mode is RECORDED else SECTIONS
@@ -230,8 +234,7 @@ def _link_again(
     folder.mkdir(exist_ok=True)
     output = folder / str(len(libraries))
     limits = env.setup.options.compile_options.limits
-    repeated = mode.apply(link, plugin)
-    relink(repeated, build, files, output, env.toolchain, libraries=libraries, trust_flags=True, limits=limits)
+    relink(link, build, files, output, env.toolchain, libraries=libraries, trust_flags=trust, limits=limits)
     libraries[link.output] = output
     return size, object_sizes(output.read_bytes()).text
 

@@ -17,7 +17,7 @@ from mlgo_clang.command_lines import drop_options
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.compiler.process import run_bounded
-from mlgo_gym.corpus.driver import linker_command, linker_overrides
+from mlgo_gym.corpus.driver import bundled_caches, linker_command, linker_overrides
 from mlgo_gym.corpus.flags import safe_name
 from mlgo_gym.corpus.folder import is_outside, read_json_object
 from mlgo_gym.errors import CorpusError, UntrustedError
@@ -126,9 +126,6 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     return links
 
 
-_TARGET = re.compile(r"\w[\w.-]*")
-
-
 def _link(entry: dict[str, Any], target: str | None) -> Link:
     inputs = tuple(
         LinkInput(**{**file, "parts": tuple(LinkPart(**part) for part in file["parts"])}) for file in entry["inputs"]
@@ -226,6 +223,7 @@ class LinkWriter:
         return {**part, "file": str(target.relative_to(self._corpus))}
 
 
+_TARGET = re.compile(r"\w[\w.+-]*")
 _MACHINE = re.compile(r"-m(?!llvm)[a-z][a-z0-9.-]*")
 _DROPPED = frozenset({"-MD", "-MMD", "-MP", "-MG", "-save-temps", "--save-temps", "--coverage", "-v"})
 _DROPPED_WITH_VALUE = frozenset({"-MF", "-MT", "-MQ", "-MJ", "-x"})
@@ -244,6 +242,8 @@ def relink(
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Repeat a recorded link with other objects.
+
+    An untrusted link cannot write outside of its scratch folder, the folder of the output, and the compiler's cache.
 
     Args:
         link: one of `read_links()`.
@@ -265,7 +265,15 @@ def relink(
 
     def run(command: list[str], folder: Path, program: str) -> None:
         seconds = None if limits.cpu is None else 4 * limits.cpu
-        answer = run_bounded(command, writable=None, folder=folder, timeout=seconds, limits=limits, name=program)
+        answer = run_bounded(
+            command,
+            writable=writable,
+            folder=folder,
+            timeout=seconds,
+            limits=limits,
+            name=program,
+            environment={"TMPDIR": str(scratch)},
+        )
         if answer.returncode != 0:
             raise CorpusError(f"{link.output} cannot be linked; {program} printed:\n{answer.stderr.strip()[-4000:]}")
 
@@ -291,6 +299,7 @@ def relink(
         return paths[0]
 
     with temporary_folder() as scratch:
+        writable = None if trust_flags else (scratch, output.absolute().parent, *bundled_caches())
         files = [place(file, f"{number}-{Path(file.named).name}") for number, file in enumerate(link.inputs)]
         words = _with_files(link, map(str, files))
         linker = linker_command(toolchain, link.driver, link.target)
@@ -314,7 +323,10 @@ def _refused(words: Sequence[str], to_linker: str = "") -> str | None:
     rest = iter(words)
     for word in rest:
         value = next(rest, "") if word in with_value else None
-        if word.startswith("@") or (value or "").startswith("@"):
+        target = value if word == "-target" else word.removeprefix("--target=")
+        # clang reads a file of flags beside `folder/x86_64` if that is the target.
+        is_path = target not in (None, word) and not _TARGET.fullmatch(str(target))
+        if is_path or word.startswith("@") or (value or "").startswith("@"):
             return f"{to_linker}{value or word}"
         if word.startswith("-Wl,"):
             refused = _refused(word.split(",")[1:], "-Wl,")

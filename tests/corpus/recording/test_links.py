@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,9 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.compiler.limits import Limits, confinement_support
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.driver import NATIVE
+from mlgo_gym.corpus.driver import NATIVE, recording_target
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import (
     LINKS_FILE,
@@ -85,6 +86,25 @@ def test_a_link_can_be_repeated_after_the_build_is_deleted(project: Path, toolch
     program = project.parent / "again"
     relink(link, project.parent / "corpus", compile_modules(project, link, toolchain), program, toolchain)
     assert subprocess.run([program], check=False).returncode == (8 + 10 + 12 - 30) % 256
+
+
+@pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
+@pytest.mark.skipif(recording_target() != NATIVE, reason="this machine has no linker")
+def test_an_untrusted_link_writes_its_output_and_no_other_file(
+    any_toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlgo_gym.corpus.recording.links.check_link_arguments", lambda _link: None)
+    assert any_toolchain.run(["-c", "-x", "c", os.devnull, "-o", str(tmp_path / "m.o")]).returncode == 0
+    (tmp_path / "out").mkdir()
+    file = LinkInput(0, "m.o", "object", (LinkPart("m.o", module="m"),))
+    link = Link("a", "c", ".", ("m.o", "-nostdlib", "-shared"), None, "a", None, (file,), NATIVE)
+    spying = replace(link, arguments=(*link.arguments, f"-Wl,--print-map,-Map,{tmp_path / 'written'}"))
+    relink(link, tmp_path, {"m": tmp_path / "m.o"}, tmp_path / "out/a", any_toolchain)
+    with pytest.raises(CorpusError, match="written"):
+        relink(spying, tmp_path, {"m": tmp_path / "m.o"}, tmp_path / "out/b", any_toolchain)
+    assert not (tmp_path / "written").exists()
+    relink(spying, tmp_path, {"m": tmp_path / "m.o"}, tmp_path / "out/b", any_toolchain, trust_flags=True)
+    assert (tmp_path / "written").exists()
 
 
 def test_the_name_of_a_file_is_no_argument(toolchain: Toolchain, tmp_path: Path) -> None:
