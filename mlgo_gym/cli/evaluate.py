@@ -28,7 +28,7 @@ from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_table, programs_tables
 from mlgo_gym.evaluation.report import all_tables, as_data, notes, page, short_tables
-from mlgo_gym.evaluation.result import load_results, with_smallest
+from mlgo_gym.evaluation.result import load_results, on_common_modules, with_smallest
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
@@ -221,12 +221,14 @@ def report(
 
     --html writes one page without scripts and references: tables, figures, and
     the commands that reproduce results. The page needs the extra `report`.
-    Evaluations may be unfinished. With --json, several evaluations are one
-    object by their names.
+    Evaluations may be unfinished: policies, and evaluations of the same modules,
+    are compared on the modules that all of them finished. With --json, several
+    evaluations are one object by their names.
     """
     evaluations = load_results(runs)
     if smallest:
         evaluations = {name: with_smallest(result) for name, result in evaluations.items()}
+    evaluations = on_common_modules(evaluations)
     data = {name: as_data(result) for name, result in evaluations.items()}
     for number, (name, result) in enumerate({} if as_json else evaluations.items()):
         if len(evaluations) > 1:

@@ -99,7 +99,7 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
     """Compare the first evaluation with each of the others.
 
     Policies of equal names are compared. If two evaluations share no name, each policy of the later one is compared
-    with each policy of the first.
+    with each policy of the first. All are compared on the modules that all of them finished.
 
     Raises:
         MlgoError: There are fewer than two evaluations, two differ in environment, metric, compiler, modules, flags or
@@ -109,7 +109,7 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
         raise MlgoError(f"expected two or more evaluations, got {len(runs)}; name the --output of each")
     first, *others = runs.items()
     metric = first[1].configuration.metric
-    pairs = []
+    pairs: list[tuple[EvaluatedPolicy, EvaluatedPolicy]] = []
     notes: list[str] = []
     for other in others:
         for difference in differences(first[1], other[1]):
@@ -118,15 +118,27 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
                 "the same compiler and flags"
             )
         notes += _notes(first, other)
-        projects = {episode.module: episode.project for episode in (*first[1].episodes, *other[1].episodes)}
         shared = [(name, name) for name in other[1].policies if name in first[1].policies]
         for later, before in shared or product(other[1].policies, first[1].policies):
-            change = Change.between(other[1].values(later, metric), first[1].values(before, metric), projects)
-            if change.pairs:
-                pairs.append((EvaluatedPolicy(other[0], later), EvaluatedPolicy(first[0], before), change))
-    if not pairs:
-        raise MlgoError("expected modules that both evaluations finished, got none; continue the evaluations")
-    return Comparison(metric, runs, tuple(pairs), tuple(notes))
+            pairs.append((EvaluatedPolicy(other[0], later), EvaluatedPolicy(first[0], before)))
+    values = {policy: runs[policy.run].values(policy.policy, metric) for pair in pairs for policy in pair}
+    finished = [measured.keys() for measured in values.values() if measured]
+    common = set(finished[0]).intersection(*finished) if finished else set[str]()
+    if not common:
+        raise MlgoError("expected modules that all evaluations finished, got none; continue the evaluations")
+    for policy, measured in values.items():
+        if missing := runs[policy.run].missing.get(policy.policy, 0):
+            notes.append(
+                f"{policy.policy} in {policy.run} lacks {count(missing, 'module')}: compared on {len(common)}"
+                if measured
+                else f"{policy.policy} in {policy.run} finished no module"
+            )
+    values = {
+        policy: {name: measured[name] for name in measured.keys() & common} for policy, measured in values.items()
+    }
+    projects = {name: project for result in runs.values() for name, project in result.projects_by_module.items()}
+    changes = ((later, before, Change.between(values[later], values[before], projects)) for later, before in pairs)
+    return Comparison(metric, runs, tuple(row for row in changes if row[2].pairs), tuple(notes))
 
 
 def _notes(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> list[str]:
@@ -147,9 +159,6 @@ def _notes(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResu
     for run, result in (first, other):
         single = [name for name in result.policies if name not in shared]
         lines += [f"only in {run}: {', '.join(single)}"] if shared and single else []
-    for run, result in (first, other):
-        if result.failures:
-            lines.append(f"{run}: {count(len(result.failures), 'failed episode')} excluded")
     return lines
 
 

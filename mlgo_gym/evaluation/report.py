@@ -80,6 +80,12 @@ def notes(result: EvaluationResult) -> list[str]:
     deciding = [summary for summary in summaries if summary.decisions]
     if times := [f"{one.policy} {1e6 * one.policy_seconds / one.decisions:,.1f} µs" for one in deciding]:
         lines.append(f"CPU time of policies per decision: {', '.join(times)}")
+    compared = len(result.compared)
+    if missing := result.missing:
+        listed = ", ".join(f"{name} {lacking}" for name, lacking in missing.items())
+        lines.append(f"Compared on the {count(compared, 'module')} of every policy; without a result: {listed}")
+    elif result.only is not None and compared < len(replace(result, only=None).compared):
+        lines.append(f"Compared on {count(compared, 'module')}: another evaluation lacks the others")
     if excluded := result.without_decisions:
         lines.append(f"Excluded for lack of decisions: {count(len(excluded), 'module')}: {_some(excluded)}")
     if deviations := result.deviations:
@@ -122,6 +128,8 @@ def as_data(result: EvaluationResult) -> dict[str, Any]:
         ],
         "languages": {name: _all_data(result.summaries(language=name)) for name in result.languages},
         "projects": {name: _all_data(result.summaries(name)) for name in result.projects},
+        "compared": sorted(result.compared),
+        "missing": result.missing,
         "without_decisions": result.without_decisions,
         "deviations": list(map(asdict, result.deviations)),
         "failures": list(map(asdict, result.failures)),
@@ -181,7 +189,8 @@ def _with_printable_names(result: EvaluationResult) -> EvaluationResult:
         for policy, module, project in [(episode.policy, episode.module, episode.project)]
     )
     modules = {_printable(name): facts for name, facts in result.modules.items()}
-    return EvaluationResult(replace(result.configuration, policies=policies), episodes, modules)
+    only = None if result.only is None else frozenset(map(_printable, result.only))
+    return EvaluationResult(replace(result.configuration, policies=policies), episodes, modules, only)
 
 
 def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:

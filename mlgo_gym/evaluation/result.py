@@ -23,11 +23,15 @@ from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """Results of an evaluation: one episode per policy and module, and facts about the modules by name."""
+    """Results of an evaluation: one episode per policy and module, and facts about the modules by name.
+
+    Statistics are over the modules of `compared`, and of `only` unless it is None.
+    """
 
     configuration: Configuration
     episodes: tuple[EpisodeRecord, ...]
     modules: Mapping[str, ModuleFacts] = field(default_factory=dict)
+    only: frozenset[str] | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -39,6 +43,11 @@ class EvaluationResult:
         """Names of the policies with results, in the order of the evaluation."""
         present = {episode.policy for episode in self.episodes}
         return tuple(name for name in self.configuration.policies if name in present)
+
+    @property
+    def projects_by_module(self) -> dict[str, str]:
+        """Project of each module with a result."""
+        return {episode.module: episode.project for episode in self.episodes}
 
     @property
     def projects(self) -> tuple[str, ...]:
@@ -67,6 +76,27 @@ class EvaluationResult:
         return [episode for episode in self.episodes if episode.module not in excluded]
 
     @property
+    def compared(self) -> frozenset[str]:
+        """Names of the modules with decisions that every policy finished; a policy without any does not count."""
+        finished = [names for names in self._finished.values() if names]
+        common = frozenset[str]() if not finished else frozenset.intersection(*finished)
+        return common if self.only is None else common & self.only
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Number of modules that may have decisions, and that a policy has not finished, by policy; without zeros."""
+        names = {*self.modules, *(episode.module for episode in self.episodes)}.difference(self.without_decisions)
+        return {policy: len(names - done) for policy, done in self._finished.items() if names - done}
+
+    @property
+    def _finished(self) -> dict[str, frozenset[str]]:
+        names: dict[str, set[str]] = {policy: set() for policy in self.policies}
+        for episode in self.decided:
+            if episode.status == DONE and episode.policy in names:
+                names[episode.policy].add(episode.module)
+        return {policy: frozenset(done) for policy, done in names.items()}
+
+    @property
     def failures(self) -> list[EpisodeRecord]:
         """The failed episodes."""
         return [episode for episode in self.episodes if episode.status == FAILED]
@@ -84,6 +114,7 @@ class EvaluationResult:
 
     def summaries(self, project: str | None = None, *, language: str | None = None) -> list[Summary]:
         """Return the summary of each policy, over all modules or those of one project or language."""
+        compared = self.compared
         by_policy: dict[str, list[EpisodeRecord]] = {policy: [] for policy in self.policies}
         for episode in self.decided:
             if (
@@ -92,10 +123,11 @@ class EvaluationResult:
                 and (language is None or language == self.language(episode.module))
             ):
                 by_policy[episode.policy].append(episode)
-        return [self._summary(policy, episodes) for policy, episodes in by_policy.items()]
+        return [self._summary(policy, episodes, compared) for policy, episodes in by_policy.items()]
 
-    def _summary(self, policy: str, episodes: Sequence[EpisodeRecord]) -> Summary:
-        done = sorted((episode for episode in episodes if episode.status == DONE), key=lambda episode: episode.module)
+    def _summary(self, policy: str, episodes: Sequence[EpisodeRecord], compared: frozenset[str]) -> Summary:
+        done = [episode for episode in episodes if episode.status == DONE and episode.module in compared]
+        done.sort(key=lambda episode: episode.module)
         projects, names = tuple(episode.project for episode in done), tuple(episode.module for episode in done)
         return Summary(
             policy,
@@ -113,9 +145,12 @@ class EvaluationResult:
 
     @property
     def pairs(self) -> list[tuple[str, str, Change]]:
-        """Each policy, one that was named before it, and the change from the latter over the modules of both."""
-        metric, projects = self.metrics[0], {episode.module: episode.project for episode in self.episodes}
-        values = {policy: self.values(policy, metric) for policy in self.policies}
+        """Each policy, one that was named before it, and the change from the latter."""
+        metric, projects, compared = self.metrics[0], self.projects_by_module, self.compared
+        values = {
+            policy: {name: value for name, value in self.values(policy, metric).items() if name in compared}
+            for policy in self.policies
+        }
         return [
             (first, second, Change.between(values[first], values[second], projects))
             for first, second in combinations(reversed(self.policies), 2)
@@ -157,6 +192,15 @@ class EvaluationResult:
 
     def __str__(self) -> str:
         return "\n\n".join(table.as_text() for table in self.tables())
+
+
+def on_common_modules(results: Mapping[str, EvaluationResult]) -> dict[str, EvaluationResult]:
+    """Return results with statistics over the modules that every result of the same modules has."""
+    common: dict[str, frozenset[str]] = {}
+    for result in results.values():
+        digest = result.configuration.modules_digest
+        common[digest] = result.compared & common.get(digest, result.compared)
+    return {name: replace(result, only=common[result.configuration.modules_digest]) for name, result in results.items()}
 
 
 def with_smallest(result: EvaluationResult) -> EvaluationResult:

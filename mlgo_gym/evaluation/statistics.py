@@ -129,8 +129,10 @@ class Change:
 
     @property
     def total(self) -> float:
-        """Relative change of the sum: -0.02 is 2 % less; 0 if the baselines add up to 0."""
-        return self.value / self.baseline - 1.0 if self.baseline else 0.0
+        """Relative change of the sum: -0.02 is 2 % less; infinite if only the baselines add up to 0."""
+        if not self.baseline:
+            return math.inf if self.value else 0.0
+        return self.value / self.baseline - 1.0
 
     @property
     def logarithms(self) -> tuple[float, ...]:
@@ -194,8 +196,9 @@ class Change:
 
     def to_json(self) -> dict[str, Any]:
         """Return sums, counts and the mean with its interval as JSON-able data."""
-        names = ("value", "baseline", "better", "worse", "equal", "projects", "total")
-        return {**{name: getattr(self, name) for name in names}, "mean": asdict(self.estimate)}
+        names = ("value", "baseline", "better", "worse", "equal", "projects")
+        total = self.total if math.isfinite(self.total) else None  # JSON has no infinity
+        return {**{name: getattr(self, name) for name in names}, "total": total, "mean": asdict(self.estimate)}
 
     def comparison_json(self) -> dict[str, Any]:
         """Return `to_json()` with the number of modules and the probability, for the change between two policies."""

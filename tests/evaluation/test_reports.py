@@ -16,14 +16,17 @@ from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.comparison import compare, differences
-from mlgo_gym.evaluation.report import command_of, page
-from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, with_smallest
+from mlgo_gym.evaluation.report import command_of, notes, page
+from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, on_common_modules, with_smallest
 from tests.evaluation.runs import Page, keep, made_up
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
 AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
 RUN = made_up({"default": {}, "<my_rule> & co": {"a": 50, "b": 260, "d": 399}, "threshold:5": {"c": 1}})
 OTHER = made_up({"threshold:5": {"c": 250}})
+
+
+OTHER_MODULES = replace(BEFORE.configuration, modules_digest="other")
 
 
 def first_difference(first: EvaluationResult, other: EvaluationResult) -> str:
@@ -99,6 +102,50 @@ def report(*words: object) -> str:
     answer = CliRunner().invoke(application, ["report", *map(str, words)])
     assert answer.exit_code == 0, answer.output
     return answer.stdout
+
+
+def without(result: EvaluationResult, policy: str, *modules: str) -> EvaluationResult:
+    """Return an evaluation in which a policy has not finished some modules."""
+    kept = (episode for episode in result.episodes if (episode.policy, episode.module in modules) != (policy, True))
+    return replace(result, episodes=tuple(kept))
+
+
+def test_evaluations_that_lack_modules_are_compared_on_common_ones_and_say_so(tmp_path: Path) -> None:
+    complete = made_up({"rule": {"a": 90, "b": 190, "c": 310}, "other": {"a": 50}})
+    other = made_up({"rule": {"a": 80, "c": 290}})
+    lacking = without(other, "rule", "a", "d")
+    found = compare({"before": complete, "after": lacking})
+    _, _, pair = found.pairs[0]
+    assert (pair.modules, pair.pairs) == (("b", "c"), ((200, 190), (290, 310)))
+    assert "rule in after lacks 2 modules: compared on 2" in found.notes
+    # The second evaluation is compared on the modules of the third.
+    assert {pair.modules for *_, pair in compare({"1": complete, "2": other, "3": lacking}).pairs} == {("b", "c")}
+    # Policies of one evaluation, and evaluations of one report.
+    unfinished = without(complete, "other", "b")
+    assert {summary.modules for summary in unfinished.summaries()} == {3}
+    assert {pair.modules for *_, pair in unfinished.pairs} == {("a", "c", "d")}
+    assert "Compared on the 3 modules of every policy; without a result: other 1" in notes(unfinished)
+    runs = [keep(complete, tmp_path / "one"), keep(lacking, tmp_path / "two")]
+    data = json.loads(report(*runs, "--json"))
+    assert [data[name]["compared"] for name in ("one", "two")] == [["b", "c"], ["b", "c"]]
+    assert [row["modules"] for name in ("one", "two") for row in data[name]["policies"]] == [2, 2, 2]
+    assert data["two"]["missing"] == {"rule": 2}
+    text = report(*runs)
+    assert "Compared on 2 modules: another evaluation lacks the others" in text
+    assert "Compared on the 2 modules of every policy; without a result: rule 2" in text
+    assert "Compared on" not in report(runs[0])
+    # Evaluations of other modules have their own.
+    apart = on_common_modules({"one": complete, "two": replace(lacking, configuration=OTHER_MODULES)})
+    assert [len(result.compared) for result in apart.values()] == [4, 2]
+
+
+def test_a_sum_that_grows_from_zero_is_no_unchanged_sum() -> None:
+    grown = made_up({"rule": {"a": 5, "b": 0}}, baselines=dict.fromkeys("abcd", 0))
+    (summary,) = grown.summaries()
+    assert summary.changes["text"].total == float("inf")
+    assert "+inf %" in str(grown)
+    assert summary.changes["text"].to_json()["total"] is None
+    assert made_up({"rule": {}}, baselines=dict.fromkeys("abcd", 0)).summaries()[0].changes["text"].total == 0
 
 
 def test_the_printed_command_runs_and_gives_the_table(varied: str, tmp_path: Path) -> None:
