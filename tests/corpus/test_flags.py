@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.corpus import Module
+from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.importing import extract_corpus, read_object_list
@@ -129,6 +131,21 @@ def test_driver_flags_of_a_description_stay_untrusted_whatever_is_added(
                 plan(opened[0], toolchain)
     write_description(tmp_path, ["m"], global_command_override=["-O2", "-fno-inline"])
     assert plan(open_corpus(tmp_path, toolchain=toolchain)[0], toolchain).confined
+
+
+def test_a_triple_in_bitcode_names_no_file_of_flags(
+    toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """clang's driver reads `TRIPLE.cfg`, below the working directory if the triple has a slash."""
+    triple = "x86_64-corpus/evil-linux-musl"
+    write_files(tmp_path, {f"{triple}.cfg": "-ftime-trace=stolen"})
+    monkeypatch.chdir(tmp_path)
+    line = cc1_line(toolchain, [f"--target={triple}", "-c", "-x", "ir", os.devnull])
+    assert "-ftime-trace=stolen" in line
+    module = Module("calls", make_bitcode("calls.c", triple=triple))
+    for flags in (None, ("-Oz",)):
+        with pytest.raises(UntrustedError, match="--target=x86_64-corpus/evil-linux-musl"):
+            plan(replace(module, flags=flags, trusted=True), toolchain)
 
 
 def test_a_variable_that_edits_command_lines_of_the_driver_is_not_in_the_result(

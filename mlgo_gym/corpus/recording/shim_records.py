@@ -104,7 +104,7 @@ def record_compile(
             write_record(settings, "skipped.json", {"source": source, "reason": reason})
     if _NO_OUTPUT.isdisjoint(arguments):
         for before, word in zip(("", *arguments[:-1]), arguments, strict=True):
-            if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before != "-o":
+            if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before not in _OPTION_WITH_VALUE:
                 reason = OTHER_SUFFIXES[os.path.splitext(word)[1]]
                 write_record(settings, "skipped.json", {"source": os.path.join(folder, word), "reason": reason})
     return killed
@@ -261,7 +261,7 @@ def _is_read_once(words: Iterable[str], folder: str) -> bool:
         path = os.path.normpath(os.path.join(folder, last))
         if path == os.devnull or not os.path.exists(path) or os.path.isdir(path):
             continue
-        if not os.path.isfile(path) or path.startswith(("/dev/", "/proc/")):
+        if not os.path.isfile(path) or path.startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
             return True
     return False
 

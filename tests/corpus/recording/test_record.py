@@ -217,13 +217,14 @@ def test_a_compile_with_an_input_that_is_read_once_is_counted_and_not_compiled_a
     """A second front end would wait for another writer, or read nothing and record another module."""
     script = """
         define='int once(void) { return 7; }'
-        mkfifo pipe
+        mkfifo pipe; echo > /dev/shm/$$.h
         echo "$define" > pipe & $CC -include pipe -c lib/sum.c -o 1.o
         echo "$define" | $CC -include /dev/stdin -c lib/sum.c -o 2.o
         $CC -imacros /proc/self/fd/0 -c lib/sum.c -o 3.o < lib/sum.h
         echo "$define" > pipe & $CC -x c -c pipe -o 4.o
         echo -O1 > pipe & $CC @pipe -c lib/sum.c -o 5.o
-        $CC -DDEVICE=/dev/stdin -include /dev/null -c lib/sum.c -o good.o
+        $CC -DDEVICE=/dev/stdin -include /dev/null -include /dev/shm/$$.h -c lib/sum.c -o good.o
+        rm /dev/shm/$$.h
     """
     recording = record(project, script, toolchain)
     assert (recording.status, recording.failures, recording.modules) == (0, (), ("good.o",))
