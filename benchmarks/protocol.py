@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from mlgo_gym.corpus.corpus import Corpus, Part
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.opening import BENCHMARK, parse_corpora
+from mlgo_gym.corpus.parts import Part
 
-VERSION = 1
+VERSION = 2
 """Version of the protocol; any change of the constants below raises it."""
 
 ENVIRONMENT = "mlgo/Inline-v0"
@@ -70,7 +71,7 @@ def _search_order(name: str) -> str:
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
-TRAIN = ("builtin", "zstd", "lz4", "brotli", "box2d-py", "fasttext")
+TRAIN = ("builtin", "brotli", "hiredis", "pillow", "box2d-py", "fasttext")
 """Corpora of the small trainings of this table: their training split."""
 
 BUNDLED = {"Oz": "inline-oz", "Os": "inline-os"}

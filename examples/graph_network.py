@@ -32,7 +32,7 @@ from torch_geometric.nn import GINEConv, global_mean_pool
 from mlgo_gym import CompilerEnv
 from mlgo_gym.policies import load_policy
 
-CORPORA = "builtin,box2d-py:train,snappy:train,opencc:train,sentencepiece:train,numpy:train,ujson:train,zstd:train"
+CORPORA = "builtin:train,box2d-py,sentencepiece,fasttext,jsonnet,brotli,hiredis,pillow"
 RULES = "always", "never", "threshold:5", "last-call"
 WIDTH, ROUNDS, EPOCHS, NEIGHBOURS = 48, 3, 25, 32
 

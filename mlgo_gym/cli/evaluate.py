@@ -17,7 +17,7 @@ from mlgo_gym.cache import write_atomically
 from mlgo_gym.cli import INTERRUPTED
 from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, argument, echo, exit_with, option, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.corpus import Part
+from mlgo_gym.corpus.parts import Part
 from mlgo_gym.deploy.plugin import build_link_plugins
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, UnreachableError

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import math
 import random
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Literal, Protocol, get_args, overload
+from typing import Literal, Protocol, overload
 
 from mlgo_gym.cache import sha256_of
 from mlgo_gym.corpus.flags import check_arguments, edit_flags
+from mlgo_gym.corpus.parts import PARTS, Part, is_part, is_project_part
 from mlgo_gym.errors import CorpusError, did_you_mean
-
-Part = Literal["train", "test", "fit", "valid"]
-"""A part of a split: `train` and `test` cover all modules; `fit` and `valid` cover `train`."""
-
-PARTS: tuple[Part, ...] = get_args(Part)
 
 MAX_MODULE_BYTES = 1 << 31
 
-Facts = tuple[str, ...]
-"""Source, source text and bitcode of a module; modules that share one belong to one group."""
+_HELD_OUT: Mapping[Part, tuple[Part, ...]] = {"train": ("test",), "valid": ("test",), "fit": ("test", "valid")}
+"""The parts whose modules a part must not contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +64,11 @@ class Module:
         files = [*([] if self.thinlto_index is None else [self.thinlto_index]), *map(Path, self.inputs)]
         statuses = [(file, file.stat()) for file in files if file.is_file()]  # else clang prints the error
         return [self.digest(), *(_digest(file, status.st_mtime_ns, status.st_size) for file, status in statuses)]
+
+    def source_digest(self) -> str:
+        """Return the SHA-256 of the source in hexadecimal if it is recorded, else that of the bitcode."""
+        source = self.metadata.get("source_sha256")
+        return source if isinstance(source, str) else self.digest()
 
 
 def missing_bitcode(bitcode: Path) -> CorpusError:
@@ -231,36 +230,52 @@ class Corpus:
         wanted = frozenset(names)
         return self._select([name for name in self.names if name in wanted])
 
-    def split(self, part: Part, *, by: Literal["module", "project"] = "module") -> Corpus:
+    def split(self, part: Part, *, by: Literal["project", "module"] = "project") -> Corpus:
         """Return a part of the corpus for training, validation or testing.
 
-        A hash of a module's name in its own corpus, or of its project, decides. A module is in the same part alone and
-        in a joined corpus, at every optimisation level, and whatever modules are added. Modules with the same source
-        or the same content are in one part, which the hash of the first one's name decides.
+        A module's part follows from its project alone, so it is the same in a filtered or joined corpus and at every
+        optimisation level (`mlgo_gym.corpus.parts`). A training part excludes copies of modules that are held out from
+        it anywhere in `whole()`: modules with equal sources, or with equal bitcode.
 
         Args:
-            part: `"train"` or `"test"`, four fifths and a fifth; or `"fit"` or `"valid"`, the same of `"train"`.
-            by: unit that stays in one part: a module with its duplicates, or a project.
+            part: `"train"` or `"test"`, about four fifths and a fifth; or `"fit"` or `"valid"`, the same of `"train"`.
+            by: `"project"` keeps a project in one part. `"module"` divides a project by a hash of each module's source;
+                its parts share functions, so results on them do not show what a policy does for other projects.
 
         Raises:
-            CorpusError: an argument has another value.
+            CorpusError: an argument has another value, or a file of a module cannot be read.
         """
         if part not in PARTS or by not in ("module", "project"):
             raise CorpusError(
                 f"expected a part of {', '.join(PARTS)} by 'module' or 'project', got {part!r}, {by!r}"
                 f"{did_you_mean(str(part), PARTS)}"
             )
-        keys = {name: self.project(name) for name in self.names} if by == "project" else self._split_keys()
-        return self._select([name for name in self.names if is_part(keys[name], part)])
+        if by == "module":
+            digests = {name: self._modules.load(name).source_digest() for name in self.names}
+            return self._select([name for name, digest in digests.items() if is_part(digest, part)])
+        names = [name for name in self.names if is_project_part(*self.origin(name), part)]
+        return self._select(self.without_copies(names, part))
 
-    def _split_keys(self) -> dict[str, str]:
-        """Return the name that decides the part of each module: the first of its group, in its own corpus."""
-        by_corpus: dict[str, dict[str, Facts]] = {}
-        for name in self.names:
-            local = self.origin(name)[1]
-            by_corpus.setdefault(name.removesuffix(local), {})[local] = _read_facts(self._modules, name)
-        groups = {prefix: _first_of_groups(modules.items()) for prefix, modules in by_corpus.items()}
-        return {f"{prefix}{local}": first for prefix, group in groups.items() for local, first in group.items()}
+    def without_copies(self, names: Sequence[str], part: Part) -> list[str]:
+        """Return the names, without copies of modules of `whole()` that are held out from a part.
+
+        Copies have equal sources or equal bitcode. A module whose files cannot be read is no copy.
+        """
+        whole = self._modules.names if names and part in _HELD_OUT else ()
+        held_out = [
+            name for name in whole if any(is_project_part(*self.origin(name), held) for held in _HELD_OUT[part])
+        ]
+        if not held_out:
+            return list(names)
+        digests = {digest for digest in map(self._source_digest, held_out) if digest}
+        return [name for name in names if self._source_digest(name) not in digests]
+
+    def _source_digest(self, name: str) -> str:
+        """Return the digest of a module's source; empty if its files cannot be read, as opening the module reports."""
+        try:
+            return self._modules.load(name).source_digest()
+        except (CorpusError, OSError):
+            return ""
 
     def whole(self) -> Corpus:
         """Return all modules of the corpus that this one is a part of."""
@@ -312,15 +327,30 @@ class Corpus:
         return corpus
 
 
-def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
-    """Return the modules of several corpora with `CORPUS/` before their names; raise `CorpusError` for equal names."""
+def join_corpora(corpora: Sequence[Corpus], parts: Sequence[Sequence[Part]] = ()) -> Corpus:
+    """Return the modules of several corpora with `CORPUS/` before their names.
+
+    Args:
+        corpora: the corpora; those without a module count, too.
+        parts: the parts that each corpus was split into by project. Copies of modules that any of the corpora holds out
+            from them are excluded.
+
+    Raises:
+        CorpusError: two corpora have one name.
+    """
     by_name = {corpus.prefix.replace("/", ":"): corpus for corpus in corpora}
     if len(by_name) != len(corpora):
-        names = ", ".join(corpus.name for corpus in corpora)
-        raise CorpusError(f"expected corpora with different names, got {names}; rename a folder")
-    joined = _JoinedModules(by_name)
-    members = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.names]
-    return Corpus(",".join(corpus.name for corpus in corpora), joined, names=members, origin=joined.origin)
+        text = ", ".join(corpus.name for corpus in corpora)
+        raise CorpusError(f"expected corpora with different names, got {text}; rename a folder")
+    modules = _JoinedModules(by_name)
+    joined = Corpus(",".join(corpus.name for corpus in corpora), modules, origin=modules.origin)
+    names = list[str]()
+    for (prefix, corpus), its_parts in zip(by_name.items(), parts or [()] * len(corpora), strict=True):
+        members = [f"{prefix}/{name}" for name in corpus.names]
+        for part in its_parts:
+            members = joined.without_copies(members, part)
+        names += members
+    return joined._select(names)
 
 
 class _JoinedModules:
@@ -349,50 +379,3 @@ class _JoinedModules:
     def _find(self, name: str) -> tuple[Corpus, str]:
         prefix, _, local = name.partition("/")
         return self._corpora[prefix], local
-
-
-def is_test(key: str, fraction: float) -> bool:
-    """Return whether a key is in the test part; a hash decides, so a larger fraction (0 to 1) only adds keys."""
-    number = int.from_bytes(hashlib.sha256(key.encode(errors="surrogateescape")).digest()[:8], "big")
-    return number < fraction * 2.0**64
-
-
-def is_part(key: str, part: Part, test_fraction: float = 0.2) -> bool:
-    """Return whether a key is in a part of a split; another hash puts a fifth of `train` into `valid`."""
-    if part == "test" or is_test(key, test_fraction):
-        return part == "test" and is_test(key, test_fraction)
-    return part == "train" or is_test(f"valid:{key}", 0.2) is (part == "valid")
-
-
-def _first_of_groups(modules: Iterable[tuple[str, Facts]]) -> Mapping[str, str]:
-    """Return the alphabetically first name of each name's group: the connected names that share a fact."""
-    owners: dict[str, list[str]] = defaultdict(list)
-    parents: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parents[name] != name:
-            parents[name] = parents[parents[name]]
-            name = parents[name]
-        return name
-
-    for name, facts in modules:
-        parents[name] = name
-        for fact in facts:
-            owners[fact].append(name)
-    for group in owners.values():
-        for other in group[1:]:
-            one, two = sorted((root(group[0]), root(other)))
-            parents[two] = one
-    return {name: root(name) for name in parents}
-
-
-def _read_facts(modules: Modules, name: str) -> Facts:
-    """Return the facts of a module; empty if it cannot be read."""
-    try:
-        module = modules.load(name)
-        source, text, bitcode = (module.metadata.get(key) for key in ("source", "source_sha256", "bitcode_sha256"))
-        facts = [f"source {source}"] if isinstance(source, str) and source and text else []
-        facts += [f"text {text}"] if isinstance(text, str) else []
-        return (*facts, f"bitcode {bitcode if isinstance(bitcode, str) else module.digest()}")
-    except (CorpusError, OSError):
-        return ()  # opening the module raises the error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from mlgo_gym.corpus.builtin import builtin_folder, compile_builtin
-from mlgo_gym.corpus.corpus import PARTS, Corpus, Part, is_part, join_corpora
+from mlgo_gym.corpus.corpus import Corpus, join_corpora
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
     REPORT_FILE,
@@ -23,18 +23,13 @@ from mlgo_gym.corpus.datasets.dataset import (
 )
 from mlgo_gym.corpus.driver import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
+from mlgo_gym.corpus.parts import BUILTIN, PARTS, Part, is_project_part
 from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
-BUILTIN, CATALOGUE, BENCHMARK = "builtin", "catalogue", "benchmark"
-BENCHMARK_DATASETS = (
-    "builtin", "zstd", "lz4", "brotli", "zopfli", "ujson", "hiredis", "httptools", "pyclipper", "box2d-py", "fasttext",
-    "blosc", "pillow", "lupa", "pycryptodome", "pysimdjson", "jsonnet", "sentencepiece", "snappy", "lightgbm",
-)  # fmt: skip
-"""The corpora that `benchmark` stands for (docs/results/benchmark.md)."""
-
-_DATASET, _PYPI = "dataset:", "pypi:"
-_PART = re.compile(rf"(.+):((?:{'|'.join(PARTS)})(?:-projects)?)", re.DOTALL)
+CATALOGUE, BENCHMARK = "catalogue", "benchmark"
+_DATASET, _PYPI, _BY_MODULE = "dataset:", "pypi:", "-modules"
+_PART = re.compile(rf"(.+):((?:{'|'.join(PARTS)})(?:{_BY_MODULE})?)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ class CorpusSpec:
         name: `builtin`, a dataset, `catalogue`, `rust`, `pypi:NAME==VERSION`; or a path.
         optimize: optimisation level of a named corpus; empty for `DEFAULT_LEVEL`.
         target: target of a named corpus, one of `TARGETS`; empty for `DEFAULT_TARGET`.
-        parts: parts of `Corpus.split()`, the later ones within the earlier ones; `train-projects` splits by project.
+        parts: parts of `Corpus.split()`, the later ones within the earlier ones; `train-modules` splits by module.
         is_path: whether the name is a path, whose modules may lack recorded flags.
     """
 
@@ -63,6 +58,25 @@ class CorpusSpec:
         """The dataset or package that it names, as `fetch_dataset()` takes it, or None."""
         name = self.name.removeprefix(_DATASET)
         return None if self.is_path or not (name in fetched_names() or name.startswith(_PYPI)) else name
+
+    @property
+    def project(self) -> str | None:
+        """The project of all its modules; None for a path, or for many projects."""
+        many = self.name in (PROGRAMS, *rust_names())
+        dataset = BUILTIN if self.name == BUILTIN and not self.is_path else self.dataset
+        return None if dataset is None or many else dataset.removeprefix(_PYPI).partition("==")[0]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no module can be in its parts, since its project is in another part."""
+        if self.project in (None, BUILTIN):
+            return False
+        return not all(is_project_part(self.project, "", part) for part in self.project_parts)
+
+    @property
+    def project_parts(self) -> list[Part]:
+        """The parts of its splits by project."""
+        return [cast("Part", part) for part in self.parts if not part.endswith(_BY_MODULE)]
 
     @property
     def short(self) -> CorpusSpec:
@@ -85,7 +99,7 @@ def parse_corpora(text: str) -> tuple[CorpusSpec, ...]:
     return tuple(
         replace(spec, name=name)
         for spec in map(_parse, pieces)
-        for name in (BENCHMARK_DATASETS if spec.name == BENCHMARK and not spec.is_path else (spec.name,))
+        for name in ((BUILTIN, *dataset_names()) if spec.name == BENCHMARK and not spec.is_path else (spec.name,))
     )
 
 
@@ -123,7 +137,7 @@ def _is_named(name: str) -> bool:
 
 def _unknown(text: str) -> CorpusError:
     name, colon, part = text.rpartition(":")
-    parts = [f"{part}{suffix}" for suffix in ("", "-projects") for part in PARTS]
+    parts = [f"{part}{suffix}" for suffix in ("", _BY_MODULE) for part in PARTS]
     if colon and _is_named(name.partition("@")[0]):
         return CorpusError(
             f"expected a part of {name!r} among {', '.join(parts)}, got {part!r}{did_you_mean(part, parts)}"
@@ -146,7 +160,7 @@ def open_corpus(
         spec: one of the following, or several joined with commas; modules are then named `CORPUS/NAME`.
 
             - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them; or `programs`;
-              or `benchmark`, the corpora of the benchmark.
+              or `benchmark`, which is `builtin` and all datasets.
             - `rust-FAMILY`, a family of Rust crates; or `rust`, all of them. They need cargo.
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
             - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
@@ -154,8 +168,8 @@ def open_corpus(
             - a `Corpus`, which is returned unchanged.
 
             Names take an optimisation level, as in `zstd@Os`, and then one of `TARGETS`, as in `zstd@Oz@thumbv7em`.
-            All take a part of `Corpus.split()`, as in `zstd@Os:train`, or of the split by project, as in
-            `catalogue:test-projects`.
+            All take a part of `Corpus.split()`, as in `catalogue@Os:train`, or of the split by module, as in
+            `zstd:test-modules`. Datasets whose project is in another part are not fetched.
         toolchain: the clang that compiles sources to bitcode; by default `find_toolchain()`.
         flags: flags for modules without recorded ones; without them their `Module.flags` is None.
         trust_flags: whether recorded flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
@@ -167,12 +181,14 @@ def open_corpus(
         return spec.trusted() if trust_flags else spec
     specs = parse_corpora(spec) if isinstance(spec, str) else (CorpusSpec(os.fspath(spec), is_path=True),)
     toolchain = toolchain or find_toolchain()
-    opened = [_open(part, toolchain, flags) for part in specs]
-    corpus = opened[0] if len(opened) == 1 else join_corpora(opened)
+    members = [member for member in specs if not member.is_empty]
+    opened = [_open(member, toolchain, flags) for member in members]
+    joins = len(specs) > 1 or not opened
+    corpus = join_corpora(opened, [member.project_parts for member in members]) if joins else opened[0]
     if trust_flags:
         corpus = corpus.trusted()
     if not len(corpus):
-        raise CorpusError(f"expected modules in {spec}, got none; choose a larger corpus to split")
+        raise CorpusError(f"expected modules in {spec}, got none: {_place(specs)}; choose a larger corpus to split")
     return corpus
 
 
@@ -218,7 +234,7 @@ def _open(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -
     optimize, target = spec.optimize or DEFAULT_LEVEL, spec.target or DEFAULT_TARGET
     if spec.name == BUILTIN:
         folder = compile_builtin(toolchain, optimize, target)
-        return Corpus(str(spec.short), FolderModules(folder), path=folder)
+        return Corpus(str(spec.short), FolderModules(folder), path=folder, origin=BUILTIN)
     dataset = cast("str", spec.dataset)
     if dataset == spec.name and Path(dataset, DESCRIPTION_FILE).exists():
         warnings.warn(
@@ -230,21 +246,29 @@ def _open(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -
     folder = fetch_dataset(dataset, optimize=optimize, target=target, toolchain=toolchain)
     _warn_if_incomplete(folder)
     # Each folder of the runnable programs is a project, and so is each crate.
-    many = dataset == PROGRAMS or dataset in rust_names()
-    project = None if many else dataset.removeprefix("pypi:").partition("==")[0]
-    return Corpus(str(spec), FolderModules(folder, flags=flags), path=folder, origin=project)
+    return Corpus(str(spec), FolderModules(folder, flags=flags), path=folder, origin=spec.project)
 
 
 def _open_part(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -> Corpus:
     *earlier, last = spec.parts
     whole = replace(spec, parts=tuple(earlier))
-    part, projects = cast("Part", last.removesuffix("-projects")), last.endswith("-projects")
-    if spec.name == CATALOGUE and projects and not earlier:
+    part, by_module = cast("Part", last.removesuffix(_BY_MODULE)), last.endswith(_BY_MODULE)
+    if spec.name == CATALOGUE and not by_module and not earlier:
         # Datasets of the other parts are not fetched.
-        corpus = _join(whole, [name for name in dataset_names() if is_part(name, part)], toolchain)
+        corpus = _join(whole, [name for name in dataset_names() if is_project_part(name, "", part)], toolchain)
     else:
-        corpus = _open(whole, toolchain, flags).split(part, by="project" if projects else "module")
+        corpus = _open(whole, toolchain, flags).split(part, by="module" if by_module else "project")
     return corpus.named(f"{corpus.name}:{last}")
+
+
+def _place(specs: Sequence[CorpusSpec]) -> str:
+    """Return the reason why specifications have no module."""
+    projects = [spec.project for spec in specs if spec.is_empty]
+    if not projects:
+        return "its projects are in another part"
+    (name, *_) = projects
+    part = next(part for part in PARTS if part != "train" and is_project_part(str(name), "", part))
+    return f"the project {name} is in the part {part}"
 
 
 def _join(spec: CorpusSpec, names: Iterable[str], toolchain: Toolchain) -> Corpus:

@@ -25,12 +25,6 @@ def sidecar(policy: Path) -> Path:
     return policy.with_name(policy.name + SIDECAR)
 
 
-def training_digest(module: Module) -> str:
-    """Return the SHA-256 that identifies a module in training: of its source if known, else of its bitcode."""
-    source = module.metadata.get("source_sha256")
-    return source if isinstance(source, str) else module.digest()
-
-
 def read_digests(file: Path) -> dict[str, str]:
     """Return the digests of a sidecar file with the comment of each, mostly the module's name.
 
@@ -62,11 +56,11 @@ def sidecar_digests(policy: Path) -> dict[str, str]:
 def write_sidecar_digests(policy: Path, names: Mapping[str, str], modules: Iterable[Module] = ()) -> None:
     """Write the digests of the modules that a policy was trained on, next to its file.
 
-    `names` are module names by `training_digest()` or its leading digits; `modules` are those of its validation.
+    `names` are module names by `Module.source_digest()` or its leading digits; `modules` are those of its validation.
     """
     digests = dict(names)
     for module in modules:
-        digest = training_digest(module)
+        digest = module.source_digest()
         if not digest.startswith(tuple(names)):
             digests.setdefault(digest, module.name)
     lines = (f"{digest}  # {' '.join(name.split())}\n" for digest, name in digests.items())

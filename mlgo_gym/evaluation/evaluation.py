@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from mlgo_gym.cache import key_of
-from mlgo_gym.corpus.corpus import Corpus, Module, Part
+from mlgo_gym.corpus.corpus import Corpus, Module
+from mlgo_gym.corpus.parts import Part
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import with_compile_options

@@ -1,7 +1,8 @@
 """The score of a heuristic for inlining that is a text: a rule, or a program in Python.
 
-A search of programs, or a language model, calls `score()` for each candidate. A rule runs in this process. A program
-runs in a process of its own, with limits of time and memory; that is no sandbox against hostile code.
+A search of programs, or a language model, calls `score()` for each candidate. A rule runs in this process, and its
+score is stored. A program may read a file or a random number, so each call runs it, in a process of its own with limits
+of time and memory. That is no sandbox against hostile code.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import ast
 import math
 import resource
-import signal
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,7 @@ import mlgo_gym
 from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
+from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.protocol import flat_part, run_episode
@@ -35,11 +36,14 @@ from mlgo_gym.scheduling import SequentialRunner, WorkerFailure, processes
 MEMORY_GIB = 8
 """Address space of a candidate's process and of its compilers, in GiB."""
 
-EARLIEST = 8
-"""The first part of the modules after which a candidate may end is one in this number; each further part doubles."""
+FEWEST_MODULES = 8
+"""Number of modules with decisions before which no candidate ends early."""
 
 COSTLY = 10
 """Length of the list of decisions, and of that of modules."""
+
+VISIBLE = ("context", "site", "callee", "decision_index", "default_action")
+"""The keys of `info` that `act()` gets: nothing that names the module."""
 
 _NAMED = ("cost_estimate", "callee_users", "callee_basic_block_count", "callee_linkage", "callee_last", "callee_kept")
 _CACHE = JsonCache("scores")
@@ -58,8 +62,11 @@ class Score:
         modules: Number of compiled modules with decisions.
         complete: Whether the candidate ran on all modules of the sample.
         regressions: Modules that became larger, those with the largest growth first: name and growth in bytes.
-        decisions: The decisions that cost most bytes by credit, in words; empty with `explain=False`.
+        costly: The decisions that cost most bytes by credit, in words; empty with `explain=False`.
         error: Why the candidate failed; empty for one that ran.
+        compiles: Number of compiles under the candidate; baselines are stored and do not count.
+        decisions: Number of decisions of the candidate.
+        cpu_seconds: CPU time of the candidate with its compiles; of a stored score, of its first run.
     """
 
     value: float = math.inf
@@ -69,8 +76,11 @@ class Score:
     modules: int = 0
     complete: bool = False
     regressions: tuple[tuple[str, int], ...] = ()
-    decisions: tuple[str, ...] = ()
+    costly: tuple[str, ...] = ()
     error: str = ""
+    compiles: int = 0
+    decisions: int = 0
+    cpu_seconds: float = field(default=0.0, compare=False)
 
     def __str__(self) -> str:
         """Return the score in words, for a person or a language model."""
@@ -80,17 +90,21 @@ class Score:
         ended = "" if self.complete else ", ended early"
         lines = [f"{self.value:+.3%} of code ({interval}), total {self.total:+.3%}, {self.modules} modules{ended}"]
         lines += [f"larger: {module}, {growth:+d} bytes" for module, growth in self.regressions]
-        return "\n".join([*lines, *(f"costly: {decision}" for decision in self.decisions)])
+        lines += [f"costly: {decision}" for decision in self.costly]
+        spent = f"{self.compiles} compiles, {self.decisions:,} decisions, {self.cpu_seconds:.0f} s of CPU time"
+        return "\n".join([*lines, spent])
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """One module under a candidate; `costly` has decisions with their bytes."""
+    """One module under a candidate: `baseline` is 0 without decisions; `costly` has decisions with their bytes."""
 
     project: str = ""
     value: int = 0
     baseline: int = 0
+    decisions: int = 0
     costly: tuple[tuple[float, str], ...] = ()
+    cpu_seconds: float = 0.0
     error: str = ""
 
 
@@ -110,29 +124,36 @@ class _Candidate:
         """Return the runner of a worker process, after its limits are set."""
         del capacity
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_GIB << 30, MEMORY_GIB << 30))
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)
         return SequentialRunner(self.run)
 
     def run(self, name: str) -> _Outcome:
-        env = self.environment()
+        env, before = self.environment(), _cpu_seconds()
         try:
-            return _run(env, _choose(self.text, env, is_rule=self.is_rule), name, explain=self.explain)
-        except PolicyError as error:
+            outcome = _run(env, _choose(self.text, env, is_rule=self.is_rule), name, explain=self.explain)
+        except (PolicyError, _CandidateError) as error:
+            env.close()
             return _Outcome(error=str(error))
+        return replace(outcome, cpu_seconds=_cpu_seconds() - before)
 
     def outcomes(self, names: list[str]) -> Generator[tuple[str, _Outcome], None, None]:
+        end = time.monotonic() + self.seconds
         if self.is_rule:
-            end = time.monotonic() + self.seconds
             for name in names:
                 yield name, self.run(name) if time.monotonic() < end else _Outcome(error=self._late())
             return
-        with processes(self.start, 1) as workers, closing(workers.run(deque(names))) as results:
-            for name, result in results:
-                if isinstance(result, WorkerFailure):
-                    late = result.status == -signal.SIGALRM
-                    yield name, _Outcome(error=self._late() if late else f"its process died: {result.how}")
-                else:
+        # The deadline is this process's: a candidate can change any timer of its own.
+        with processes(self.start, 1, seconds=self.seconds) as workers, closing(workers.run(deque(names))) as results:
+            try:
+                for name, result in results:
+                    if isinstance(result, WorkerFailure):
+                        result = _Outcome(
+                            error=self._late() if time.monotonic() >= end else f"its process died: {result.how}"
+                        )
                     yield name, result
+            except MlgoError:  # a process that had not started in time
+                if time.monotonic() < end:
+                    raise
+                yield names[0], _Outcome(error=self._late())
 
     def _late(self) -> str:
         return f"expected an end within {self.seconds:g} s, got none; make it faster, or raise seconds"
@@ -151,8 +172,8 @@ def score(
 ) -> Score:
     """Compile a sample of training modules under a heuristic, and compare them with plain clang.
 
-    The result is deterministic, and remembered by the digest of its inputs. A candidate that fails has an infinite
-    score and an `error`.
+    A rule has the same score each time, and is compiled once. A candidate that fails has an infinite score and an
+    `error`.
 
     Args:
         source_or_path: A condition (`mlgo_gym.policies.rules`), or Python that defines `inline(features) -> bool`, with
@@ -161,7 +182,8 @@ def score(
         level: Optimisation level, `Oz` or `Os`.
         compiles: Number of modules in the sample (≥ 1).
         seconds: Wall time of the candidate with its compiles (> 0).
-        end_above: Change of the geometric mean above which a candidate ends after 1/8, 1/4 or 1/2 of the modules.
+        end_above: Change of the geometric mean above which a candidate ends after 1/8, 1/4 or 1/2 of the modules, of
+            which at least 8 have decisions. Each of these parts has modules of as many projects as possible.
         explain: Whether to find the costly decisions, in about twice the time.
         seed: Seed of the sample.
 
@@ -177,29 +199,41 @@ def score(
     except PolicyError as error:
         return Score(error=str(error))
     modules = env.corpus.sample(min(compiles, len(env.corpus)), seed=seed)
+    names = _by_turns([module.name for module in modules], env.corpus.project)
     facts = [[module.name, module.digest(), list(module.flags or ())] for module in modules]
-    key = key_of(mlgo_gym.__version__, text, is_rule, env.toolchain.digest(), facts, end_above, explain)
-    if (record := _CACHE.get(key)) is not None:
+    key = key_of(mlgo_gym.__version__, text, env.toolchain.digest(), facts, end_above, explain)
+    if is_rule and (record := _CACHE.get(key)) is not None:
         record["regressions"] = tuple((name, growth) for name, growth in record["regressions"])
-        return Score(**{**record, "decisions": tuple(record["decisions"])})
-    result = _scored(candidate, [module.name for module in modules], end_above)
-    if math.isfinite(result.value):
+        return Score(**{**record, "costly": tuple(record["costly"])})
+    result = _scored(candidate, names, end_above)
+    if is_rule and math.isfinite(result.value):
         _CACHE.put(key, asdict(result))
     return result
 
 
+def _by_turns(names: Sequence[str], project: Callable[[str], str]) -> list[str]:
+    """Return names so that the projects take turns."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for name in names:
+        turns.append(seen[project(name)])
+        seen[project(name)] += 1
+    return [name for _, name in sorted(zip(turns, names, strict=True), key=itemgetter(0))]
+
+
 def _scored(candidate: _Candidate, names: list[str], end_above: float) -> Score:
     """Run a candidate until it fails, or is too bad, or the names end."""
-    rungs = {len(names) * part // EARLIEST for part in (1, 2, 4)}
+    rungs = {len(names) * part // 8 for part in (1, 2, 4)}
     outcomes: dict[str, _Outcome] = {}
-    complete = True
+    complete, compiles, cpu_seconds = True, 0, 0.0
     with closing(candidate.outcomes(names)) as results:
         for number, (name, outcome) in enumerate(results, 1):
             if outcome.error:
                 return Score(error=f"{name}: {outcome.error}")
+            compiles, cpu_seconds = compiles + 1, cpu_seconds + outcome.cpu_seconds
             if outcome.baseline:
                 outcomes[name] = outcome
-            if number in rungs and _change(outcomes).mean > end_above:
+            if number in rungs and len(outcomes) >= FEWEST_MODULES and _change(outcomes).mean > end_above:
                 complete = False
                 break
     change = _change(outcomes)
@@ -213,8 +247,21 @@ def _scored(candidate: _Candidate, names: list[str], end_above: float) -> Score:
         modules=len(outcomes),
         complete=complete,
         regressions=tuple((name, growth) for growth, name in grown[:COSTLY] if growth > 0),
-        decisions=tuple(words for _, words in costly[:COSTLY]),
+        costly=tuple(words for _, words in costly[:COSTLY]),
+        compiles=compiles,
+        decisions=sum(outcome.decisions for outcome in outcomes.values()),
+        cpu_seconds=cpu_seconds,
     )
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and of its finished compilers, in seconds."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+class _CandidateError(Exception):
+    """What a candidate raised, or why it cannot run."""
 
 
 def _change(outcomes: Mapping[str, _Outcome]) -> Change:
@@ -254,17 +301,24 @@ def _choose(text: str, env: CompilerEnv, *, is_rule: bool) -> Choose:
     if is_rule:
         return rule_policy(env, RuleText.parse(text, "the candidate"), "the candidate").act
     module = ModuleType("candidate")
-    try:
+    with _candidate_errors():
         exec(compile(text, "candidate.py", "exec"), vars(module))  # noqa: S102 - the candidate, in its own process
-    except Exception as error:  # noqa: BLE001 - it may raise anything
-        raise PolicyError(_reason(error)) from None
     inline, act = getattr(module, "inline", None), getattr(module, "act", None)
     if callable(inline):
         names = env.feature_names
         return lambda row, _info: int(bool(inline(dict(zip(names, flat_part(row).tolist(), strict=True)))))
     if callable(act):
-        return lambda row, info: int(act(row, info))
-    raise PolicyError("expected a function inline(features) or act(observation, info) in the candidate, got neither")
+        return lambda row, info: int(act(row, {key: info[key] for key in VISIBLE if key in info}))
+    raise _CandidateError("expected inline(features) or act(observation, info) in the candidate, got neither")
+
+
+@contextmanager
+def _candidate_errors() -> Iterator[None]:
+    """Turn all that a candidate raises into `_CandidateError`, so that no error of its own is one of the compile."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may raise anything
+        raise _CandidateError(_reason(error)) from None
 
 
 def _reason(error: BaseException) -> str:
@@ -277,7 +331,10 @@ def _run(env: CompilerEnv, choose: Choose, name: str, *, explain: bool) -> _Outc
     taken: list[tuple[int, Any, Mapping[str, Any]]] = []
 
     def act(observation: Any, info: Mapping[str, Any]) -> int:
-        action = choose(observation, info)
+        with _candidate_errors():
+            action = choose(observation, info)
+        if action not in (0, 1):
+            raise _CandidateError(f"expected the action 0 or 1, got {action}")
         if explain:
             taken.append((action, flat_part(observation), info))
         return action
@@ -286,16 +343,11 @@ def _run(env: CompilerEnv, choose: Choose, name: str, *, explain: bool) -> _Outc
         _, _, info = run_episode(env, act, options={"module": name})
     except NoDecisionError:
         return _Outcome()
-    except CompilerError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a candidate may raise anything
-        env.close()
-        return _Outcome(error=_reason(error))
     if info["error"]:
         return _Outcome(error=info["error"]["message"])
     costs = sorted(((-saved, index) for index, saved in enumerate(info.get("credit", ()))), reverse=True)[:COSTLY]
     costly = tuple((cost, _words(env, name, cost, *taken[index])) for cost, index in costs if cost > 0)
-    return _Outcome(env.corpus.project(name), info["text"], info["baseline_text"], costly)
+    return _Outcome(env.corpus.project(name), info["text"], info["baseline_text"], info["decisions"], costly)
 
 
 def _words(env: CompilerEnv, module: str, cost: float, action: int, row: Any, info: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
@@ -304,6 +305,10 @@ class _ProcessWorker(Worker[Item, Result]):
         with contextlib.suppress(ValueError):
             self._process.close()
 
+    def kill(self) -> None:
+        """Kill the process, which `receive()` then reports."""
+        self._process.kill()
+
     def _end(self, seconds: float) -> int:
         """Wait until the process exits, kill it after some seconds, and return its exit status."""
         if not self._exits_within(seconds):
@@ -322,13 +327,25 @@ class _ProcessWorker(Worker[Item, Result]):
             os.close(pidfd)
 
 
-def processes(start: Callable[[int], Runner[Item, Result]], jobs: int, capacity: int = 1) -> Workers[Item, Result]:
-    """Return at most `jobs` worker processes of this machine; the arguments are those of `Execution.workers()`."""
+def processes(
+    start: Callable[[int], Runner[Item, Result]], jobs: int, capacity: int = 1, *, seconds: float | None = None
+) -> Workers[Item, Result]:
+    """Return at most `jobs` worker processes of this machine.
+
+    The arguments are those of `Execution.workers()`. After `seconds` from now, workers that send nothing are killed.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
 
     def wait(workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:
         by_connection = {worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)}
+        remaining = None if end is None else max(end - time.monotonic(), 0.0)
+        readable = connection.wait(list(by_connection), remaining)
+        if not readable:
+            for worker in by_connection.values():
+                worker.kill()
+            readable = list(by_connection)
         # Typeshed allows other objects.
-        return [by_connection[readable] for readable in connection.wait(list(by_connection))]  # type: ignore[index]
+        return [by_connection[channel] for channel in readable]  # type: ignore[index]
 
     return Workers(lambda: _ProcessWorker(start, capacity), wait, jobs, capacity)
 

@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.corpus import is_part
+from mlgo_gym.corpus.parts import is_project_part
 from mlgo_gym.episode.argument_types import check_types, whole_number
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean
@@ -98,6 +98,10 @@ def label_table(arguments: Mapping[str, Any]) -> LabelTable:
 def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tuple[int, int], ...]) -> LabelTable:
     """Read labels; equal environments share them while the files keep their sizes and times."""
     stored = read_labels(paths)
+    if stored.costs.shape[1] != 2:
+        raise MlgoError(
+            f"expected labels of inlining, got those of decisions with {stored.costs.shape[1]} actions; name others"
+        )
     missing = [name for name in CALLEE_FEATURES if name not in stored.features]
     if options.callee_features and missing:
         raise MlgoError(
@@ -127,12 +131,12 @@ def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tupl
 
 def _rows(labels: Labels, split: Split) -> npt.NDArray[np.bool_]:
     names, inverse = np.unique(labels.modules, return_inverse=True)
-    # The first folder is the dataset.
-    parts = np.array([is_part(name.partition("/")[2] or name, split, test_fraction=0) for name in names.tolist()])
+    origins = (name.partition("/") for name in names.tolist())
+    parts = np.array([is_project_part(project, name, split) for project, _, name in origins])
     rows: npt.NDArray[np.bool_] = parts[inverse]
     if not rows.any():
         raise MlgoError(
-            f"expected labels of the split {split!r}, got {len(names)} modules in other splits; use 'train'"
+            f"expected labels of the split {split!r}, got {len(names)} modules in other splits; label its modules"
         )
     return rows
 
@@ -175,14 +179,14 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     |---|---|---|
     | `labels` | `"Os"` | `"Os"` or `"Oz"`, the bundled labels of that level; or files and folders of `mlgo-gym label` |
     | `callee_features` | `False` | whether observations have the callee features |
-    | `split` | `"train"` | `"train"`, all labels, or one of its parts `"fit"` and `"valid"` |
+    | `split` | `"train"` | `"train"`, or one of its parts `"fit"` and `"valid"` |
     | `reward` | `"weighted"` | `"weighted"` or `"bytes"` |
     | `normalize` | `False` | normalize observations, and omit features that identify the module |
     | `render_mode` | `None` | `None`: there is nothing to render |
 
-    A hash of the module's name without its first folder decides the part of the split. The bundled labels are of
-    training modules, in the parts of `Corpus.split()`. Normalization is `log_standard`, fitted to the labels of the
-    split; for `"valid"` to those of `"fit"`. `normalization` is the table for `NormalizeFeatures` and `read_sb3`.
+    The parts are those of `Corpus.split()`; labels of test projects are in none. Normalization is `log_standard`. It is
+    fitted to the labels of the split, and for `"valid"` to those of `"fit"`. `normalization` is the table for
+    `NormalizeFeatures` and `read_sb3`.
 
     Attributes:
         feature_names: Names of the elements of an observation.

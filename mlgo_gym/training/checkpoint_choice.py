@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
@@ -159,7 +158,7 @@ class MarginChoice:
         """
         margin, tried = self.margins[0], list[MarginResult]()
         if len(self.margins) > 1:
-            apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.corpus or ())))
+            apart = self.fit.fit(rounds, monitor, frozenset(module.source_digest() for module in self.corpus or ()))
             tried = self._evaluate(apart, monitor)
             margin = best_margin(tried)
         monitor.record("margin", margin=margin, tried=[result._asdict() for result in tried])

@@ -16,7 +16,6 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.corpus.module_order import OrderCursor
-from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
@@ -219,7 +218,7 @@ def expert_rollouts(
         monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
         observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
         sizes, one = [len(part.actions) for part in recorded], np.ones(len(actions))
-        digests = [training_digest(env.corpus.module(name)) for name in names]
+        digests = [env.corpus.module(name).source_digest() for name in names]
         groups, modules, digest = (np.repeat(values, sizes) for values in (range(len(names)), names, digests))
         features = tuple(env.feature_names[column] for column in columns)
         return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import resource
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -57,8 +58,9 @@ class Labels:
         text: Cost of the module under the policy, of shape (labels,).
         share: Decisions of the module per label of it, float64 of shape (labels,).
         groups: Number of the module of each label, int64 of shape (labels,); each round counts separately.
-        modules: Name of the module of each label.
-        digests: `training_digest()` of the module of each label; empty if unknown.
+        modules: Project and name there of the module of each label, joined by a slash; texts as objects, since one long
+            name would widen an array of texts for all.
+        digests: `Module.source_digest()` of the module of each label; empty if unknown.
         defaults: Clang's own choice, int64 of shape (labels,); the policy's action if unknown.
         prices: Cost of the function under the policy, of shape (labels,); that of the module if unknown.
     """
@@ -70,8 +72,8 @@ class Labels:
     text: npt.NDArray[Any]
     share: npt.NDArray[np.float64]
     groups: npt.NDArray[np.int64]
-    modules: npt.NDArray[np.str_]
-    digests: npt.NDArray[np.str_]
+    modules: npt.NDArray[np.object_]
+    digests: npt.NDArray[np.object_]
     defaults: npt.NDArray[np.int64]
     prices: npt.NDArray[np.float64]
 
@@ -168,9 +170,13 @@ class LabelStore:
         return _read_lines(self._folder)
 
     def add_labels(
-        self, module: str, project: str, digest: str, labels: ModuleLabels | str, identity: str = ""
+        self, module: str, origin: tuple[str, str], digest: str, labels: ModuleLabels | str, identity: str = ""
     ) -> dict[str, Any]:
-        """Write the labels of a module with an identity, or the reason why it has none; return the line about it."""
+        """Write the labels of a module with an identity, or the reason why it has none; return the line about it.
+
+        The origin is the module's project and its name there.
+        """
+        project, local = origin
         facts = {"module": module, "project": project, "identity": identity}
         if isinstance(labels, str):
             line = {**facts, "labels": 0, "error": labels}
@@ -178,7 +184,7 @@ class LabelStore:
             return line
         size = len(labels.columns.get("answer", ()))
         if size:
-            names = {"module": module, "digest": digest, "project": project}
+            names = {"module": local, "digest": digest, "project": project}
             columns = {**labels.columns, **{name: [printable(value)] * size for name, value in names.items()}}
             # A list becomes a column of lists, an array a column of numbers.
             table = self._arrow.table({name: self._arrow.array(values) for name, values in columns.items()})
@@ -223,11 +229,14 @@ def read_labels(paths: Sequence[Path]) -> Labels:
     folders = [path for path in paths if path.suffix != SUFFIX]
     headers = [read_header(folder) for folder in folders]
     for folder, header in zip(folders, headers, strict=True):
-        for name in ("environment", "clang"):
-            if header.get(name) != headers[0].get(name):
+        for name, value, first in (
+            *((name, header.get(name), headers[0].get(name)) for name in ("environment", "clang")),
+            ("metric", _metric(header), _metric(headers[0])),
+        ):
+            if value != first:
                 raise MlgoError(
-                    f"expected labels of one {name}, got {headers[0].get(name)!r} in {folders[0]} and "
-                    f"{header.get(name)!r} in {folder}; train on one of them"
+                    f"expected labels of one {name}, got {first!r} in {folders[0]} and {value!r} in {folder}; train on "
+                    "one of them"
                 )
     parts: list[Labels] = []
     for path in paths:
@@ -238,6 +247,12 @@ def read_labels(paths: Sequence[Path]) -> Labels:
     if not parts:
         raise MlgoError(f"expected labels in {', '.join(map(str, paths))}, got none; label more modules")
     return joined(parts)
+
+
+def _metric(header: Mapping[str, Any]) -> Any:
+    """Return the metric of labels; None for the default of their environment."""
+    arguments = header.get("arguments")
+    return arguments.get("metric") if isinstance(arguments, Mapping) else None
 
 
 def _parquet() -> tuple[Any, Any]:
@@ -273,27 +288,31 @@ def _part(folder: Path, line: Mapping[str, Any]) -> Path:
 
 def _read_folder(folder: Path) -> Iterable[tuple[Path, Labels]]:
     # Worker processes finish modules in any order; the network must not depend on it.
-    for module, line in sorted(_read_lines(folder).items()):
+    for _, line in sorted(_read_lines(folder).items()):
         if line["labels"]:
             path = _part(folder, line)
             table = _table(path, "label the module once more")
             size = table.num_rows
             share = np.full(size, line["decisions"] / size)
-            yield path, _labels(table, share, np.zeros(size, np.int64), np.full(size, printable(module)))
+            yield path, _labels(table, share, np.zeros(size, np.int64), _names(table, "project"))
 
 
 def _read_file(path: Path) -> Labels:
     table = _table(path, "name another file")
     try:
-        rounds, modules, projects, decisions = (
-            table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "module", "dataset", "decisions")
-        )
-        names = np.array([f"{project}/{module}" for project, module in zip(projects, modules, strict=True)])
-        keys = np.array([f"{number} {name}" for number, name in zip(rounds, names, strict=True)])
+        rounds, decisions = (table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "decisions"))
+        names = _names(table, "dataset")
+        keys = [f"{number} {name}" for number, name in zip(rounds, names, strict=True)]
         _, group, count = np.unique(keys, return_inverse=True, return_counts=True)
         return _labels(table.drop_columns(["round", "dataset"]), decisions / count[group], group, names)
     except (KeyError, _parquet()[0].ArrowException) as error:
         raise MlgoError(f"expected a Parquet file of labels, got {path} with {error}; name another file") from error
+
+
+def _names(table: Any, project: str) -> npt.NDArray[np.object_]:
+    """Return project and name of the module of each label, joined by a slash."""
+    columns = (table.column(name).to_pylist() for name in (project, "module"))
+    return np.array([sys.intern("/".join(pair)) for pair in zip(*columns, strict=True)], np.object_)
 
 
 def _table(path: Path, remedy: str) -> Any:
@@ -305,7 +324,7 @@ def _table(path: Path, remedy: str) -> Any:
 
 
 def _labels(
-    table: Any, share: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], modules: npt.NDArray[np.str_]
+    table: Any, share: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], modules: npt.NDArray[np.object_]
 ) -> Labels:
     columns = {name: table.column(name) for name in table.column_names}
     values = {name: _matrix(column) for name, column in columns.items() if name not in FACTS}
@@ -334,7 +353,7 @@ def _labels(
         share,
         groups,
         modules,
-        np.array(digests, np.str_),
+        np.array(digests, np.object_),
         columns["default"].to_numpy() if "default" in columns else answers,
         columns["price"].to_numpy() if "price" in columns else text,
     )

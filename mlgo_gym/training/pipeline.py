@@ -27,7 +27,7 @@ from typing import Any
 from mlgo_gym import __version__
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.training_digests import sidecar, training_digest, write_sidecar_digests
+from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
@@ -127,9 +127,9 @@ class Labelling:
             work = EnvironmentWork(self.environment, {**arguments, "corpus": self.corpus}, self._start, [self.policy])
             with work.workers(env, execution) as workers, closing(workers.run(deque(waiting))) as results:
                 for name, result in results:
-                    digest = training_digest(env.corpus.module(name))
+                    digest = env.corpus.module(name).source_digest()
                     labels = result if isinstance(result, ModuleLabels) else str(result)
-                    yield store.add_labels(name, env.corpus.project(name), digest, labels, identities[name])
+                    yield store.add_labels(name, env.corpus.origin(name), digest, labels, identities[name])
 
     def _start(self, env: CompilerEnv, store: FileStore | None) -> Callable[[str], ModuleLabels | str]:
         return partial(self._label, env, load_policy(unpack_policy(self.policy, store), env, seed=self.seed))

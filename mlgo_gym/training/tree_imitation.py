@@ -6,6 +6,7 @@ against clang's own choice, and the change of the function's cost in percent. Ra
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
@@ -115,7 +116,7 @@ class TreeImitation(TreeSettings):
         Args:
             rounds: The labels.
             monitor: Receives the progress and the result.
-            exclude: `training_digest()` of modules whose labels are not used.
+            exclude: `Module.source_digest()` of modules whose labels are not used.
 
         Raises:
             MissingExtraError: LightGBM or PyTorch is not installed.
@@ -157,7 +158,7 @@ def _sizes(labels: Labels) -> dict[str, int]:
 
 
 def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
-    """Return the labels of other modules; an MlgoError if no label is left or a `training_digest()` is unknown."""
+    """Return the labels of other modules; an MlgoError if no label is left or a `Module.source_digest()` is unknown."""
     if not digests:
         return labels
     if not all(labels.digests.tolist()):
@@ -213,12 +214,15 @@ class Examples(NamedTuple):
 
 
 def eviction_examples(labels: Labels) -> Examples:
-    """Return an example for each legal column of each label that is not clang's own choice; repetitions are dropped."""
+    """Return an example for each legal column of each label that is not clang's own choice.
+
+    Equal columns are one example, with the mean of their changes weighted by their shares, and the largest share.
+    """
     columns = labels.costs.shape[1]
     names = [f"{feature}[{column}]" for column in range(columns) for feature in COLUMN_FEATURES]
     places = feature_columns("evictions", [*names, "progress"], labels.features)
-    inputs, changes, shares = [], [], []
-    known: set[bytes] = set()
+    inputs: dict[bytes, Floats] = {}
+    outcomes: dict[bytes, list[tuple[float, float]]] = defaultdict(list)
     for number in range(len(labels)):
         values = labels.observations[number, places].astype(np.float32)
         costs, default = labels.costs[number], int(labels.defaults[number])
@@ -228,12 +232,11 @@ def eviction_examples(labels: Labels) -> Examples:
         differences = 100 * (costs[legal[legal != default]] - costs[default]) / labels.prices[number]
         for row, change in zip(rows, differences, strict=True):
             key = row.tobytes() + bytes([int(np.isnan(change))])
-            if key not in known:
-                known.add(key)
-                inputs.append(row)
-                changes.append(change)
-                shares.append(labels.prices[number] / labels.text[number])
-    return Examples(np.array(inputs, np.float32), np.array(changes), np.array(shares))
+            inputs[key] = row
+            outcomes[key].append((change, labels.prices[number] / labels.text[number]))
+    merged = [np.array(outcomes[key]).T for key in inputs]
+    changes = [np.average(change, weights=share) for change, share in merged]
+    return Examples(np.array([*inputs.values()], np.float32), np.array(changes), np.array([max(s) for _, s in merged]))
 
 
 def rates_columns(labels: Labels) -> bool:

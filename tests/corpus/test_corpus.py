@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import PARTS, Corpus, Module, is_part, is_test
-from mlgo_gym.corpus.folder import write_command, write_description
+from mlgo_gym.corpus.corpus import Corpus, Module
+from mlgo_gym.corpus.datasets.catalogue import dataset_names
+from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.parts import PARTS, Part, family_parts, is_part, is_project_part
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import COUNT, SIZES, many_modules
@@ -118,34 +120,75 @@ def test_samples_depend_on_the_seed_alone_and_have_each_module_once(opened: Corp
             opened.sample(number, seed=0)
 
 
-def test_the_side_of_a_name_never_moves_and_parts_partition_their_whole(tmp_path: Path, toolchain: Toolchain) -> None:
-    assert [name for name in NAMES[:20] if is_test(name, 0.2)] == ["m2", "m3", "m4", "m7", "m10"]
-    assert 1_800 < sum(is_test(f"m{number}", 0.2) for number in range(10_000)) < 2_200
-    assert not [name for name in NAMES if is_part(name, "test") != is_test(name, 0.2)]
+def test_parts_have_whole_projects_and_cover_their_corpus(tmp_path: Path, toolchain: Toolchain) -> None:
+    assert 1_800 < sum(is_part(f"m{number}", "test") for number in range(10_000)) < 2_200
     corpus = open_corpus(many_modules(tmp_path, 500), toolchain=toolchain)
     parts = {part: set(corpus.split(part).names) for part in PARTS}
     assert parts["train"] | parts["test"] == set(corpus.names)
     assert parts["fit"] | parts["valid"] == parts["train"]
     assert not parts["train"] & parts["test"]
     assert not parts["fit"] & parts["valid"]
-    assert 60 < len(parts["test"]) < 140
-    assert 30 < len(parts["valid"]) < 130
-    sides = [{corpus.project(name) for name in corpus.split(part, by="project").names} for part in ("train", "test")]
-    assert sides[0] | sides[1] == {f"project{index}" for index in range(9)}
-    assert not sides[0] & sides[1]
+    projects = [{corpus.project(name) for name in parts[part]} for part in ("fit", "valid", "test")]
+    assert sum(map(len, projects)) == len(set().union(*projects)) == 9
+    assert min(map(len, projects)) > 0
 
 
-def test_a_module_is_on_the_same_side_of_larger_and_joined_corpora(tmp_path: Path, toolchain: Toolchain) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_the_part_of_a_module_is_the_same_in_every_view(tmp_path: Path, toolchain: Toolchain, part: Part) -> None:
     one, two = many_modules(tmp_path / "one", 100), many_modules(tmp_path / "two", 500)
-    small, large = (open_corpus(path, toolchain=toolchain).split("test").names for path in (one, two))
-    assert [name for name in large if int(name.partition("module")[2]) < 100] == list(small)
-    joined = open_corpus(f"{one},{two}", toolchain=toolchain).split("test")
-    assert list(joined.names) == [*(f"one/{name}" for name in small), *(f"two/{name}" for name in large)]
+    small, large = (open_corpus(path, toolchain=toolchain) for path in (one, two))
+    expected = set(large.split(part).names)
+    assert set(small.split(part).names) == expected & set(small.names)
+    assert set(large.filter(names="*7").split(part).names) == {name for name in expected if name.endswith("7")}
+    assert set(large[::-3].split(part).names) == expected & set(large.names[::-3])
+    joined = open_corpus(f"{one},{two}", toolchain=toolchain)
+    names = [*(f"one/{name}" for name in small.split(part).names), *(f"two/{name}" for name in large.split(part).names)]
+    assert list(joined.split(part).names) == list(open_corpus(f"{one}:{part},{two}:{part}").names) == names
+    assert list(joined.filter(names="one/*").split(part).names) == names[: len(small.split(part))]
 
 
-def test_compiles_of_one_source_and_equal_modules_are_in_one_part(compiled_twice: Corpus) -> None:
-    train, test = (set(compiled_twice.split(part).names) for part in ("train", "test"))
+def test_each_dataset_is_in_one_part() -> None:
+    assert {*dataset_names()} <= {*family_parts()}
+    for name in dataset_names():
+        parts = {part for part in PARTS if is_project_part(name, "", part)}
+        assert parts in ({"test"}, {"train", "fit"}, {"train", "valid"})
+
+
+def test_versions_of_a_library_and_projects_that_contain_it_are_in_one_part() -> None:
+    for names in (("zstd", "blosc", "lz4", "xxhash"), ("lua-5.4.6", "lua-5.1", "LUA"), ("libx_2.0.1-rc1", "libx")):
+        for part in PARTS:
+            assert len({is_project_part(name, "m", part) for name in names}) == 1, (names, part)
+    assert {is_project_part("x86", "m", part) for part in PARTS} == {is_part("x86", part) for part in PARTS}
+
+
+@pytest.mark.parametrize("by", ["source_sha256", "bitcode"])
+def test_no_module_has_a_copy_in_a_part_that_is_held_out(tmp_path: Path, toolchain: Toolchain, by: str) -> None:
+    folders = [tmp_path / f"corpus{number}" for number in range(20)]
+    for folder in folders:
+        names = [f"{folder.name}{letter}/m{number}" for letter in "ab" for number in range(4)]
+        for name in names:
+            path = folder / f"{name}.bc"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = name[-1] if name[-1] < "3" else name
+            path.write_text(content if by == "bitcode" else name)
+            if by != "bitcode":
+                write_metadata(folder, name, {by: content})
+        write_description(folder, names)
+    corpus = open_corpus(",".join(map(str, folders)), toolchain=toolchain)
+    digests = {part: {module.source_digest() for module in corpus.split(part)} for part in PARTS}
+    assert all(digests.values())
+    assert not digests["train"] & digests["test"]
+    assert not digests["fit"] & digests["valid"]
+    assert len(corpus.split("test")) == sum(is_project_part(*corpus.origin(name), "test") for name in corpus.names)
+    parts = [open_corpus(",".join(f"{folder}:{part}" for folder in folders), toolchain=toolchain) for part in PARTS]
+    assert [list(opened.names) for opened in parts] == [list(corpus.split(part).names) for part in PARTS]
+
+
+def test_a_split_by_module_keeps_equal_sources_together(compiled_twice: Corpus) -> None:
+    train, test = (set(compiled_twice.split(part, by="module").names) for part in ("train", "test"))
     assert (len(train) > 0, len(test) > 0, train & test) == (True, True, set())
+    assert train | test == set(compiled_twice.names)
     groups = [{f".libs/m{number}.o", f"m{number}.o"} for number in range(COUNT)]
-    groups[-2:] = [groups[-2] | groups[-1]]
     assert all(group <= train or group <= test for group in groups)
+    few = compiled_twice.filter(names=["m*"])
+    assert set(few.split("test", by="module").names) == test & set(few.names)

@@ -12,11 +12,12 @@ import pytest
 
 from mlgo_gym.corpus import builtin, opening
 from mlgo_gym.corpus.builtin import PROGRAMS, builtin_folder
-from mlgo_gym.corpus.corpus import PARTS, is_test
+from mlgo_gym.corpus.datasets.catalogue import dataset_names
 from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import CorpusSpec, open_corpus, parse_corpora
+from mlgo_gym.corpus.parts import PARTS, is_part, is_project_part
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -35,7 +36,7 @@ def test_a_malformed_specification_is_a_corpus_error(toolchain: Toolchain) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["builtin", "zstd@Os:train", "zstd@Oz@thumbv7em:train-projects:fit,rust@O3", "pypi:x==1"]
+    "text", ["builtin", "zstd@Os:train", "zstd@Oz@thumbv7em:train-modules:fit,rust@O3", "pypi:x==1"]
 )
 def test_a_specification_is_printed_as_it_was_written(text: str) -> None:
     specs = parse_corpora(text)
@@ -45,10 +46,10 @@ def test_a_specification_is_printed_as_it_was_written(text: str) -> None:
 
 def test_a_specification_has_level_target_and_parts(folder: Path) -> None:
     first, second, *_ = parse_corpora("benchmark@Os:test")
-    assert (str(first), str(second)) == ("builtin@Os:test", "zstd@Os:test")
-    (spec,) = parse_corpora("zstd@Os@thumbv7em:train-projects:fit")
-    assert spec == CorpusSpec("zstd", "Os", "thumbv7em", ("train-projects", "fit"))
-    assert (spec.dataset, str(spec.at("O2").short)) == ("zstd", "zstd@O2@thumbv7em:train-projects:fit")
+    assert (str(first), str(second)) == ("builtin@Os:test", "apsw@Os:test")
+    (spec,) = parse_corpora("zstd@Os@thumbv7em:train-modules:fit")
+    assert spec == CorpusSpec("zstd", "Os", "thumbv7em", ("train-modules", "fit"))
+    assert (spec.dataset, str(spec.at("O2").short)) == ("zstd", "zstd@O2@thumbv7em:train-modules:fit")
     assert CorpusSpec("zstd", "Oz", DEFAULT_TARGET).short == CorpusSpec("zstd")
     (path,) = parse_corpora(f"{folder}:test")
     assert (path.at("Os"), path.dataset) == (CorpusSpec(str(folder), parts=("test",), is_path=True), None)
@@ -90,7 +91,7 @@ def test_modules_of_joined_parts_are_called_as_those_of_the_whole(tmp_path: Path
 
 def test_a_part_without_a_module_is_an_error(folder: Path, toolchain: Toolchain) -> None:
     write_description(folder, ["main.o"])
-    side, other = ("test", "train") if is_test("main.o", 0.2) else ("train", "test")
+    side, other = ("test", "train") if is_part("made", "test") else ("train", "test")
     assert len(open_corpus(f"{folder}:{side}", toolchain=toolchain)) == 1
     with pytest.raises(CorpusError, match=f"expected modules in .*made:{other}, got none"):
         open_corpus(f"{folder}:{other}", toolchain=toolchain)
@@ -106,11 +107,17 @@ def test_only_the_projects_of_the_part_are_fetched(
         return folder
 
     monkeypatch.setattr(opening, "fetch_dataset", fetch)
-    corpus = open_corpus("catalogue@Os:test-projects", toolchain=toolchain)
-    assert fetched == [("lightgbm", "Os", DEFAULT_TARGET), ("zstd", "Os", DEFAULT_TARGET)]
-    assert corpus.name == "catalogue@Os:test-projects"
-    assert [*corpus.names[:2]] == ["lightgbm@Os/lib/a.o", "lightgbm@Os/lib/b.o"]
+    corpus = open_corpus("catalogue@Os:test", toolchain=toolchain)
+    tested = [name for name in dataset_names() if is_project_part(name, "", "test")]
+    assert fetched == [(name, "Os", DEFAULT_TARGET) for name in tested]
+    assert corpus.name == "catalogue@Os:test"
+    assert [*corpus.names[:2]] == [f"{tested[0]}@Os/lib/a.o", f"{tested[0]}@Os/lib/b.o"]
     assert corpus.project("zstd@Os/main.o") == "zstd"
+    fetched.clear()
+    with pytest.raises(CorpusError, match="got none: the project zstd is in the part test"):
+        open_corpus("zstd:fit", toolchain=toolchain)
+    assert not fetched
+    assert len(open_corpus("zstd:fit,zstd@Os:train-modules", toolchain=toolchain)) == 3
 
 
 def test_every_source_is_a_module_for_one_target_without_paths_that_every_clang_compiles(

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus.corpus import Part
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests, training_digest
+from mlgo_gym.corpus.parts import Part
+from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -44,7 +44,7 @@ def test_every_bundled_policy_loads_has_a_card_and_decides(corpus: Path, varied:
 def test_no_bundled_policy_was_trained_on_a_module_of_the_test_split(toolchain: Toolchain, tmp_path: Path) -> None:
     builtin = open_corpus("builtin", toolchain=toolchain)
     parts: dict[Part, set[str]] = {
-        part: {training_digest(module)[:SHORT_DIGEST] for module in builtin.split(part)} for part in ("train", "test")
+        part: {module.source_digest()[:SHORT_DIGEST] for module in builtin.split(part)} for part in ("train", "test")
     }
     for name in bundled_policies():
         digests = set(sidecar_digests(policy_file(name)))

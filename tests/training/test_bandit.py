@@ -12,7 +12,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.corpus import is_part
+from mlgo_gym.corpus.parts import Part, is_project_part
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.training.bandit import BUNDLED, InlineBanditEnv, InlineBanditVectorEnv
 
@@ -84,13 +84,16 @@ def test_rewards_are_the_weights_of_labels_or_bytes(few: Path) -> None:
 def test_the_parts_of_a_split_are_those_of_corpora_and_no_label_is_of_a_test_module(bundled: tuple[str, bool]) -> None:
     level, callee_features = bundled
     options: Any = {"labels": level, "callee_features": callee_features}
-    parts = {part: InlineBanditVectorEnv(split=part, **options).labels for part in ("train", "fit", "valid")}
-    names = {part: set(labels.modules.tolist()) for part, labels in parts.items()}
-    assert names["fit"] | names["valid"] == names["train"]
-    assert not names["fit"] & names["valid"]
-    local = [name.partition("/")[2] for name in names["train"]]
-    # A few are copies of training modules, which decide for their group.
-    assert sum(is_part(name, "test") for name in local) <= 0.02 * len(local)
+    names: tuple[Part, ...] = ("train", "fit", "valid")
+    parts = {part: InlineBanditVectorEnv(split=part, **options).labels for part in names}
+    for facts in ("modules", "digests"):
+        values = {part: set(getattr(labels, facts).tolist()) for part, labels in parts.items()}
+        assert values["fit"] | values["valid"] == values["train"]
+        assert not values["fit"] & values["valid"], facts
+    for part, labels in parts.items():
+        origins = [name.partition("/") for name in set(labels.modules.tolist())]
+        assert all(is_project_part(project, name, part) for project, _, name in origins)
+        assert all(is_project_part(project, name, "train") for project, _, name in origins)
     assert set(parts["fit"].features) >= set(CALLEE_FEATURES) if callee_features else len(parts["fit"].features) == 39
 
 

@@ -51,7 +51,7 @@ def columns(**changes: Any) -> dict[str, Any]:
 def write(folder: Path, header: dict[str, Any] = HEADER, *modules: str, **changes: Any) -> Path:
     with closing(LabelStore(folder, header)) as store:
         for module in modules or ("m",):
-            store.add_labels(module, "p", "d" * 64, ModuleLabels(columns(**changes), {"decisions": 6}))
+            store.add_labels(module, ("p", module), "d" * 64, ModuleLabels(columns(**changes), {"decisions": 6}))
     return folder
 
 
@@ -64,12 +64,12 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.costs[:2].tolist() == [[0, -8], [-16, 0]]
     assert labels.share.tolist() == [3, 3, 3, 3]
     assert labels.groups.tolist() == [0, 0, 1, 1]
-    assert (labels.modules.tolist(), labels.trained_on) == (["m", "m", "n", "n"], {"d" * 64: "m"})
+    assert (labels.modules.tolist(), labels.trained_on) == (["p/m", "p/m", "p/n", "p/n"], {"d" * 64: "p/m"})
     costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
     several = columns(costs=costs, weight=[[0, 1], [3, 4]])
     del several["bytes"]
     with closing(LabelStore(tmp_path / "several", HEADER)) as store:
-        store.add_labels("m", "p", "", ModuleLabels(several, {"decisions": 2}))
+        store.add_labels("m", ("p", "m"), "", ModuleLabels(several, {"decisions": 2}))
     labels = read_labels([tmp_path / "several"])
     assert labels.features[-2:] == ("weight[0]", "weight[1]")
     assert labels.observations[:, -2:].tolist() == [[0, 1], [3, 4]]
@@ -91,7 +91,7 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
     assert one.features == other.features
     for name in ("bytes", "share", "digests"):
         assert sorted(getattr(one, name).tolist()) == sorted(getattr(other, name).tolist()), name
-    assert set(other.modules.tolist()) == {"p/m", "p/n"}
+    assert set(one.modules.tolist()) == set(other.modules.tolist()) == {"p/m", "p/n"}
     assert len(set(other.groups.tolist())) == 2
     parquet.write_table(table.drop_columns(["bytes"]), file)
     with pytest.raises(MlgoError, match="expected a Parquet file of labels"):
@@ -101,16 +101,19 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
 def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     first, second = write(tmp_path / "first"), write(tmp_path / "second", {**HEADER, "clang": "21"})
     with closing(LabelStore(first, HEADER)) as store:
-        store.add_labels("empty", "p", "e", ModuleLabels({}, {"decisions": 0}))
-        store.add_labels("broken", "p", "e", "clang failed")
+        store.add_labels("empty", ("p", "empty"), "e", ModuleLabels({}, {"decisions": 0}))
+        store.add_labels("broken", ("p", "broken"), "e", "clang failed")
         assert store.done["broken"]["error"] == "clang failed"
-    assert set(read_labels([first]).modules.tolist()) == {"m"}
+    assert set(read_labels([first]).modules.tolist()) == {"p/m"}
     assert len(list(first.glob("parts/*"))) == 1
     with pytest.raises(MlgoError, match="clang"):
         LabelStore(first, {**HEADER, "clang": "21"})
     assert read_header(first)["clang"] == "22"
     with pytest.raises(MlgoError, match=r"expected labels of one clang, got '22' in .*first and '21'"):
         read_labels([first, second])
+    frames = write(tmp_path / "frames", {**HEADER, "arguments": {"metric": "loaded"}})
+    with pytest.raises(MlgoError, match=r"expected labels of one metric, got None in .*first and 'loaded' in .*frames"):
+        read_labels([first, frames])
     for header in (b"{", b"[]", b'{"format": 2}', None):
         (first / "labels.json").unlink() if header is None else (first / "labels.json").write_bytes(header)
         with pytest.raises(MlgoError, match=r"expected a folder of labels, got .*; make one with `mlgo-gym label`"):

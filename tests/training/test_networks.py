@@ -58,7 +58,12 @@ def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:
     assert set(examples.share) == {0.05}
     legal = np.flatnonzero(~np.isposinf(labels.costs[0]))
     others = legal[legal != labels.defaults[0]]
-    assert np.array_equal(examples.change[:3], 2 * labels.costs[0, others], equal_nan=True)
+    assert np.allclose(examples.change[:3], 2 * labels.costs[0, others], equal_nan=True)
+    again = replace(labels, costs=labels.costs * 3, prices=labels.prices * 2)
+    repeated = eviction_examples(joined([labels, again]))
+    assert np.array_equal(repeated.inputs, examples.inputs)
+    assert np.allclose(repeated.change, (1 + 2 * 1.5) / 3 * examples.change, equal_nan=True), "weighted by the shares"
+    assert set(repeated.share) == {0.1}
     untried = replace(labels, costs=np.where(np.isposinf(labels.costs), np.inf, np.nan))
     with pytest.raises(MlgoError, match="expected labels with tried columns, got 20 labels without"):
         EvictionImitation().fit([untried], Monitor())
