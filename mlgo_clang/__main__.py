@@ -11,8 +11,9 @@ from mlgo_clang.command_lines import shown_text, target_of
 from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, say
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
+from mlgo_clang.files import working_folder
 from mlgo_clang.invocation import driven, is_probe, read_invocation, resolve
-from mlgo_clang.settings import split_arguments
+from mlgo_clang.settings import PREFIX, show_help, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     except UsageError as error:
         say(f"error: {error}")
         return FAILED
+    if f"{PREFIX}help" in arguments or rest == ["--help"]:
+        show_help()
+        if rest != ["--help"]:
+            return 0
+        become([*compiler, *rest])
     if rest[:1] in (["-cc1"], ["-cc1as"]):
         # A command line of `-###`: clang takes this word only as its first argument.
         become([*takewhile(lambda word: not word.startswith("-"), compiler), *rest])
@@ -66,7 +72,7 @@ def _compile_alone(settings: Settings, invocation: Invocation, command: Sequence
     """Become clang, which compiles alone; if another command helps, one line of a build says so, or all are errors."""
     level, reason, source = settings.problem_of_level(invocation.level, "-O"), invocation.reason, invocation.source
     problem = f"{reason}; {invocation.remedy}" if invocation.remedy else "" if reason else level
-    if problem and not is_probe(source, os.getcwd()):
+    if problem and not is_probe(source, working_folder()):
         if settings.strict and not level:
             say(f"error: {source}: no policy decides: {problem}")
             sys.exit(FAILED)
@@ -117,7 +123,7 @@ def _describe(policy: str) -> str:
     """Return the policy's name, or the name and the digest of its file."""
     import hashlib
 
-    from mlgo_clang.native import network_file
+    from mlgo_clang.settings import network_file
 
     try:
         path = network_file(policy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
 from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, say
@@ -47,6 +48,7 @@ class Job:
         self.compiler, self.rest, self.clang = compiler, rest, clang or compiler
         self.command = [*compiler, *rest]
         self._steps: TwoSteps | None = None
+        self._start = time.time()
         self.output = invocation.output
         if not self.output and dialect is CLANG:
             # Without `-o` clang writes the object to the current folder.
@@ -61,6 +63,18 @@ class Job:
     def explain(self, problem: str) -> str:
         """Return the problem of a compile with a policy, or the reason for it."""
         return problem
+
+    def remove_temporary_outputs(self) -> None:
+        """Remove what clang leaves on a full disk: `NAME-01234567.o.tmp` for `NAME.o` (CompilerInstance.cpp)."""
+        folder, name = os.path.split(self.output)
+        stem, suffix = os.path.splitext(name)
+        if not self.output or not os.path.isdir(folder or "."):
+            return
+        for entry in os.listdir(folder or "."):
+            middle, path = entry[len(stem) + 1 :][:8], os.path.join(folder, entry)
+            # Clocks of file systems are a little late.
+            if entry == f"{stem}-{middle}{suffix}.tmp" and os.lstat(path).st_mtime > self._start - 1:
+                remove_file(path)
 
     def two_steps(self) -> TwoSteps:
         """Return the steps of the compile; the front end runs once for all policies."""
@@ -137,7 +151,7 @@ def _start_of_search(policies: Sequence[str]) -> str:
     policy = next((policy for policy in policies if policy != "default"), "default")
     if policy == "default" or inlining_rule(policy) is not None:
         return policy
-    from mlgo_clang.native import network_file
+    from mlgo_clang.settings import network_file
 
     file = network_file(policy)
     return f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
@@ -343,6 +357,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
 
 def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
     if run.status != 0:
+        job.remove_temporary_outputs()
         return f"{job.dialect.name} exited with status {run.status} while a policy decided"
     if decisions not in (None, run.decisions):
         return f"expected {decisions} requests, got {run.decisions}"
@@ -366,6 +381,7 @@ def _write_all(descriptor: int, data: bytes | bytearray) -> None:
 
 def _compile_alone(job: Job, problem: str) -> int:
     if status := run_alone(job.command):
+        job.remove_temporary_outputs()
         # The compiler has reported the error, which is the source's or the machine's.
         return status
     problem = job.explain(problem)

@@ -7,6 +7,7 @@ import signal
 import sys
 
 from mlgo_clang.errors import UsageError
+from mlgo_clang.files import working_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def compiler_command(clang: str, mode: str) -> list[str]:
 def which(program: str) -> str | None:
     """Return the path of a program that is a path or a name on `PATH`; None if there is none."""
     if os.sep in program:
-        path = os.path.abspath(os.path.expanduser(program))
+        path = os.path.normpath(os.path.join(working_folder(), os.path.expanduser(program)))
         return path if os.access(path, os.X_OK) else None
     for folder in os.get_exec_path():
         path = os.path.join(folder, program)

@@ -39,8 +39,16 @@ def cache_folder() -> str:
     folder = named or os.path.join(parent if os.path.isabs(parent) else default, "mlgo-gym")
     if folder.startswith("~"):
         folder = os.path.expanduser(folder)
-        return folder if os.path.isabs(folder) else f"{os.devnull}/no-home-folder"
+        return folder if os.path.isabs(folder) and os.environ.get("HOME") != "" else f"{os.devnull}/no-home-folder"
     return folder
+
+
+def working_folder() -> str:
+    """Return the working folder; empty if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def file_identity(status: os.stat_result) -> str:

@@ -11,6 +11,7 @@ from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import read_lines
 from mlgo_clang.programs import run_program
+from mlgo_clang.settings import PACKAGE, network_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,11 +148,10 @@ def _noted(note: str, facts: bytes) -> str:
 
 def _facts(compiler: Sequence[str], program: os.stat_result) -> bytes:
     """Return the compiler, and the identities of its program and of the files that generate the source."""
-    package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mlgo_gym")
     facts = [*compiler, file_identity(program)]
     for generators in _GENERATORS:
         try:
-            with os.scandir(os.path.join(package, generators)) as entries:
+            with os.scandir(os.path.join(PACKAGE, generators)) as entries:
                 facts += sorted(f"{entry.name} {file_identity(entry.stat())}" for entry in entries if entry.is_file())
         except OSError:
             continue
@@ -171,35 +171,6 @@ def _offset(tensors: Mapping[str, Tensor], name: str) -> int:
     if tensor.type == "float":
         return ~(tensor.offset + number * 4)
     return tensor.offset + number * 8
-
-
-def network_file(policy: str) -> str:
-    """Return the file of `mlp:FILE`, `rule:FILE` or a bundled policy; raise PolicyError if there is none."""
-    kind, colon, path = policy.partition(":")
-    if colon:
-        if kind not in ("mlp", "rule"):
-            raise PolicyError(
-                f"expected mlp:FILE, rule:FILE, threshold:N or a policy's name, got {policy!r}; see docs/how_to/ship.md"
-            )
-        if kind == "rule" and not path.endswith(".rule"):
-            raise PolicyError(f"expected a rule's file with the suffix .rule, got {path!r}; rename it")
-        path = os.path.abspath(os.path.expanduser(path))
-    else:
-        path = os.path.join(_bundled_networks(), policy)
-        path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
-    if not os.path.isfile(path):
-        raise PolicyError(f"expected the file of a policy, got {policy!r}, and there is no {path}; use last-call")
-    return path
-
-
-def _bundled_networks() -> str:
-    """Return the folder of the bundled networks; an import of their package takes longer than a compile."""
-    from importlib.util import find_spec
-
-    spec = find_spec("mlgo_gym")
-    if spec is None or spec.origin is None:
-        raise PolicyError("bundled policies are part of mlgo-gym, which is not installed: pip install mlgo-gym")
-    return os.path.join(spec.origin.removesuffix("__init__.py"), "policies", "networks")
 
 
 class NativeServer:

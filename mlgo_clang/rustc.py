@@ -15,7 +15,7 @@ from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.interactive import TwoSteps, run_alone
 from mlgo_clang.invocation import Invocation
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
-from mlgo_clang.settings import VARIABLES, split_arguments
+from mlgo_clang.settings import PREFIX, VARIABLES, show_help, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def main() -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     settings, rest = split_arguments(arguments)
+    if f"{PREFIX}help" in arguments:
+        show_help()
+        return 0
     program, rest = _split_program(rest)
     if settings.search:
         raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from mlgo_clang.command_lines import level_of
-from mlgo_clang.errors import UsageError
+from mlgo_clang.errors import PolicyError, UsageError
+from mlgo_clang.files import working_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,24 +16,33 @@ if TYPE_CHECKING:
 PREFIX = "--mlgo-"
 """Prefix of the options; no option of clang starts so."""
 
-_VALUES = {
-    "policy": "MLGO_POLICY",
-    "eviction-policy": "MLGO_EVICTION_POLICY",
-    "clang": "MLGO_CLANG",
-    "levels": "MLGO_LEVELS",
-    "metric": "MLGO_METRIC",
-    "max-frame": "MLGO_MAX_FRAME",
-    "recipes": "MLGO_RECIPES",
-    "link-facts": "MLGO_LINK_FACTS",
-    "search": "MLGO_SEARCH",
-    "timeout": "MLGO_TIMEOUT",
+_OPTIONS = {
+    "policy": (
+        "MLGO_POLICY",
+        "NAME,NAME",
+        "policies of inlining; the smallest object is kept; default: last-call",
+    ),
+    "eviction-policy": ("MLGO_EVICTION_POLICY", "NAME", "policy for evictions; default: clang's own"),
+    "clang": ("MLGO_CLANG", "PATH", "compiler, 17 or newer; default: bundled"),
+    "levels": ("MLGO_LEVELS", "LEVEL,LEVEL", "levels at which policies decide; default: s,z"),
+    "metric": ("MLGO_METRIC", "SIZE", "size of a list and of a search, loaded or text; default: loaded"),
+    "max-frame": ("MLGO_MAX_FRAME", "BYTES", "largest stack frame that a policy may cause; default: no limit"),
+    "recipes": ("MLGO_RECIPES", "DIR", "folder of recipes"),
+    "link-facts": ("MLGO_LINK_FACTS", "FILE", "file of link facts"),
+    "search": ("MLGO_SEARCH", "COMPILES", "compiles of a search for a file without a recipe; default: 0"),
+    "timeout": ("MLGO_TIMEOUT", "SECONDS", "silence after which a clang that requests decisions is stopped"),
 }
+_STRICT = ("MLGO_STRICT", "", "fail instead of a warning if a policy cannot be used")
+_HELP = ("", "", "this text; --help adds that of clang")
 
-VARIABLES = (*_VALUES.values(), "MLGO_STRICT")
+VARIABLES = (*(variable for variable, _, _ in _OPTIONS.values()), _STRICT[0])
 """The environment variables of all settings."""
 
 DEFAULT_POLICY = "last-call"
 """Policy of a compile that names none."""
+
+PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mlgo_gym")
+"""Folder of the package whose policies are bundled; an import of it takes longer than a compile."""
 
 _LEVELS = ("0", "1", "2", "3", "s", "z")
 
@@ -85,6 +96,11 @@ class Settings:
         self.search = _number(values, "search", "a number of compiles")
         self.max_frame = _number(values, "max-frame", "bytes")
         self.timeout = _seconds(values.get("timeout"))
+        for policy in self.policies:
+            if policy not in ("default", DEFAULT_POLICY):
+                _check_policy(policy)
+        if self.eviction_policy != "default":
+            _check_policy(self.eviction_policy, rules=False)
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
         if self.search and self.eviction_policy != "default":
@@ -112,6 +128,47 @@ class Settings:
         return self.decides_nothing and not self.recipes
 
 
+def _check_policy(policy: str, *, rules: bool = True) -> None:
+    """Raise `UsageError` if there is no policy of a name: a misspelt name is an error, not a build without a policy."""
+    from mlgo_clang.channel import inlining_rule
+
+    try:
+        if not rules or inlining_rule(policy) is None:
+            network_file(policy)
+    except PolicyError as error:
+        raise UsageError(str(error)) from None
+
+
+def network_file(policy: str) -> str:
+    """Return the file of `mlp:FILE`, `rule:FILE` or a bundled policy; raise PolicyError if there is none."""
+    kind, colon, path = policy.partition(":")
+    if colon:
+        if kind not in ("mlp", "rule"):
+            raise PolicyError(
+                f"expected mlp:FILE, rule:FILE, threshold:N or a policy's name, got {policy!r}; see docs/how_to/ship.md"
+            )
+        if kind == "rule" and not path.endswith(".rule"):
+            raise PolicyError(f"expected a rule's file with the suffix .rule, got {path!r}; rename it")
+        path = os.path.join(working_folder(), os.path.expanduser(path))
+    else:
+        path = os.path.join(PACKAGE, "policies", "networks", policy)
+        path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
+    if not os.path.isfile(path):
+        raise PolicyError(f"expected the file of a policy, got {policy!r}, and there is no {path}; use last-call")
+    return path
+
+
+def show_help() -> None:
+    """Print the help on the options."""
+    # A reader such as `head` may end first, which ends a program without a traceback.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    lines = ["Options of mlgo-clang, each with a variable that replaces it (docs/how_to/ship.md):", ""]
+    for name, (variable, value, text) in {**_OPTIONS, "strict": _STRICT, "help": _HELP}.items():
+        option = f"{PREFIX}{name}{'=' if value else ''}{value}"
+        lines.append(f"  {option:<32} {text}{f' [{variable}]' if variable else ''}")
+    print(*lines, "", sep="\n", flush=True)  # noqa: T201 - the help
+
+
 def _number(values: Mapping[str, str], option: str, meaning: str) -> int:
     text = values.get(option) or "0"
     if not (text.isascii() and text.isdigit()):
@@ -134,7 +191,7 @@ def _seconds(text: str | None) -> float:
 
 def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
     """Return the settings and clang's arguments; raise UsageError if a `--mlgo-` option is unknown or malformed."""
-    values = {option: os.environ[variable] for option, variable in _VALUES.items() if variable in os.environ}
+    values = {option: os.environ[words[0]] for option, words in _OPTIONS.items() if words[0] in os.environ}
     strict = os.environ.get("MLGO_STRICT", "") not in ("", "0")
     others = []
     for argument in arguments:
@@ -144,9 +201,11 @@ def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
         option, equals, value = argument[len(PREFIX) :].partition("=")
         if argument == f"{PREFIX}strict":
             strict = True
-        elif option in _VALUES and equals and value:
+        elif argument == f"{PREFIX}help":
+            continue
+        elif option in _OPTIONS and equals and value:
             values[option] = value
         else:
-            known = ", ".join(f"{PREFIX}{name}=…" for name in _VALUES)
+            known = ", ".join(f"{PREFIX}{name}=…" for name in _OPTIONS)
             raise UsageError(f"expected one of {known} or {PREFIX}strict, got {argument!r}")
     return Settings(values, strict=strict), others

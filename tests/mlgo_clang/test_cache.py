@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.garbling import garblings
-from tests.mlgo_clang.conftest import Run
+from tests.mlgo_clang.conftest import Run, files
 
 COMPILE = ("--mlgo-strict", "-Oz", "-c", "calls.c", "-o", "calls.o")
 
@@ -57,3 +58,41 @@ def test_native_code_that_cannot_be_made_again_leaves_the_file_to_clang(
     assert (result.returncode, result.stderr.count(b"\n")) == (0, 1)
     assert b"is compiled by clang alone: expected a safetensors file" in result.stderr
     assert (project / "calls.o").read_bytes() == plain
+
+
+@pytest.mark.parametrize("policy", ["never", "smallest"])
+def test_a_full_disk_keeps_no_temporary_file(policy: str, run: Run, project: Path) -> None:
+    namespace = ("unshare", "--user", "--map-root-user", "--mount")
+    (project / "disk").mkdir()
+    mount = "mount -t tmpfs -o size=4k tmpfs disk"
+    if subprocess.run([*namespace, "sh", "-c", mount], cwd=project, capture_output=True).returncode:
+        pytest.skip("this user cannot mount a small file system")
+    functions = (f"int f{n}(int x) {{ return x * {n} + {n}; }}" for n in range(200))
+    (project / "calls.c").write_text("\n".join((*functions, (project / "calls.c").read_text())))
+    script = f'{mount} && cd disk || exit 9; "$@"; status=$?; ls; exit $status'
+    words = (f"--mlgo-policy={policy}", "-Oz", "-c", "../calls.c", "-o", "calls.o")
+    result = run(*words, before=(*namespace, "sh", "-c", script, "sh"))
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert b"No space left on device" in result.stderr
+
+
+def test_without_a_place_for_the_cache_and_in_a_removed_folder_it_compiles(
+    run: Run, project: Path, tmp_path: Path, network: Path
+) -> None:
+    words = ("-Oz", "-c", str(project / "calls.c"), "-o", str(tmp_path / "calls.o"))
+    for variables in (("HOME=",), ("-u", "HOME", "HOME=relative"), (f"HOME={tmp_path}", "XDG_CACHE_HOME=relative")):
+        before = ("env", "-u", "MLGO_CACHE", "-u", "XDG_CACHE_HOME", *variables)
+        result = run("--mlgo-policy=never", *words, before=before)
+        assert (result.returncode, result.stderr, files(project)) == (0, b"", ["calls.c"])
+    assert (tmp_path / ".cache" / "mlgo-gym" / "mlgo-clang" / "builds").is_dir()
+    result = run(f"--mlgo-policy=mlp:{network}", *words, before=("env", "-u", "MLGO_CACHE", "HOME="))
+    assert (result.returncode, b"expected a cache folder that can be written" in result.stderr) == (0, True)
+    removed = ("sh", "-c", 'mkdir gone; cd gone; rmdir ../gone; exec "$@"', "sh")
+    for options, status, message in (
+        (("--mlgo-policy=never",), 0, b""),
+        (("--mlgo-levels=2",), 0, b"expected -O2, got -Oz"),
+        (("--mlgo-policy=mlp:nowhere",), 1, b"expected the file of a policy"),
+        (("--mlgo-clang=./nowhere",), 1, b"expected a clang 17 or newer, got './nowhere'"),
+    ):
+        result = run(*options, *words, before=removed)
+        assert (result.returncode, message in result.stderr, b"Traceback" in result.stderr) == (status, True, False)

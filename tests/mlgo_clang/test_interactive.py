@@ -60,16 +60,23 @@ def test_a_policy_that_cannot_be_read_leaves_the_compile_to_clang(
 ) -> None:
     garbage = tmp_path / "garbage.safetensors"
     garbage.write_bytes(b"\x00" * 100)
-    unreadable = (f"mlp:{garbage}", "mlp:/nowhere/at/all", "no-such-policy", "threshold:many", "onnx:file")
-    for number, policy in enumerate(unreadable, 1):
-        result = run(f"--mlgo-policy={policy}", *COMPILE)
-        assert result.returncode == 0
-        assert result.stderr.count(b"mlgo-clang: warning: calls.c is compiled by clang alone") == 1, policy
-        assert (project / "calls.o").read_bytes() == plain
-        assert counted("compiled by clang alone") == number
-        strict = run(f"--mlgo-policy={policy}", "--mlgo-strict", *COMPILE, "-o", "strict.o")
-        assert (strict.returncode, b"error: calls.c" in strict.stderr) == (1, True)
+    result = run(f"--mlgo-policy=mlp:{garbage}", *COMPILE)
+    assert result.returncode == 0
+    assert result.stderr.count(b"mlgo-clang: warning: calls.c is compiled by clang alone") == 1
+    assert (project / "calls.o").read_bytes() == plain
+    assert counted("compiled by clang alone") == 1
+    strict = run(f"--mlgo-policy=mlp:{garbage}", "--mlgo-strict", *COMPILE, "-o", "strict.o")
+    assert (strict.returncode, b"error: calls.c" in strict.stderr) == (1, True)
     assert files(project) == ["calls.c", "calls.o"]
+
+
+def test_a_policy_that_does_not_exist_is_an_error(run: Run, project: Path) -> None:
+    for policy in ("mlp:/nowhere/at/all", "no-such-policy", "always,nevr", "threshold:many", "onnx:file"):
+        for option in ("--mlgo-policy", "--mlgo-eviction-policy"):
+            result = run(f"{option}={policy}", *COMPILE)
+            assert (result.returncode, result.stderr.count(b"\n")) == (1, 1)
+            assert result.stderr.startswith(b"mlgo-clang: error: expected ")
+    assert files(project) == ["calls.c"]
 
 
 @pytest.mark.parametrize("statement", ["exit 1", "kill -9 $$", STALL], ids=["fails", "is killed", "stalls"])

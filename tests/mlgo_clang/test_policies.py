@@ -272,7 +272,8 @@ def test_compiles_are_counted_and_several_policies_warn_and_count_once(
 ) -> None:
     run("--mlgo-policy=never", *COMPILE)
     run("--mlgo-policy=never", "-E", "calls.c")
-    run("--mlgo-policy=mlp:nowhere", *COMPILE)
+    (project / "garbage").write_bytes(bytes(100))
+    run("--mlgo-policy=mlp:garbage", *COMPILE)
     (project / "warned.c").write_text("int f(int n) { int unused; return n; }\n")
     result = run("--mlgo-policy=always,never,default", "-Oz", "-Wall", "-c", "warned.c")
     assert (result.returncode, result.stderr.count(b"unused variable")) == (0, 1)
@@ -301,19 +302,27 @@ def test_counters_of_builds_are_apart_and_a_full_file_keeps_complete_lines(
 
 
 def test_a_source_and_policies_and_folders_of_any_name_are_used(run: Run, project: Path, own_cache: Path) -> None:
-    missing, recipes = os.fsdecode(b"/no\xff\n"), os.fsdecode(bytes([0xFE]))
+    garbage, recipes = os.fsdecode(b"n\no\xff"), os.fsdecode(bytes([0xFE]))
+    (project / garbage).write_bytes(bytes(100))
     for number, name in enumerate((os.fsdecode(b"\xff.c"), "two\nlines.c", "@ 'q\"$(touch pwned).c"), 1):
         shutil.copy(project / "calls.c", project / name)
         words = ("-Oz", "-c", f"./{name}", "-o", "it.o")
         done = run("--mlgo-policy=never", *words)
         assert (done.returncode, done.stderr) == (0, b"")
-        done = run(f"--mlgo-policy=mlp:{missing}", *words)
+        done = run(f"--mlgo-policy=mlp:{garbage}", *words)
         assert (done.returncode, b"is compiled by clang alone" in done.stderr) == (0, True)
         assert counted("compiled by clang alone") == number
         if "$" not in name:
             assert run("--mlgo-policy=never", f"--mlgo-recipes={recipes}", "--mlgo-search=2", *words).stderr == b""
     assert (counted("searched"), counted("compiled by a recipe")) == (2, 2)
     assert not (project / "pwned").exists()
+
+
+def test_the_help_has_the_options_before_those_of_clang(run: Run) -> None:
+    help_of_both, own = run("--help").stdout, run("--mlgo-help").stdout
+    assert help_of_both.startswith(own)
+    assert b"OVERVIEW: clang" in help_of_both[len(own) :]
+    assert all(f"--mlgo-{name}" in own.decode("ascii") for name in ("policy=", "strict ", "help ", "search=COMPILES"))
 
 
 def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:

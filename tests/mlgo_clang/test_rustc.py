@@ -149,9 +149,11 @@ class TestRust:
         problem = 'expected no link time optimisation, got lto; set lto = "off" in [profile.release]'
         assert result.returncode == 0
         assert result.stderr.splitlines()[0] == f"mlgo-rustc: warning: shapes is left to rustc: {problem}"
-        result = compile_library(source, *ONE_UNIT, MLGO_POLICY="mlp:/nowhere")
+        garbage = source / "garbage"
+        garbage.write_bytes(bytes(100))
+        result = compile_library(source, *ONE_UNIT, MLGO_POLICY=f"mlp:{garbage}")
         assert result.returncode == 0
         assert result.stderr.startswith("mlgo-rustc: warning: shapes.rs is compiled by rustc alone: ")
         assert (result.stderr.count("\n"), counted("compiled by rustc alone")) == (1, 1)
         assert (source / "shapes.o").read_bytes() == compiled(source, *ONE_UNIT, program="rustc")
-        assert compile_library(source, *ONE_UNIT, MLGO_POLICY="mlp:/nowhere", MLGO_STRICT="1").returncode == 1
+        assert compile_library(source, *ONE_UNIT, MLGO_POLICY=f"mlp:{garbage}", MLGO_STRICT="1").returncode == 1
