@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import exactness
+from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
 from docs.site import measurements
 from docs.site.measurements import benchmark, interval, percent, read, searched
@@ -343,6 +344,19 @@ def coverage() -> Rows:
         yield [name, t, f"{100 * row['width']:.1f} %", bootstrap]
 
 
+def metrics(group: str) -> Rows:
+    """Yield the change of each metric under each policy, beside exact quantities of the same modules."""
+    _, _, _, names, exact = GROUPS[group]
+    yield ["metric", "policy", "modules", "change", *(cell for name in exact for cell in (f"`{name}`", "opposite"))]
+    for metric in (name for name in names if (name,) != exact):
+        for policy, modules in read("metrics")[group].items():
+            cells = []
+            for name in exact:
+                ours, theirs, opposite = compared(modules, metric, name)
+                cells += [percent(theirs.mean), f"{100 * opposite:.0f} %"] if name != metric else ["", ""]
+            yield [f"`{metric}`", f"`{policy}`", str(len(modules)), percent(ours.mean), *cells]
+
+
 CARDS = ("inline-os", "inline-oz")
 
 TABLES: dict[str, Callable[[], Rows]] = {
@@ -361,6 +375,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.builds": linked_builds,
     "linked.libraries": partial(by_program, "linked_programs", ["library"], LINKED),
     "linked.tutorial": linked_tutorial,
+    **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": readme,
     "performance.episodes": episode_speed,
     "performance.forks": forks,

@@ -27,10 +27,10 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import FunctionSizes, object_sizes, size_changes
 from mlgo_gym.tasks.infos import empty_last_info
 from mlgo_gym.tasks.measurement import (
+    MAX_FRAME,
     PROJECT_METRICS,
     REWARDS,
     SIZE_METRICS,
-    STACK,
     WEIGHTED,
     Measurement,
     decision_rewards,
@@ -362,12 +362,12 @@ class FunctionCosts:
             # Bytes beside the instructions, such as unwind tables, belong to no function.
             size, functions = getattr(object_sizes(compiled.object_bytes), metric), compiled.functions
             return functions._replace(unnamed=functions.unnamed + size - functions.text, text=size)
-        if metric == STACK and compiled.frames is not None:
+        if metric == MAX_FRAME and compiled.frames is not None:
             # The largest frame is no sum, but a part with smaller frames is the better one.
             largest = max(compiled.frames.values(), default=0)
             return FunctionSizes(compiled.frames, {}, largest - sum(compiled.frames.values()), largest)
         if metric not in self._costs:
-            known = ", ".join((*SIZE_METRICS, STACK, *PROJECT_METRICS))
+            known = ", ".join((*SIZE_METRICS, MAX_FRAME, *PROJECT_METRICS))
             raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 

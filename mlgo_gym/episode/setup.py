@@ -41,7 +41,7 @@ from mlgo_gym.tasks.measurement import (
     ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
-    STACK,
+    MAX_FRAME,
     WEIGHTED,
 )
 from mlgo_gym.tasks.task import Task
@@ -112,7 +112,7 @@ class Setup:
         metric = options.metric or task.default_metric
         self.metric = metric if isinstance(metric, str) else WEIGHTED
         self.weights = {metric: 1.0} if isinstance(metric, str) else dict(metric)
-        metric_flags = STACK_USAGE_FLAGS if STACK in self.weights else ()
+        metric_flags = STACK_USAGE_FLAGS if MAX_FRAME in self.weights else ()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:

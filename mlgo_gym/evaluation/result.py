@@ -15,7 +15,7 @@ from mlgo_clang.files import read_untrusted
 from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, UNKNOWN, Configuration, EpisodeRecord, ModuleFacts
-from mlgo_gym.evaluation.statistics import DEFAULT, TEXT, Change, Summary
+from mlgo_gym.evaluation.statistics import DEFAULT, LOADED, TEXT, Change, Summary
 from mlgo_gym.evaluation.table import Table, certainty, overview
 from mlgo_gym.identity import refuse_other_identity
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
@@ -139,7 +139,8 @@ class EvaluationResult:
             decisions=sum(episode.decisions for episode in episodes if episode.policy_seconds),
             changes={
                 metric: Change(tuple(episode.metrics[metric] for episode in done), projects, names)
-                for metric in self.metrics
+                for metric in dict.fromkeys((*self.metrics, LOADED))
+                if all(metric in episode.metrics for episode in done)
             },
         )
 

@@ -18,6 +18,9 @@ MIN_PROJECTS = 4
 TEXT = "text"
 """The metric that every evaluation shows: the bytes of the executable sections."""
 
+LOADED = "loaded"
+"""The bytes in memory, which tables show beside the metric: less code can be more data."""
+
 DEFAULT = "default"
 """The policy that takes clang's own decisions."""
 
@@ -222,7 +225,7 @@ class Summary:
         seconds: Total duration of the episodes.
         policy_seconds: Total CPU time of the policy.
         decisions: Number of decisions that `policy_seconds` covers.
-        changes: Change of each metric over the finished modules, by metric.
+        changes: Change of the metric, of `text` and of `loaded` over the finished modules, by metric.
     """
 
     policy: str

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlgo_gym.evaluation.record import Configuration
-from mlgo_gym.evaluation.statistics import DEFAULT, MIN_PROJECTS, TEXT, Change, Estimate, Extreme, Summary
+from mlgo_gym.evaluation.statistics import DEFAULT, LOADED, MIN_PROJECTS, TEXT, Change, Estimate, Extreme, Summary
 from mlgo_gym.tasks.measurement import BYTE_METRICS
 
 PAGE_COLUMNS = 80
@@ -101,14 +101,16 @@ def overview(configuration: Configuration, summaries: Sequence[Summary]) -> Tabl
     """Return one row per policy: sums over its episodes against plain clang."""
     metrics = dict.fromkeys((configuration.metric, TEXT))
     sizes = [heading for name in metrics for heading in (with_unit(name), "clang", "total")]
+    loaded = [LOADED] * (LOADED not in metrics and all(LOADED in summary.changes for summary in summaries))
     failed = ["failed"] * any(summary.failures for summary in summaries)
     rows = []
     for summary in summaries:
         changes = [summary.changes[name] for name in metrics]
         cells = [cell for one in changes for cell in (number(one.value), number(one.baseline), percent(one.total))]
+        cells += [percent(summary.changes[name].total) for name in loaded]
         counts = (changes[0].better, changes[0].equal, changes[0].worse, *([summary.failures] * len(failed)))
         rows.append((summary.policy, str(summary.modules), *cells, *map(str, counts)))
-    columns = ("policy", "modules", *sizes, "better", "equal", "worse", *failed)
+    columns = ("policy", "modules", *sizes, *loaded, "better", "equal", "worse", *failed)
     return Table(describe(configuration), columns, tuple(rows))
 
 

@@ -28,7 +28,7 @@ from mlgo_gym.tasks.measurement import (
     ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
-    STACK,
+    MAX_FRAME,
     WEIGHTED,
 )
 from mlgo_gym.tasks.task import Task
@@ -155,13 +155,13 @@ KEYS: tuple[InfoKey, ...] = (
     *_cost("llvm_size", "int", "first column of llvm-size: code and constants, in bytes", SIZES),
     *_cost("loaded", "int", "contents of memory: the columns text and data of size, in bytes", SIZES),
     *_cost("object", "int", "object file, in bytes", SIZES),
-    *_cost(STACK, "int", "largest stack frame of the functions of the module, in bytes", with_metric(STACK)),
+    *_cost(MAX_FRAME, "int", "largest stack frame of the functions of the module, in bytes", with_metric(MAX_FRAME)),
     InfoKey(
         "grown_frames",
         END,
         "int",
         "number of functions whose frame is larger than in a plain compile",
-        with_metric(STACK),
+        with_metric(MAX_FRAME),
     ),
     *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
     *_cost("spill_count", "float", "number of spills, reloads and folded reloads", "", _ALLOCATION),

@@ -36,10 +36,10 @@ ESTIMATED_LINKED = "estimated-linked"
 PROJECT_METRICS = (INSTRUCTIONS, LINKED, ESTIMATED_LINKED)
 """Metrics that depend on the other modules of the project, which plain clang compiles."""
 
-STACK = "stack"
-"""Metric in bytes: the largest stack frame of the object's functions, as `-fstack-usage` has it."""
+MAX_FRAME = "max_frame"
+"""Metric in bytes: the largest stack frame of a function, as `-fstack-usage` has it; calls do not add up."""
 
-BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED, STACK)
+BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED, MAX_FRAME)
 """Metrics in bytes."""
 
 WEIGHTED = "weighted"
@@ -82,10 +82,10 @@ class Measurement:
         """Return the sizes by metric, empty if there is no object file."""
         return {} if self.sizes is None else asdict(self.sizes)
 
-    def stack(self) -> int:
+    def max_frame(self) -> int:
         """Return the bytes of the largest stack frame; 0 for an object without functions."""
         if self.frames is None:
-            raise MlgoError(f"expected a compile with its stack frames, got none; use metric={STACK!r}")
+            raise MlgoError(f"expected a compile with its stack frames, got none; use metric={MAX_FRAME!r}")
         return max(self.frames.values(), default=0)
 
     @classmethod

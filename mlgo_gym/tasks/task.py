@@ -21,9 +21,9 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.features import FeatureTable
 from mlgo_gym.tasks.measurement import (
+    MAX_FRAME,
     PROJECT_METRICS,
     SIZE_METRICS,
-    STACK,
     Measurement,
     grown_frames,
 )
@@ -165,13 +165,13 @@ class Task(ABC):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded."""
-        return (*SIZE_METRICS, STACK, *PROJECT_METRICS)
+        return (*SIZE_METRICS, MAX_FRAME, *PROJECT_METRICS)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile, or of one function where the metric can; smaller is better."""
         del function
-        if metric == STACK:
-            return float(measurement.stack())
+        if metric == MAX_FRAME:
+            return float(measurement.max_frame())
         if metric in PROJECT_METRICS:
             return measurement.project[metric]
         if measurement.sizes is None:
@@ -188,7 +188,11 @@ class Task(ABC):
         }
         if measurement.frames is not None and baseline.frames is not None:
             grown = len(grown_frames(measurement.frames, baseline.frames))
-            report |= {STACK: measurement.stack(), f"baseline_{STACK}": baseline.stack(), "grown_frames": grown}
+            report |= {
+                MAX_FRAME: measurement.max_frame(),
+                f"baseline_{MAX_FRAME}": baseline.max_frame(),
+                "grown_frames": grown,
+            }
         return report
 
 

@@ -156,13 +156,13 @@ def test_the_stack_is_the_largest_frame_and_a_frame_that_fails_the_build_fails_t
     sizes = [int(line.split("\t")[1]) for line in usage.read_text().splitlines()]
     for error, fails in (("-Wall", False), ("-Werror=frame-larger-than=", True)):
         flags = code_generation_flags(cc1_line(toolchain, [error, *words]))
-        env = InlineEnv(corpus=str(bitcode), metric="stack", compile_options={"flags": list(flags)})
+        env = InlineEnv(corpus=str(bitcode), metric="max_frame", compile_options={"flags": list(flags)})
         last = play(env, 1)[-1]
         if fails:
             assert last.terminated
             assert "stack frame size (3016) exceeds limit (3005)" in last.info["error"]["stderr"]
         else:
-            assert (last.info["baseline_stack"], last.info["stack"]) == (max(sizes), 3016)
+            assert (last.info["baseline_max_frame"], last.info["max_frame"]) == (max(sizes), 3016)
             assert last.info["grown_frames"] == 1
 
 

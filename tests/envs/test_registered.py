@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.env import EpisodeState
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
-from mlgo_gym.tasks.measurement import PROJECT_METRICS
+from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS
 from mlgo_gym.testing import check_environment
 from tests.fakes import drive
 from tests.fakes.drive import Step, failed_end, play
@@ -91,6 +91,8 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
         finished, failed = ({key: type(value) for key, value in info.items()} for info in infos)
         assert failed == finished, options
         assert bool(infos[1]["error"]) > bool(infos[0]["error"])
+        # Whatever is rewarded, a user sees the other sizes.
+        assert scope == "function" or all({size, f"baseline_{size}"} <= {*finished} for size in SIZE_METRICS)
         env.close()
 
 

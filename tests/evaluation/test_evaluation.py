@@ -105,7 +105,7 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
     result = evaluate("mlgo/RegAllocPriority-v0", corpus=str(corpus), policies=["default", "random"])
     assert result.metrics == ("spill_cost", "text")
     assert all(words in str(result) for words in ("spill_cost", "text bytes"))
-    result = evaluate(INLINE, policies=["always"], corpus=str(corpus), env_kwargs={"metric": "stack"})
+    result = evaluate(INLINE, policies=["always"], corpus=str(corpus), env_kwargs={"metric": "max_frame"})
     grown = sum(episode.grown_frames or 0 for episode in result.episodes)
     assert f"Larger stack frames than plain clang's: always {grown}" in notes(result)
 

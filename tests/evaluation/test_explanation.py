@@ -40,7 +40,7 @@ def test_sizes_functions_credit_and_measured_bytes_are_those_of_compiles(env: In
     unnamed = found.second.functions.unnamed - found.first.functions.unnamed
     assert sum(function.change for function in found.functions) == found.change - unnamed
     assert sum(difference.credited for difference in found.differences) == pytest.approx(found.change)
-    assert found.stack[1] == max((found.first.frames or {}).values())
+    assert found.max_frames[1] == max((found.first.frames or {}).values())
     assert found.grown_frames
     difference = found.measured[0]
     env.reset(options={"module": MODULE})

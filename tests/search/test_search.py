@@ -87,7 +87,7 @@ def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[
     assert result.cost <= min(alone)
     assert result.cost < result.baseline
     assert result.compiles <= len(PORTFOLIO) + 6
-    frames = search(families(metric="stack"), compiles=len(PORTFOLIO) + 2)
+    frames = search(families(metric="max_frame"), compiles=len(PORTFOLIO) + 2)
     assert frames.verified
     assert frames.cost <= frames.baseline
 

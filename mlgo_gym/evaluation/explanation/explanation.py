@@ -106,7 +106,7 @@ class Explanation:
         clang: Version of the compiler.
         policies: Names of the two policies.
         baseline: Bytes of the executable sections of a plain compile.
-        stack: Bytes of the largest stack frame of a plain compile, and under each policy.
+        max_frames: Bytes of the largest stack frame of a plain compile, and under each policy.
         grown_frames: Growth in bytes of each stack frame that the second policy enlarges, the largest first.
         first: The compile under the first policy.
         second: The compile under the second policy.
@@ -119,7 +119,7 @@ class Explanation:
     clang: str
     policies: tuple[str, str]
     baseline: int
-    stack: tuple[int, int, int]
+    max_frames: tuple[int, int, int]
     grown_frames: Mapping[str, int]
     first: InlineCompile
     second: InlineCompile
@@ -149,7 +149,7 @@ class Explanation:
             "clang": self.clang,
             "policies": list(self.policies),
             "text": {"clang": self.baseline, "first": self.first.text, "second": self.second.text},
-            "stack": dict(zip(("clang", "first", "second"), self.stack, strict=True)),
+            "max_frame": dict(zip(("clang", "first", "second"), self.max_frames, strict=True)),
             "grown_frames": dict(self.grown_frames),
             "decisions": {"first": len(self.first.decisions), "second": len(self.second.decisions)},
             "only_first": self.only_first,
@@ -220,7 +220,7 @@ def explain_module(
         clang=env.toolchain.version_text,
         policies=policies,
         baseline=baseline.sizes.text,
-        stack=(clang, one, other),
+        max_frames=(clang, one, other),
         grown_frames=grown_frames(frames[2], frames[1]),
         first=first,
         second=second,

@@ -73,7 +73,7 @@ def overview(explanation: Explanation) -> str:
         f"{count:,} answers differ: {second} inlines {inlined:,} of them and keeps {count - inlined:,}.",
         f"The code of {second} is {size}; {len(explanation.functions):,} functions changed.",
     ]
-    _, before, after = explanation.stack
+    _, before, after = explanation.max_frames
     frames = f"the largest stack frame has {after:,} bytes instead of {before:,}" if after != before else ""
     if explanation.grown_frames:
         name, growth = next(iter(explanation.grown_frames.items()))
