@@ -37,14 +37,12 @@ class Variant:
         policy: Policy of the wrapper; empty for plain clang.
         plugin: Policy of a pass plugin; empty for none.
         facts: Whether the policy gets the link facts of the plain build of this level.
-        compiles: Number of compiles of a search for recipes; 0 without recipes.
     """
 
     level: str
     policy: str = ""
     plugin: str = ""
     facts: bool = False
-    compiles: int = 0
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,6 @@ VARIANTS = {
     "last-call": Variant("Oz", "last-call"),
     "facts": Variant("Oz", "last-call", facts=True),
     "Os facts": Variant("Os", "last-call", facts=True),
-    "facts, recipes": Variant("Oz", "last-call", facts=True, compiles=10),
-    "Os facts, recipes": Variant("Os", "last-call", facts=True, compiles=10),
 }
 """The variants by name; the first one gives the interface."""
 
@@ -119,8 +117,6 @@ class Bench:
         settings = {"MLGO_POLICY": variant.policy, "MLGO_STRICT": "1"}
         if variant.facts:
             settings["MLGO_LINK_FACTS"] = str(self.facts(variant.level))
-        if variant.compiles:
-            settings |= {"MLGO_RECIPES": str(self._work / "recipes"), "MLGO_SEARCH": str(variant.compiles)}
         objects = self.objects(name)
         shutil.rmtree(objects[0].parent, ignore_errors=True)
         start = cpu_seconds()

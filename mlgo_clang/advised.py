@@ -129,7 +129,7 @@ def _compile_by_recipe(job: Job) -> str | None:
     if recipe is None and settings.search:
         count("searched")
         words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-        words += [_start_of_search(settings.policies), settings.metric, settings.link_facts, *job.command]
+        words += [_start_of_search(settings.policies), settings.metric, *job.command]
         # One compile more for the baseline, and one for the start.
         run_program("search.build_recipes", words, bitcode, (settings.search + 2) * settings.timeout)
         recipe = stored_decisions(settings.recipes, digest)

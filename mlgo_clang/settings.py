@@ -103,6 +103,11 @@ class Settings:
             _check_policy(self.eviction_policy, rules=False)
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
+        if self.search and self.link_facts:
+            raise UsageError(
+                "expected --mlgo-search without --mlgo-link-facts, got both; omit one: a search makes objects smaller, "
+                "also where the linked file grows"
+            )
         if self.search and self.eviction_policy != "default":
             raise UsageError(
                 "expected --mlgo-eviction-policy=default with --mlgo-search, which searches inlining, got "

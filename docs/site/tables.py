@@ -295,9 +295,7 @@ LINKED = {
     "inline-oz": "`inline-oz`",
     "last-call": "`last-call`",
     "facts": "`last-call`, link facts",
-    "facts, recipes": "the same, recipes of 10 compiles",
     "Os facts": "-Os, `last-call`, link facts",
-    "Os facts, recipes": "-Os, the same, recipes of 10 compiles",
 }
 
 
@@ -348,13 +346,13 @@ def metrics(group: str) -> Rows:
     """Yield the change of each metric under each policy, beside exact quantities of the same modules."""
     _, _, _, names, exact = GROUPS[group]
     yield ["metric", "policy", "modules", "change", *(cell for name in exact for cell in (f"`{name}`", "opposite"))]
-    for metric in (name for name in names if (name,) != exact):
+    for metric in (name for name in names if name not in exact):
         for policy, modules in read("metrics")[group].items():
-            cells = []
-            for name in exact:
-                ours, theirs, opposite = compared(modules, metric, name)
-                cells += [percent(theirs.mean), f"{100 * opposite:.0f} %"] if name != metric else ["", ""]
-            yield [f"`{metric}`", f"`{policy}`", str(len(modules)), percent(ours.mean), *cells]
+            found = [compared(modules, metric, name) for name in exact]
+            cells = [
+                cell for _, change, opposite in found for cell in (percent(change.mean), f"{100 * opposite:.0f} %")
+            ]
+            yield [f"`{metric}`", f"`{policy}`", str(len(modules)), percent(found[0][0].mean), *cells]
 
 
 CARDS = ("inline-os", "inline-oz")

@@ -150,14 +150,12 @@ class EnvironmentOptions:
     metric: str | Mapping[str, float] | None = option(
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
-        `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file;
-        `"max_frame"`, bytes of the largest stack frame; `"instructions"`,
-        instructions that the programs of the module execute, counted by running them after each compile (a corpus with
-        programs); `"linked"`, bytes of the executable sections of the linked files with this module, linked
-        again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object that
-        survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A dict of
-        weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the
-        task.""",
+        `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file; `"max_frame"`,
+        bytes of the largest stack frame; `"instructions"`, instructions that the programs of the module execute,
+        counted by running them after each compile (a corpus with programs); `"linked"`, bytes of the executable
+        sections of the linked files with this module, linked again after each compile (a recorded build with links);
+        or a metric of the task. Plain clang compiles the other modules. A dict of weights, such as
+        `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the task.""",
     )
     scope: str = option(
         "module",

@@ -293,7 +293,7 @@ class CompileCost(NamedTuple):
     Attributes:
         cost: Cost by the environment's metric.
         functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
-            instructions, thousandths of an estimated byte, or with weights billionths of the baseline.
+            instructions, or with weights billionths of the baseline.
     """
 
     cost: float
@@ -308,7 +308,6 @@ class FunctionCosts:
     Attributes:
         baseline: Cost of a plain compile; `CompilerError` if it fails.
         counts_calls: Whether the cost of a function depends on how often it is called.
-        unit: Number by which `CompileCost.functions` multiplies the metric; 1 with weights.
     """
 
     def __init__(self, setup: Setup, compilation: Compilation) -> None:
@@ -318,26 +317,25 @@ class FunctionCosts:
         self.counts_calls = any(cost.counts_calls for cost in self._costs.values())
         self._module = compilation.module.name
         measured = measure_baseline(compilation, setup.timeout)
-        project = {metric: cost.functions(self._module).text / cost.unit for metric, cost in self._costs.items()}
+        project = {metric: cost.functions(self._module).text for metric, cost in self._costs.items()}
         measured = replace(measured, project=project)
         self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
         self._is_weighted = setup.metric == WEIGHTED
         self.baseline = 1.0 if self._is_weighted else self._totals[setup.metric]
-        self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
         """Return the cost of a compile of the module; raise `MlgoError` if a metric is no sum over functions."""
         by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
         if not self._is_weighted:
             functions = by_metric[self._setup.metric]
-            return CompileCost(functions.text / self.unit, functions)
+            return CompileCost(functions.text, functions)
         costs: Counter[str] = Counter()
         saved = 0.0
         for metric, weight in self._weights.items():
-            functions, unit, total = by_metric[metric], self._unit(metric), self._totals[metric]
-            share = _PARTS * weight / max(total, 1.0) / unit
+            functions, total = by_metric[metric], self._totals[metric]
+            share = _PARTS * weight / max(total, 1.0)
             costs.update({name: round(value * share) for name, value in functions.functions.items()})
-            saved += weight * relative(functions.text / unit, total)
+            saved += weight * relative(functions.text, total)
         total_parts = round(_PARTS * (sum(self._weights.values()) - saved))
         return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total_parts))
 
@@ -347,12 +345,12 @@ class FunctionCosts:
         costs: defaultdict[str, float] = defaultdict(float)
         total = 0.0
         for metric, weight in self._weights.items():
-            factor, unit = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0, self._unit(metric)
+            factor = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0
             first, second = self._functions(metric, before), self._functions(metric, after)
             for sums, values in ((functions, size_changes(first, second)), (costs, first.functions)):
                 for name, value in values.items():
-                    sums[name] += value / unit * factor
-            total += (second.text - first.text) / unit * factor
+                    sums[name] += value * factor
+            total += (second.text - first.text) * factor
         return CostChanges(functions, total, self.counts_calls, costs)
 
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
@@ -370,6 +368,3 @@ class FunctionCosts:
             known = ", ".join((*SIZE_METRICS, MAX_FRAME, *PROJECT_METRICS))
             raise MlgoError(f"expected metrics that functions share, {known}, got {metric!r}; choose another metric")
         return self._costs[metric].functions(self._module, compiled.object_bytes)
-
-    def _unit(self, metric: str) -> int:
-        return self._costs[metric].unit if metric in self._costs else 1

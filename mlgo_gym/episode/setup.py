@@ -26,7 +26,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.baseline import count
 from mlgo_gym.episode.metrics.counters import find_counter
-from mlgo_gym.episode.metrics.linked import EstimatedLinkedSize, LinkedSize, PlainObjects
+from mlgo_gym.episode.metrics.linked import LinkedSize, PlainObjects
 from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
@@ -38,7 +38,6 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.infos import CREDIT, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import (
-    ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
     MAX_FRAME,
@@ -65,12 +64,10 @@ class ProjectCost(Protocol):
     """A cost of one module's object, with the objects of all other modules by plain clang.
 
     Attributes:
-        unit: The number by which `functions()` multiplies costs, so that they are integers.
         counts_calls: Whether the cost of a function depends on how often it is called.
         identity: Digest of everything beside one module that decides its cost.
     """
 
-    unit: int
     counts_calls: bool
 
     @property
@@ -78,14 +75,14 @@ class ProjectCost(Protocol):
         """Digest of the other modules, and of the files of links and programs."""
 
     @property
-    def modules(self) -> frozenset[str] | None:
-        """Names of the modules that have the cost; None for all."""
+    def modules(self) -> frozenset[str]:
+        """Names of the modules that have the cost."""
 
     def cost(self, module: str, object_bytes: bytes | None = None) -> float:
         """Return the cost of an object, None for that of plain clang; raise `CompilerError` if it has none."""
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the cost of each function, and in place of `text` the cost, as integers: multiplied by `unit`."""
+        """Return the cost of each function, and in place of `text` the cost, as integers."""
 
 
 class Setup:
@@ -146,8 +143,7 @@ class Setup:
         """
         corpus = self._opened
         for cost in self.project_costs.values():
-            if cost.modules is not None:
-                corpus = corpus.subset(cost.modules)
+            corpus = corpus.subset(cost.modules)
         return corpus
 
     @cached_property
@@ -160,9 +156,6 @@ class Setup:
         makers: dict[str, Callable[[], ProjectCost]] = {
             INSTRUCTIONS: lambda: ModulePrograms(corpus, toolchain, plain.object, trust=trust),
             LINKED: lambda: LinkedSize(corpus, toolchain, plain, trust=trust, limits=limits),
-            ESTIMATED_LINKED: lambda: EstimatedLinkedSize(
-                corpus, toolchain, plain, trust=trust, limits=limits, facts=self._link_facts
-            ),
         }
         if INSTRUCTIONS in self.weights:
             find_counter()

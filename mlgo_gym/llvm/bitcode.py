@@ -11,10 +11,9 @@ import mmap
 import os
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from mlgo_gym.errors import CorpusError
 
@@ -31,13 +30,11 @@ _MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABL
 _MODULE_VERSION, _TRIPLE, _FUNCTION, _SOURCE_FILENAME = 1, 2, 8, 16
 _FUNCTION_INDEX = 0xFFFFFFFF
 _MIN_SIZE, _OPTIMIZE_FOR_SIZE, _OPTIMIZE_NONE = 6, 19, 37
-_SHARED_LINKAGES = frozenset({16, 17, 18, 19})  # weak, weak_odr, linkonce, linkonce_odr
+
 _INTERESTING = frozenset({_MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABLE})
 
 _Operand = tuple[int, int]
 _Abbreviation = list[_Operand]
-
-T = TypeVar("T")
 
 _LANGUAGES = {
     **dict.fromkeys(("C", "cc", "cpp", "cxx", "c++"), "C++"),
@@ -100,39 +97,23 @@ def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
 
     Raises `CorpusError` if the file cannot be read, or is not whole LLVM bitcode; the text contains its path.
     """
-    return _read(path, _Reader.facts)
-
-
-def shared_definitions(path: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the functions with a body that other modules may define too, such as templates of C++.
-
-    The errors are those of `read_bitcode()`.
-    """
-    return _read(path, _Reader.shared_definitions)
-
-
-def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> BitcodeFacts:
-    """Return the facts of bitcode in memory, or raise `CorpusError` with its origin."""
-    return _parse(data, origin, _Reader.facts)
-
-
-def _read(path: str | os.PathLike[str], facts: Callable[[_Reader], T]) -> T:
     try:
         with Path(path).open("rb") as file:
             if not file.read(1):
                 raise CorpusError(f"{path}: expected LLVM bitcode, got an empty file; make the module again")
             # The file may be large and not bitcode: mapping it reads only the pages that are used.
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _parse(data, path, facts)
+                return parse_bitcode(data, path)
     except OSError as error:
         raise CorpusError(f"{path}: expected LLVM bitcode, and the file cannot be read: {error}") from error
 
 
-def _parse(data: bytes | mmap.mmap, origin: str | os.PathLike[str], facts: Callable[[_Reader], T]) -> T:
+def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> BitcodeFacts:
+    """Return the facts of bitcode in memory, or raise `CorpusError` with its origin."""
     reader = _Reader()
     try:
         reader.read(_unwrapped(data))
-        return facts(reader)
+        return reader.facts()
     except (ValueError, IndexError) as error:
         raise CorpusError(f"{origin}: expected LLVM bitcode: {error}; make the module again") from error
 
@@ -180,13 +161,6 @@ class _Reader:
                 self.texts[record.code] = _text(record.values)
         if not self.modules:
             raise ValueError("it holds no module")
-
-    def shared_definitions(self) -> frozenset[str]:
-        if self.version < 2:  # names are elsewhere; LLVM 5 and newer write version 2
-            return frozenset()
-        defined = (values for values in (record.values for record in self.functions) if not values[4])
-        names = (self.strings[values[0] : values[0] + values[1]] for values in defined if values[5] in _SHARED_LINKAGES)
-        return frozenset(name.decode(errors="surrogateescape") for name in names)
 
     def facts(self) -> BitcodeFacts:
         # From version 2 on, a name's offset and length in the string table come before the other fields.

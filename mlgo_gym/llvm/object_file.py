@@ -43,14 +43,8 @@ _SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
 _SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
 _SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
 
-STUB_BYTES = 16
-"""Bytes of an entry of the procedure linkage table, on x86-64 and AArch64."""
-
-_SHF_GROUP, _SHF_COMPRESSED = 0x200, 0x800
+_SHF_COMPRESSED = 0x800
 STRIPPED = "expected an object with a symbol table, got a stripped one; compile it without stripping"
-_CALLS = {62: (4,), 183: (282, 283)}
-"""Types of relocations of calls by machine: `R_X86_64_PLT32`; `R_AARCH64_JUMP26` and `R_AARCH64_CALL26`."""
-
 Place = tuple[int, int]
 """A section and an offset in it, in bytes."""
 
@@ -257,42 +251,6 @@ def read_references(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any],
     for section, entries, symbols in _relocation_tables(table):
         if section < len(flags) and int(flags[section]) & SHF_ALLOC:
             yield section, entries["offset"], symbols
-
-
-@dataclass(frozen=True, slots=True)
-class LinkedSymbols:
-    """The symbols of an object.
-
-    Attributes:
-        shared: Functions of which a linker keeps one copy: those in section groups (elf(5), `SHT_GROUP`), such as
-            inline functions and templates of C++. Clang emits `linkonce_odr` and `weak_odr` functions this way.
-        called: Functions of default visibility that the object calls. A shared library calls them through its procedure
-            linkage table, because other files may replace them.
-    """
-
-    shared: frozenset[str] = frozenset()
-    called: frozenset[str] = frozenset()
-
-
-def linked_symbols(data: bytes) -> LinkedSymbols:
-    """Return the symbols of an ELF object; none without a symbol table, and no calls on other machines."""
-    table = read_symbol_table(read_elf(data))
-    if table is None:
-        return LinkedSymbols()
-    grouped = np.append(table.elf.sections["flags"] & _SHF_GROUP != 0, False)
-    shared = table.functions & table.visible & grouped[np.minimum(table.sections, len(table.elf.sections))]
-    names = (frozenset(table.names(table.symbols[mask])) for mask in (shared, _called(table)))
-    return LinkedSymbols(*names)
-
-
-def _called(table: SymbolTable) -> npt.NDArray[np.bool_]:
-    """Return which symbols are called, bool of shape (symbols,)."""
-    called = np.zeros(len(table.symbols), bool)
-    kinds = _CALLS.get(table.elf.machine, ())
-    if kinds and table.elf.wide and table.elf.order == "<":
-        for _, entries, symbols in _relocation_tables(table):
-            called[symbols[np.isin(entries["kind"], kinds)]] = True
-    return np.asarray(called & table.visible & (table.symbols["other"] & 3 == 0))
 
 
 _CUSTOM, _IMPORT = 0, 2

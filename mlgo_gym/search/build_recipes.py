@@ -1,8 +1,8 @@
 """Recipes of builds: search one for `mlgo-clang`, and verify those of a folder.
 
-`python -m mlgo_gym.search.build_recipes FOLDER SOURCE COMPILES CLANG POLICY METRIC FACTS COMMAND…` reads the bitcode of
+`python -m mlgo_gym.search.build_recipes FOLDER SOURCE COMPILES CLANG POLICY METRIC COMMAND…` reads the bitcode of
 a module from standard input, searches its inlining decisions, and keeps the result as a recipe. METRIC is the size to
-make smaller; FACTS is a file of link facts or empty.
+make smaller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from mlgo_gym.search import search_module
 from mlgo_gym.search.corpus_search import make_recipe
 from mlgo_gym.search.search_space import search_environment
 from mlgo_gym.storage.temporary_folders import temporary_folder
-from mlgo_gym.tasks.measurement import ESTIMATED_LINKED
 
 SECONDS = 600.0
 """Seconds without a sign of life after which a clang is stopped: a build keeps all cores busy."""
@@ -93,12 +92,8 @@ def search_recipe(
     compiles: int,
     *,
     metric: str = METRICS[0],
-    facts: str = "",
 ) -> Recipe:
     """Return the best inlining that a search finds for a module, compiled as a driver's command line compiles it.
-
-    With a file of link facts, the metric is `estimated-linked`: each copy of a function counts its share of the linked
-    file.
 
     Args:
         data: The module's bitcode before any optimisation.
@@ -107,8 +102,7 @@ def search_recipe(
         clang: The compiler.
         policy: The policy to start from.
         compiles: Maximum number of compiles.
-        metric: Metric of the search without link facts.
-        facts: File of link facts, or empty.
+        metric: Metric of the search.
 
     Raises:
         MlgoError: The flags or the module cannot be used, or the module cannot be searched.
@@ -119,8 +113,6 @@ def search_recipe(
         options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
         arguments: dict[str, Any] = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
         arguments["metric"] = metric
-        if facts:
-            arguments |= {"metric": ESTIMATED_LINKED, "link_facts": facts, "callee_features": True}
         env, _ = search_environment("mlgo/Inline-v0", arguments, policy)
         with closing(env):
             module = next(iter(env.corpus))
@@ -132,11 +124,11 @@ def search_recipe(
 
 def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
-    folder, source, compiles, clang, policy, metric, facts, *command = arguments
+    folder, source, compiles, clang, policy, metric, *command = arguments
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        recipe = search_recipe(data, source, command, clang, policy, int(compiles), metric=metric, facts=facts)
+        recipe = search_recipe(data, source, command, clang, policy, int(compiles), metric=metric)
         keep_recipe(recipe, folder, data)
 
     return exit_status_of(search)

@@ -25,7 +25,6 @@ from mlgo_gym.extras import library
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import FunctionSizes
 from mlgo_gym.tasks.measurement import (
-    ESTIMATED_LINKED,
     INSTRUCTIONS,
     LINKED,
     MAX_FRAME,
@@ -168,7 +167,6 @@ KEYS: tuple[InfoKey, ...] = (
     InfoKey("functions", END, "list of dict", "spill costs and counts of each `function` with any", "", _ALLOCATION),
     *_cost(INSTRUCTIONS, "float", "instructions that the programs execute", with_metric(INSTRUCTIONS)),
     *_cost(LINKED, "float", "executable sections of the linked files, in bytes", with_metric(LINKED)),
-    *_cost(ESTIMATED_LINKED, "float", "bytes of `text` that survive a link", with_metric(ESTIMATED_LINKED)),
     *_cost(WEIGHTED, "float", "1 minus the weighted sum of the relative reductions", with_metric(WEIGHTED)),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
     InfoKey(

@@ -30,16 +30,13 @@ INSTRUCTIONS = "instructions"
 LINKED = "linked"
 """Metric of a module of a recorded build: bytes of the executable sections of the linked files that contain it."""
 
-ESTIMATED_LINKED = "estimated-linked"
-"""Metric of every module: bytes of its executable sections that survive a link, by an estimate."""
-
-PROJECT_METRICS = (INSTRUCTIONS, LINKED, ESTIMATED_LINKED)
+PROJECT_METRICS = (INSTRUCTIONS, LINKED)
 """Metrics that depend on the other modules of the project, which plain clang compiles."""
 
 MAX_FRAME = "max_frame"
 """Metric in bytes: the largest stack frame of a function, as `-fstack-usage` has it; calls do not add up."""
 
-BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED, MAX_FRAME)
+BYTE_METRICS = (*SIZE_METRICS, LINKED, MAX_FRAME)
 """Metrics in bytes."""
 
 WEIGHTED = "weighted"

@@ -114,10 +114,6 @@ class _InlineLabelling:
         interest = _interest(self._task, policy, self._decisions)
         self._interest = {decision.site: value for decision, value in zip(self._decisions, interest, strict=True)}
 
-    def _in_unit(self, cost: int) -> int | float:
-        """Return a cost of `FunctionCosts` in the unit of the metric."""
-        return cost if self._costs.unit == 1 else cost / self._costs.unit
-
     def _stable_features(self, payload: bytes) -> list[Any]:
         record = np.frombuffer(payload, self._dtype, 1)[0]
         return [record[name].tolist() for name in self._stable]
@@ -180,7 +176,7 @@ class _InlineLabelling:
             self._labels[done[number].site] = -change if done[number].answer else change
         return True
 
-    def check(self, count: int) -> list[tuple[int | float, int | float]]:
+    def check(self, count: int) -> list[tuple[int, int]]:
         """Return some labels, each with the change of the module with that decision flipped alone."""
         labelled = [decision for decision in self._decisions if decision.site in self._labels]
         checked = []
@@ -192,13 +188,13 @@ class _InlineLabelling:
                 continue
             if done:
                 change = self._costs.of(compiled).functions.text - self._before.text
-                alone = self._in_unit(-change if decision.answer else change)
-                checked.append((self._in_unit(self._labels[decision.site]), alone))
+                alone = -change if decision.answer else change
+                checked.append((self._labels[decision.site], alone))
         return checked
 
-    def module_labels(self, checked: list[tuple[int | float, int | float]], seconds: float) -> ModuleLabels:
+    def module_labels(self, checked: list[tuple[int, int]], seconds: float) -> ModuleLabels:
         """Return the labels in the order of the decisions, and the counts."""
-        text, size = self._in_unit(self._before.text), len(self._decisions)
+        text, size = self._before.text, len(self._decisions)
         counts = {"text": text, "decisions": size, **self.counts, "seconds": seconds, "checked": checked}
         decisions = [decision for decision in self._decisions if decision.site in self._labels]
         if not decisions:
@@ -212,7 +208,7 @@ class _InlineLabelling:
             columns[name] = values[:, 0].copy() if values.shape[1] == 1 else values.tolist()
         columns |= {
             "answer": np.array([decision.answer for decision in decisions], np.int8),
-            "bytes": np.array([self._in_unit(self._labels[decision.site]) for decision in decisions]),
+            "bytes": np.array([self._labels[decision.site] for decision in decisions]),
             "text": np.full(len(decisions), text),
             "decisions": np.full(len(decisions), size, np.int32),
             "context": [printable(decision.context) for decision in decisions],

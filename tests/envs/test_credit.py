@@ -70,7 +70,7 @@ def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[st
 
 
 REWARDS = ("relative", "bytes", "log")
-OF_PROGRAMS: list[Any] = ["instructions", "linked", "estimated-linked"]
+OF_PROGRAMS: list[Any] = ["instructions", "linked"]
 WEIGHTS: list[Any] = [{"instructions": 0.5}, {"text": 1, "instructions": 1}, dict.fromkeys(["text", *OF_PROGRAMS], 0.1)]
 CASES = [
     *((INLINE, {"reward": reward}) for reward in REWARDS),

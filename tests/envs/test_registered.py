@@ -80,8 +80,7 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
     task = make(name, varied).task
     if scope == "function" and not task.has_contexts:
         return
-    of_project = {"estimated-linked"} if scope == "module" else set()  # others need links or programs
-    metrics = [*({*task.metrics} - {*PROJECT_METRICS} | of_project)]
+    metrics = [*({*task.metrics} - {*PROJECT_METRICS})]
     further = [{"callee_features": True, "credit": True}] if name.startswith("mlgo/Inline-") else []
     arguments = [{"metric": metric} for metric in metrics] + further
     for options in arguments:
@@ -113,12 +112,12 @@ def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, var
 def test_numeric_infos_have_every_number_of_full_ones(name: str, varied: str) -> None:
     last: dict[str, dict[str, Any]] = {}
     for form in ("full", "numeric"):
-        env = make(name, varied, info=form, metric={"text": 1, "stack": 2})
+        env = make(name, varied, info=form, metric={"text": 1, "max_frame": 2})
         env.reset(options={"module": "mixed"})
         last[form] = finish(env, 1)[-1].info
         env.close()
     numbers = {key: value for key, value in last["full"].items() if isinstance(value, (int, float))}
-    assert {"stack", "baseline_stack", "grown_frames", "weighted", "text"} <= {*numbers}
+    assert {"max_frame", "baseline_max_frame", "grown_frames", "weighted", "text"} <= {*numbers}
     assert {key: last["numeric"][key] for key in numbers} == numbers
 
 

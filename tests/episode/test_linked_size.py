@@ -1,4 +1,4 @@
-"""The metrics `linked` and `estimated-linked`, on two objects that share an inline function."""
+"""The metric `linked`, on two objects that share an inline function."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.corpus.corpus import join_corpora
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE, relink
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError
-from mlgo_gym.llvm.link_facts import LinkFacts
-from mlgo_gym.llvm.sizes import function_sizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.search import search_module
@@ -146,54 +142,28 @@ def test_a_link_of_one_environment_blocks_no_other(
     assert (rewards[0], last["linked"], last["credit"]) == (alone["reduction"], alone["linked"], alone["credit"])
 
 
-def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str, tmp_path: Path) -> None:
-    """A part of a corpus shares with the modules beyond it, and link facts know more objects."""
-    half = function_sizes(plain_object(unlinked, "a.o")).size(SHARED) / 2
-    part = open_corpus(unlinked).filter(names="a.o")
-    for corpus in (unlinked, part, join_corpora([part])):
-        info = end(corpus, "estimated-linked", 0)
-        assert info["baseline_estimated-linked"] == pytest.approx(info["baseline_text"] - half, abs=1)
-    assert half > 0
-    LinkFacts({SHARED: (4, 8)}).write(tmp_path / "facts")
-    info = end(unlinked, "estimated-linked", 0, callee_features=True, link_facts=str(tmp_path / "facts"))
-    assert info["baseline_estimated-linked"] == pytest.approx(info["baseline_text"] - half * 3 / 2, abs=1)
-    # Other objects keep `shared`, so inlining all calls of it here saves nothing of it.
-    inlined = end(unlinked, "estimated-linked", 1, callee_features=True, link_facts=str(tmp_path / "facts"))
-    assert inlined["estimated-linked"] == pytest.approx(inlined["text"] + half / 2, abs=1)
-
-
-def test_the_estimate_knows_recorded_links(build: str, unlinked: str) -> None:
-    """The program lacks an unused function, and the library has stubs for calls of its own functions."""
-    a, b = (end(build, "estimated-linked", 0, f"{name}.o")["baseline_estimated-linked"] for name in "ab")
-    main = object_sizes(plain_object(build, "main.o")).text
-    # Padding is not in any module.
-    assert a + b + main == pytest.approx(end(build, "linked", 0)["baseline_linked"], rel=0.2)
-    assert a != end(unlinked, "estimated-linked", 0)["baseline_estimated-linked"]
-
-
-@pytest.mark.parametrize("metric", ["linked", "estimated-linked"])
-def test_credit_and_search_take_the_metric(metric: str, build: str) -> None:
-    info = end(build, metric, 1, credit=True)
-    plain = info[f"baseline_{metric}"]
-    assert sum(info["credit"]) == pytest.approx(plain - info[metric])
-    with InlineEnv(corpus=build, metric=metric) as env:
+def test_credit_and_search_take_the_metric(build: str) -> None:
+    info = end(build, "linked", 1, credit=True)
+    plain = info["baseline_linked"]
+    assert sum(info["credit"]) == pytest.approx(plain - info["linked"])
+    with InlineEnv(corpus=build, metric="linked") as env:
         found = search_module(env, env.corpus.module("a.o"), compiles=6)
         assert found.baseline == pytest.approx(plain, abs=1)
         assert found.cost <= found.baseline
         recipe = make_recipe(env, env.corpus.module("a.o"), found)
-        assert (recipe.metric, recipe.costs) == (metric, (found.cost, found.baseline))
-    with RegAllocEvictEnv(corpus=build, metric=metric) as evict:
-        assert metric in evict.task.metrics
+        assert (recipe.metric, recipe.costs) == ("linked", (found.cost, found.baseline))
+    with RegAllocEvictEnv(corpus=build, metric="linked") as evict:
+        assert "linked" in evict.task.metrics
 
 
-def test_metrics_of_links_are_refused_where_they_mean_nothing(unlinked: str) -> None:
+def test_the_metric_is_refused_where_it_means_nothing(build: str, unlinked: str) -> None:
     with pytest.raises(CorpusError, match="expected a corpus with link steps for metric='linked', got 'corpus'"):
         end(unlinked, "linked", 0)
     with pytest.raises(MlgoError, match="expected scope='module' with metric='linked', got 'function'"):
         RegAllocEvictEnv(corpus=unlinked, metric="linked", scope="function")
     with (
-        InlineEnv(corpus=unlinked, metric="estimated-linked") as env,
-        pytest.raises(MlgoError, match="expected a metric of single modules for a cluster, got estimated-linked"),
+        InlineEnv(corpus=build, metric="linked") as env,
+        pytest.raises(MlgoError, match="expected a metric of single modules for a cluster, got linked"),
     ):
         # Other machines lack the modules of the project.
-        RemoteEnvironment.of("mlgo/Inline-v0", {"metric": "estimated-linked"}, env)
+        RemoteEnvironment.of("mlgo/Inline-v0", {"metric": "linked"}, env)

@@ -149,14 +149,11 @@ def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_envir
     LinkFacts.of_objects(objects_in(build)).write(facts)
     wrapper = (WRAPPER, "--mlgo-policy=last-call", "--mlgo-strict")
     remaining = {}
-    with_facts = f"--mlgo-link-facts={facts}"
-    search = (with_facts, f"--mlgo-recipes={tmp_path / 'recipes'}", "--mlgo-search=4")
-    for name, options in (("rule", ()), ("facts", (with_facts,)), ("recipe", search)):
+    for name, options in (("rule", ()), ("facts", (f"--mlgo-link-facts={facts}",))):
         output = tmp_path / f"{name}.o"
         compile_source(build, "first", output, *wrapper, *options)
         remaining[name] = set(LinkFacts.of_objects(objects_in(output)).counts)
-    assert remaining == {"rule": set(), "facts": {"_Z6sharedi"}, "recipe": {"_Z6sharedi"}}
-    assert len(list((tmp_path / "recipes").glob("*.recipe"))) == 1
+    assert remaining == {"rule": set(), "facts": {"_Z6sharedi"}}
     bitcode = tmp_path / "first.bc"
     compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *BITCODE)
     with finished_compiles() as compiles:

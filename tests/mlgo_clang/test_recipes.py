@@ -134,8 +134,12 @@ def test_a_build_replays_evictions_and_searches_inlining_alone(
     assert counted("recipe failed") == 1
     assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
     assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
-    refused = run(*LEVEL, "--mlgo-eviction-policy=evict", "--mlgo-search=3", "--mlgo-recipes=anew")
-    assert (refused.returncode, b"expected --mlgo-eviction-policy=default with --mlgo" in refused.stderr) == (1, True)
+    for option, message in (
+        ("eviction-policy=evict", b"eviction-policy=default with"),
+        ("link-facts=f", b"search without"),
+    ):
+        refused = run(*LEVEL, f"--mlgo-{option}", "--mlgo-search=3", "--mlgo-recipes=anew")
+        assert (refused.returncode, b"expected --mlgo-" + message in refused.stderr) == (1, True)
 
 
 def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:

@@ -309,7 +309,6 @@ class ModulePrograms:
         trust: Whether to run programs of a folder outside of the cache.
     """
 
-    unit = 1
     counts_calls = True
 
     def __init__(
