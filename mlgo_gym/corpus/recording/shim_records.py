@@ -13,13 +13,13 @@ from itertools import count, pairwise, product
 
 from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.command_lines import cc1_commands, drop_options, named_output
-from mlgo_clang.invocation import is_probe
+from mlgo_clang.invocation import is_probe, named_stream
 
 # Importing pathlib and typing would double the time that this file takes to load.
-# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH112, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
 OTHER_SUFFIXES = {
@@ -81,7 +81,7 @@ def record_compile(
     compiler was killed; with `will_retry` nothing is written then.
     """
     killed = False
-    if _is_read_once((word[1:] for word in arguments if word.startswith("@")), folder):
+    if named_stream([word for word in arguments if word.startswith("@")]):
         write_record(settings, "skipped.json", {"source": " ".join(arguments)[:500], "reason": READ_ONCE})
         return False
     lines, problem = compile_commands(settings, list(arguments), folder, mode)
@@ -146,7 +146,7 @@ def record_link(settings: dict[str, Any], arguments: Sequence[str], folder: str,
             with open(path, "rb") as file:
                 entry["sha256"] = _keep(store, file.read())
         inputs.append(entry)
-    if _is_read_once((word for word in arguments if word != name), folder):
+    if named_stream([word for word in arguments if word != name]):
         write_record(settings, "skipped.json", {"source": path, "reason": "a link with an input that is read once"})
     elif inputs:
         content = {"folder": folder, "arguments": list(arguments), "output": output, "inputs": inputs, "driver": mode}
@@ -251,21 +251,6 @@ def _lto(arguments: Sequence[str]) -> str | None:
     return "thin" if flags[-1] == "-flto=thin" else "full"
 
 
-def _is_read_once(words: Iterable[str], folder: str) -> bool:
-    """Return whether a word is, or ends with, the path of a file that gives another content to a second reader.
-
-    These are pipes and devices, and descriptors of this process such as `/dev/stdin`. Macros are not opened.
-    """
-    for word in drop_options(list(words), ("-D",), ("-D",)):
-        last = word.rpartition("," if word.startswith("-Wl,") else "=")[2].rpartition("=")[2]
-        path = os.path.normpath(os.path.join(folder, last))
-        if path == os.devnull or not os.path.exists(path) or os.path.isdir(path):
-            continue
-        if not os.path.isfile(path) or path.startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
-            return True
-    return False
-
-
 def _skip_reason(
     settings: dict[str, Any], line: list[str], language: str, source: str, output: str, folder: str
 ) -> str | None:
@@ -285,7 +270,7 @@ def _skip_reason(
         return "compiled to LLVM's own form (-emit-llvm)"
     if "-emit-obj" not in line or _value(line, "-o") == os.devnull or not os.path.exists(source):
         return ""
-    return READ_ONCE if _is_read_once(_without_side_outputs(line), folder) else None
+    return READ_ONCE if named_stream(drop_options(_without_side_outputs(line), (), ("-D",))) else None
 
 
 def _without_side_outputs(line: list[str]) -> list[str]:
