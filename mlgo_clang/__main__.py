@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mlgo_clang.import_path  # noqa: F401 - first, because it decides which modules the others import
+
+# isort: split
+
 import os
 import signal
 import sys
-from itertools import takewhile
 
 from mlgo_clang.command_lines import shown_text, target_of
 from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, say
@@ -43,7 +46,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         become([*compiler, *rest])
     if rest[:1] in (["-cc1"], ["-cc1as"]):
         # A command line of `-###`: clang takes this word only as its first argument.
-        become([*takewhile(lambda word: not word.startswith("-"), compiler), *rest])
+        become([word for word in compiler if not word.startswith("-")] + rest)
     if settings.clang != "bundled" and settings.uses_clang_alone:
         _leave_to_clang([*compiler, *rest])
     line, shown = resolve(compiler, rest)

@@ -7,7 +7,7 @@ import signal
 import time
 
 from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
-from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, say
+from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, say, write_errors
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import digest_of, remove_file
@@ -257,7 +257,7 @@ def _compile_smallest(job: Job) -> str:
         warnings.clear()
         if problem := _run(job, best, warnings):
             return problem
-    _write_all(2, warnings)
+    write_errors(warnings)
     return ""
 
 
@@ -369,14 +369,9 @@ def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
 def _pass_on(printed: bytes, warnings: bytearray | None) -> None:
     """Write what clang printed to standard error, or keep it."""
     if warnings is None:
-        _write_all(2, printed)
+        write_errors(printed)
     else:
         warnings += printed
-
-
-def _write_all(descriptor: int, data: bytes | bytearray) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def _compile_alone(job: Job, problem: str) -> int:

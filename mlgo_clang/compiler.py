@@ -122,4 +122,15 @@ def die_by(number: int) -> int:
 
 def say(message: str, dialect: Dialect = CLANG) -> None:
     """Write a message of `mlgo-clang` or `mlgo-rustc` to standard error."""
-    print(f"mlgo-{dialect.name}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - a compiler's messages
+    write_errors(f"mlgo-{dialect.name}: {message}\n".encode(errors="surrogateescape"))
+
+
+def write_errors(data: bytes | bytearray) -> None:
+    """Write to standard error, which may be a pipe that does not block."""
+    while data:
+        try:
+            data = data[os.write(2, data) :]
+        except BlockingIOError:
+            import select
+
+            select.select([], [2], [])

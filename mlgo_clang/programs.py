@@ -77,7 +77,7 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
     If it fails, the last line of its standard error is the text of a PolicyError.
     """
     # With `-m` Python would import modules of the current folder, such as a project's json.py.
-    start = "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    start = f"import sys; sys.path[:] = {sys.path!r}; import runpy; "
     start += f"runpy.run_module('mlgo_gym.{name}', run_name='__main__')"
     status, output, errors = run_to_end([sys.executable, "-c", start, *arguments], seconds, data)
     if status != 0:

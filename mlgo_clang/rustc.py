@@ -5,6 +5,10 @@ cargo starts it as its `RUSTC_WRAPPER`, with rustc as the first argument. It als
 
 from __future__ import annotations
 
+import mlgo_clang.import_path  # noqa: F401 - first, because it decides which modules the others import
+
+# isort: split
+
 import os
 import sys
 

@@ -5,6 +5,7 @@ Policies of clang's features compile in one step, those with callee features in 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -110,6 +111,31 @@ def test_an_error_of_the_source_and_a_full_disk_fail_and_a_cache_that_cannot_be_
         result = run(policy, *extra, *COMPILE)
         assert (result.returncode, result.stdout, result.stderr) == (expected.returncode, b"", expected.stderr)
     assert files(project) == ["calls.c"]
+
+
+def test_modules_of_a_build_are_not_imported_and_a_pipe_that_does_not_block_gets_each_warning_once(
+    project: Path, policy: str, clang: dict[str, list[str]]
+) -> None:
+    for module in ("signal", "subprocess", "tempfile", "select", "fcntl", "ctypes", "hashlib"):
+        (project / f"{module}.py").write_text("raise SystemExit(99)\n")
+    source = project / "calls.c"
+    source.write_text(source.read_text() + "".join(f"static int unused{number};\n" for number in range(900)))
+
+    def warnings(*command: str) -> bytes:
+        read, write = os.pipe()
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+        os.set_blocking(write, False)
+        environment = {**os.environ, "PYTHONPATH": str(project), "MLGO_STRICT": "1"}
+        process = subprocess.Popen([*command, "-Wall", *COMPILE], cwd=project, stderr=write, env=environment)
+        os.close(write)
+        with open(read, "rb") as file:  # noqa: PTH123 - a descriptor
+            printed = file.read()
+        assert process.wait() == 0
+        return printed
+
+    expected = warnings(*clang["gcc"])
+    assert len(expected) > 1 << 15
+    assert warnings(str(DRIVERS["gcc"]), policy) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
