@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -271,6 +272,16 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied.fork_method, copied.fork_reason = fork.fork_method, fork.fork_reason
         return copied
 
+    def reward_of_default(self) -> float:
+        """Return the reward that the episode gets if clang decides everything from the pending decision on.
+
+        A fork runs to the end of its compile; this episode stays where it is. Errors are those of `fork()`.
+        """
+        episode = self._started("reward_of_default()")
+        episode.pending()
+        with closing(episode.fork()) as fork:
+            return fork.finish_by_default().reward
+
     def counterfactual(self, *decisions: int | DecisionSite | tuple[str, int, int]) -> list[Counterfactual]:
         """Return the exact effect of each of some inlining decisions, with all others unchanged.
 
@@ -323,6 +334,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied._cursor = self._cursor.copy()
         copied.spec = self.spec
         return copied
+
+    @property
+    def has_decision(self) -> bool:
+        """Whether a decision is pending."""
+        return self._decision is not None
 
     @property
     def _decision(self) -> Decision | None:

@@ -183,6 +183,13 @@ class Episode:
         run(self.proceed(), self.setup.timeout)
         return answer
 
+    def finish_by_default(self) -> EpisodeOutcome:
+        """Let clang decide the pending decision and all further ones, blocking; return the outcome."""
+        self.credit, self.max_decisions = False, self.decisions + 1
+        self.take(self._task.default_action(self.pending()))
+        assert self.outcome is not None, "no decision is left to the agent"
+        return self.outcome
+
     def proceed(self, *, to_end: bool = False) -> CompilerCoroutine[None]:
         """Continue to the next decision of the agent, or to the end of the compile and its outcome, as a coroutine.
 

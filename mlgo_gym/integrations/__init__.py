@@ -5,6 +5,8 @@ needs that library.
 """
 
 from mlgo_gym.integrations.normalize_features import NormalizeFeatures, fit_normalization
+from mlgo_gym.integrations.reduction_log import ReductionLog
+from mlgo_gym.integrations.step_rewards import StepRewards
 from mlgo_gym.policies.network import Normalization
 
-__all__ = ["Normalization", "NormalizeFeatures", "fit_normalization"]
+__all__ = ["Normalization", "NormalizeFeatures", "ReductionLog", "StepRewards", "fit_normalization"]

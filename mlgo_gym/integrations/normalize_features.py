@@ -19,7 +19,7 @@ class FlatNormalizer:
     """Normalizes the flat part of observations, alone or beside an action mask, and of batches of them.
 
     Args:
-        normalization: A fitted normalization, or its JSON data.
+        normalization: A fitted normalization, or its JSON data; None for `Normalization.logarithms()`.
         names: Names of the raw features; the normalization may know fewer.
         space: Space of the raw observations of one environment.
 
@@ -29,8 +29,10 @@ class FlatNormalizer:
     """
 
     def __init__(
-        self, normalization: Normalization | Mapping[str, Any], names: Sequence[str], space: gym.Space[Any]
+        self, normalization: Normalization | Mapping[str, Any] | None, names: Sequence[str], space: gym.Space[Any]
     ) -> None:
+        if normalization is None:
+            normalization = Normalization.logarithms(names)
         if not isinstance(normalization, Normalization):
             normalization = Normalization.from_json(normalization)
         self.normalization = normalization
@@ -58,9 +60,11 @@ class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructor
     env = NormalizeFeatures(env, normalization)
     ```
 
+    Without a normalization it scales the logarithms of all features, which needs no fit: `NormalizeFeatures(env)`.
+
     Args:
         env: An environment of mlgo-gym.
-        normalization: A fitted normalization, or its JSON data.
+        normalization: A fitted normalization, or its JSON data. Default: `Normalization.logarithms()` of all features.
 
     Attributes:
         normalization: The normalization.
@@ -70,7 +74,7 @@ class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructor
         MlgoError: The observations lack a feature.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], normalization: Normalization | Mapping[str, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], normalization: Normalization | Mapping[str, Any] | None = None) -> None:
         self._normalize = FlatNormalizer(normalization, env.get_wrapper_attr("feature_names"), env.observation_space)
         self.normalization = self._normalize.normalization
         RecordConstructorArgs.__init__(self, normalization=self.normalization.to_json())

@@ -24,7 +24,7 @@ class NormalizeFeatures(gym.vector.VectorWrapper):  # type: ignore[type-arg, unu
     """
 
     def __init__(
-        self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: Normalization | Mapping[str, Any]
+        self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: Normalization | Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(env)
         inner: Any = env.unwrapped

@@ -86,6 +86,12 @@ class Normalization:
         scale = np.where(deviation > 1e-6 * (1 + np.abs(center)), deviation, 1.0)
         return cls(method, tuple(names), center.astype(np.float32), scale.astype(np.float32))
 
+    @classmethod
+    def logarithms(cls, names: Sequence[str]) -> Normalization:
+        """Return the normalization `sign(x) · log(1 + abs(x)) / 4`, fitted to nothing; it clips features above 4e8."""
+        center, scale = np.zeros(len(names), np.float32), np.full(len(names), 4.0, np.float32)
+        return cls("log_standard", tuple(names), center, scale)
+
     def __call__(self, values: Floats) -> Floats:
         """Return normalized features, a new array, of raw features of shape (…, features) in the order of `names`."""
         if self.method == "standard":

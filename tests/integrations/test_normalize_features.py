@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 from mlgo_gym.integrations import Normalization, NormalizeFeatures, fit_normalization, vector
+from mlgo_gym.policies.network import CLIP
+from mlgo_gym.policies.protocol import flat_part
+from mlgo_gym.testing import check_environment
+from tests.fakes.stepping import EVICT, INLINE, make
 
 CALLS = {"module": "calls"}
 
@@ -72,3 +76,18 @@ def test_the_vector_environment_shows_the_same(
         assert bool(terminations[0]) == ended
     assert np.array_equal(infos["final_obs"][0], alone)
     many.close()
+
+
+@pytest.mark.parametrize("name", [INLINE, EVICT])
+def test_logarithms_need_no_fit(name: str, varied: str) -> None:
+    with gym.make(name, corpus=varied, max_decisions=4) as env:
+        wrapped = NormalizeFeatures(env)
+        raw, scaled = (flat_part(made.reset(seed=1)[0]) for made in (env, wrapped))
+        check_environment(wrapped)
+    expected = np.clip(np.sign(raw) * np.log1p(np.abs(raw.astype(np.float64))) / 4, -CLIP, CLIP)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-6)
+    assert np.unique(scaled).size > 5
+    envs = vector.NormalizeFeatures(make(name, varied, 2, max_decisions=4))
+    np.testing.assert_array_equal(flat_part(envs.reset(seed=1)[0])[0], scaled)
+    assert Normalization.from_json(wrapped.normalization.to_json()).names == envs.feature_names
+    envs.close()
