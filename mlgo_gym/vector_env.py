@@ -17,10 +17,12 @@ from typing_extensions import Self
 from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import OrderCursor
-from mlgo_gym.env import CompilerEnv, EpisodeState
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import read_options, whole_number
-from mlgo_gym.episode.vector.event_loop import EventLoop, SubEnvironment
+from mlgo_gym.episode.state import EpisodeState
+from mlgo_gym.episode.vector.event_loop import EventLoop
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, add_absent, batch_infos, plain_infos, spread_seeds
+from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 from mlgo_gym.errors import MlgoError
 
 _STARTS = ("module", "function", "state")

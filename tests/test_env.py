@@ -16,8 +16,8 @@ import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
 
-from mlgo_gym.env import EpisodeState
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.infos import END, info_keys
 from tests.fakes.compiles import running_compile

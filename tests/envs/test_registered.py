@@ -14,7 +14,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import data_equivalence
 
-from mlgo_gym.env import EpisodeState
+from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
 from mlgo_gym.tasks.measurement import PROJECT_METRICS, SIZE_METRICS

@@ -1,0 +1,322 @@
+"""The episodes of one environment of a vector environment, which an event loop continues."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+
+from mlgo_gym.compiler.coroutine import BackgroundCall, CompilerCoroutine
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus.module_order import OrderCursor
+from mlgo_gym.episode.episode import Answer, Episode
+from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
+from mlgo_gym.episode.outcome import EpisodeOutcome
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
+
+
+class EpisodeDriver:
+    """Runs an episode for an event loop, with its own random generator and cursor, so that it can start ahead of time.
+
+    It starts at once, and its errors are raised here. Once it has reached its first decision, the next episode starts
+    from the states of `np_random` and `cursor`.
+
+    Attributes:
+        session: The session or background call to watch; None while a decision is pending, and at the end.
+        deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
+        episode: The episode; None before its first decision.
+    """
+
+    def __init__(
+        self,
+        maker: EpisodeMaker,
+        np_random: np.random.Generator,
+        cursor: OrderCursor,
+        start: EpisodeStart = ANY,
+    ) -> None:
+        self._before = np_random.bit_generator.state, cursor.copy()
+        self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
+        self.episode: Episode | None = None
+        self._timeout = maker.setup.timeout
+        self._coroutine = self._run(maker, start)
+        self.resume()
+
+    def _run(self, maker: EpisodeMaker, start: EpisodeStart) -> CompilerCoroutine[None]:
+        self.episode = episode = yield from maker.begin(self.np_random, start, self.cursor)
+        try:
+            yield None
+            yield from episode.proceed(to_end=True)
+        finally:
+            episode.close()
+
+    def follows(self, np_random: np.random.Generator, cursor: OrderCursor) -> bool:
+        """Return whether the episode started from these states."""
+        return bool(self._before == (np_random.bit_generator.state, cursor))
+
+    def restart_deadline(self) -> None:
+        """Measure the silence from now."""
+        self.deadline = time.monotonic() + self._timeout
+
+    def poll(self) -> bool:
+        """Continue without waiting; return whether a decision is pending, or the episode has ended."""
+        while (session := self.session) is not None:
+            try:
+                decision = session.poll()
+            except CompilerError as error:
+                self._resume(self._coroutine.throw, error)
+                continue
+            if decision is None and not session.exited:
+                return False
+            self._resume(self._coroutine.send, decision)
+        return True
+
+    def time_out(self, session: Session | BackgroundCall[Any]) -> None:
+        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU."""
+        if grace := session.grace(self._timeout):
+            self.deadline = time.monotonic() + grace
+        else:
+            self._resume(self._coroutine.throw, session.timeout_error(self._timeout))
+
+    def resume(self) -> None:
+        """Continue after the answer to the pending decision."""
+        self._resume(self._coroutine.send, None)
+
+    def _resume(
+        self, step: Callable[[Any], Session | BackgroundCall[Any] | None], value: Decision | CompilerError | None
+    ) -> None:
+        self.session: Session | BackgroundCall[Any] | None = None
+        try:
+            self.session = step(value)
+        except StopIteration:
+            return
+        self.restart_deadline()
+
+    def close(self) -> None:
+        """End the episode and its compile. Idempotent."""
+        self.session = None
+        self._coroutine.close()
+
+
+class SubEnvironment:
+    """Runs the episodes of one environment, one after another.
+
+    `begin()` and `act()` start something, and `poll()` continues it until `driver` watches no session. Then there is a
+    `step_result()`, or an error for `take_error()`.
+
+    Args:
+        maker: Starts the episodes of all sub-environments.
+        number: Number of this one, for error messages.
+        prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
+            random generator has advanced.
+        autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
+        max_steps: Number of steps after which an episode is truncated, as by `TimeLimit`; None for no limit.
+
+    Attributes:
+        driver: Runs the episode from its start to its end; None between episodes, and after an error.
+        episode, last_episode: The running episode, None between episodes; and the last started one.
+        outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
+            An error of the next episode is kept until then.
+        np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
+    """
+
+    def __init__(
+        self,
+        maker: EpisodeMaker,
+        number: int,
+        prefetch: int,
+        autoreset_mode: AutoresetMode,
+        cursor: OrderCursor,
+        max_steps: int | None,
+    ) -> None:
+        self.number, self.cursor = number, cursor
+        self.driver: EpisodeDriver | None = None
+        self.episode: Episode | None = None
+        self.last_episode: Episode | None = None
+        self.outcome: EpisodeOutcome | None = None
+        self.np_random, self.np_random_seed = seeding.np_random(None)
+        self._maker, self._mode, self._prefetch, self._max_steps = maker, autoreset_mode, prefetch, max_steps
+        self._error: MlgoError | None = None
+        self._next_error: MlgoError | None = None
+        self._sampled = True
+        self._prefetched: deque[EpisodeDriver] = deque()
+
+    @property
+    def decision(self) -> Decision | None:
+        """The pending decision."""
+        return None if self.episode is None else self.episode.decision
+
+    @property
+    def has_plain_info(self) -> bool:
+        """Whether the info has only the keys of every decision."""
+        return self.outcome is None and self.episode is not None and self.episode.has_plain_info
+
+    @property
+    def shown_decision(self) -> Decision | None:
+        """The decision whose observation is returned; None for zeros."""
+        if self.decision is not None or self.outcome is None or self._mode is AutoresetMode.SAME_STEP:
+            return self.decision
+        return self.outcome.decision
+
+    @property
+    def shown_episode(self) -> Episode | None:
+        """The running episode, or one that ended before the next has started."""
+        last = self.last_episode
+        return self.episode if self.episode is not None or last is None or last.outcome is None else last
+
+    def seed(self, seed: int) -> None:
+        """Seed the random generator, and restart the order of the modules."""
+        self.np_random, self.np_random_seed = seeding.np_random(seed)
+        self.cursor = self.cursor.restarted()
+
+    def begin(self, start: EpisodeStart = ANY) -> None:
+        """Begin an episode; a result that was not taken is dropped."""
+        self._end()
+        self.outcome = self._next_error = None
+        self._begin(start)
+
+    def _begin(self, start: EpisodeStart = ANY) -> None:
+        self._error = None
+        # After a named module the next one is probably named too, so prefetching would be wasted.
+        self._sampled = start.module is None
+        if self._sampled:
+            self._drop_outdated_prefetch()
+        try:
+            if self._sampled and self._prefetched:
+                self.driver = self._prefetched.popleft()
+                self.driver.restart_deadline()
+            else:
+                self.driver = EpisodeDriver(self._maker, self.np_random, self.cursor, start)
+        except MlgoError as error:
+            self._fail(error)
+        else:
+            self.poll()
+
+    def encode(self, action: Any) -> Answer | None:
+        """Return an action as the answer to the pending decision; None where any action begins the next episode."""
+        episode = self.episode
+        if episode is None or episode.decision is None or self.outcome is not None:
+            if self._next_error is not None or (self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP):
+                return None
+            raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
+        try:
+            return episode.encode(action)
+        except ActionError as error:
+            raise ActionError(f"environment {self.number}: {error}") from None
+
+    def act(self, answer: Answer | None) -> None:
+        """Answer the pending decision, or, with None, begin the next episode."""
+        if self._next_error is not None:
+            error, self._next_error = self._next_error, None
+            self._fail(error)
+        elif answer is None or self.episode is None or self.driver is None:
+            self.begin()
+        else:
+            self.episode.answer(answer)
+            self.driver.resume()
+
+    def poll(self) -> None:
+        """Continue without waiting."""
+        if (driver := self.driver) is not None:
+            try:
+                if driver.poll():
+                    self._settle(driver)
+            except MlgoError as error:
+                self._fail(error)
+
+    def time_out(self) -> None:
+        """End a compile whose deadline has passed, unless it had no CPU to run on."""
+        try:
+            if self.driver is not None and self.driver.session is not None:
+                self.driver.time_out(self.driver.session)
+        except MlgoError as error:
+            self._fail(error)
+        self.poll()
+
+    def _settle(self, driver: EpisodeDriver) -> None:
+        """Make the next decision the result, or the end of the episode."""
+        if self.episode is None:
+            self.episode = self.last_episode = driver.episode
+            self._follow(driver)
+            if self._sampled:
+                self._start_prefetch()
+        else:
+            is_last = self._max_steps is not None and self.episode.decisions >= self._max_steps
+            if (outcome := self.episode.outcome) is not None:
+                self._conclude(outcome._replace(truncated=outcome.truncated or is_last))
+            elif is_last:
+                self._conclude(EpisodeOutcome(0.0, False, True, self.episode.info(), self.episode.decision))
+
+    def _conclude(self, outcome: EpisodeOutcome) -> None:
+        """Make the end of the episode the result; with SAME_STEP the next episode follows."""
+        self.outcome = outcome
+        # An episode that is cut off shows its decision until the next one begins.
+        if self.decision is None or self._mode is AutoresetMode.SAME_STEP:
+            self._end()
+        if self._mode is AutoresetMode.SAME_STEP:
+            self._begin()
+
+    def _follow(self, pending: EpisodeDriver) -> None:
+        """Continue from where an episode started, unless the order has changed since."""
+        self.np_random = pending.np_random
+        if pending.cursor.order is self.cursor.order:
+            self.cursor = pending.cursor
+
+    def _start_prefetch(self) -> None:
+        self._drop_outdated_prefetch()
+        previous: EpisodeDriver | SubEnvironment = self._prefetched[-1] if self._prefetched else self
+        while len(self._prefetched) < self._prefetch:
+            try:
+                self._prefetched.append(EpisodeDriver(self._maker, previous.np_random, previous.cursor))
+            except MlgoError:
+                return  # the episode itself will raise it
+            previous = self._prefetched[-1]
+
+    def _drop_outdated_prefetch(self) -> None:
+        if self._prefetched and not self._prefetched[0].follows(self.np_random, self.cursor):
+            while self._prefetched:
+                self._prefetched.popleft().close()
+
+    def _end(self) -> None:
+        if self.driver is not None:
+            self.driver.close()
+        self.driver = self.episode = None
+
+    def _fail(self, error: MlgoError) -> None:
+        """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
+        if self.driver is not None and self.episode is None:
+            self._follow(self.driver)
+        self._end()
+        if self.outcome is not None:
+            self._next_error = error  # after the outcome, which is not returned yet
+        else:
+            self._error, self.outcome = error, EpisodeOutcome(0.0, True, False, {})
+
+    def take_error(self) -> MlgoError | None:
+        """Return the error that ended the episode, once."""
+        error, self._error = self._error, None
+        return error
+
+    def step_result(self) -> tuple[float, bool, bool, dict[str, Any]]:
+        """Return reward, terminated, truncated and info; with SAME_STEP the end of an episode is returned once."""
+        outcome, episode = self.outcome, self.episode
+        if outcome is None:
+            return 0.0, False, False, {} if episode is None else episode.info()
+        info = outcome.info
+        if self._mode is AutoresetMode.SAME_STEP:
+            task, last = self._maker.setup.task, outcome.decision
+            final = {"final_obs": task.final_observation() if last is None else task.observe(last), "final_info": info}
+            self.outcome, info = None, ({} if episode is None else episode.info()) | final
+        return outcome.reward, outcome.terminated, outcome.truncated, info
+
+    def close(self) -> None:
+        """End all episodes. Idempotent."""
+        self._end()
+        while self._prefetched:
+            self._prefetched.popleft().close()
