@@ -91,6 +91,19 @@ def test_rewards_of_decisions_add_up_and_are_ordered_as_their_credit(
     check_rewards(name, str(bitcode), arguments)
 
 
+def test_a_weight_scales_the_credit_of_every_decision(bitcode: Path) -> None:
+    """The sum holds for any split, because the rest is divided equally; so each decision is compared."""
+    infos = []
+    for metric in ("text", {"text": 1}, {"text": 3}):
+        env: Any = gym.make(INLINE, corpus=str(bitcode), credit=True, metric=metric).unwrapped
+        infos.append(play(env, 0, env.corpus.names[0])[1])
+        env.close()
+    saved, one, three = (np.array(info["credit"]) for info in infos)
+    assert len(set(saved.tolist())) > 2
+    assert one == pytest.approx(saved / infos[0]["baseline_text"])
+    assert three == pytest.approx(3 * one)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # the first link builds libraries of C++
 @pytest.mark.parametrize(("name", "arguments"), SLOW_CASES, ids=str)

@@ -44,10 +44,11 @@ def test_rules_of_inlining(inline: CompilerEnv, corpus: Path) -> None:
 
 
 def test_random_depends_on_seed_and_module_only(inline: CompilerEnv, priority: CompilerEnv) -> None:
-    first = actions(inline, "random", seed=5)
-    assert set(first) == {0, 1}
-    assert first == actions(inline, "random", seed=5)
-    assert first != actions(inline, "random", "more/calls", seed=5) or first != actions(inline, "random", seed=6)
+    cases = list(itertools.product(("calls", "more/calls"), (5, 6)))
+    first, again = ([actions(inline, "random", module, seed) for module, seed in cases] for _ in range(2))
+    assert first == again
+    assert len(set(map(tuple, first))) == len(cases)
+    assert {action for drawn in first for action in drawn} == {0, 1}
     assert len({action.item() for action in actions(priority, "random")}) > 1
 
 

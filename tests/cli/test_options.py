@@ -1,0 +1,167 @@
+"""Every option of a command arrives: with another value the command returns or writes something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.training import read_labels
+from tests.cli.command import run
+from tests.conftest import MakeBitcode
+
+Options = dict[str, tuple[object, ...]]
+
+COMPILER: Options = {"--clang": ("nowhere",), "--memory-limit": (1e-6,), "--cpu-limit": (1e-6,)}
+TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
+    "evaluate": (
+        ("mlgo/Inline-v0", "--corpus", "{corpus}", "--policy", "random"),
+        {
+            **COMPILER,
+            "--corpus": ("{other}",),
+            "--policy": ("never",),
+            "--split": ("test",),
+            "--output": ("{folder}/results",),
+            "--seed": (1,),
+            "--metric": ("object",),
+            "--limit": (1,),
+            "--link": (),
+            "--link-as": ("gc",),
+            "--run": (),
+            "--smallest": (),
+            "--set": ("max_decisions=1",),
+        },
+    ),
+    "search": (
+        ("mlgo/Inline-v0", "--corpus", "{corpus}", "--compiles", 8, "--module", "one/families0"),
+        {
+            **COMPILER,
+            "--corpus": ("{other}",),
+            "--metric": ("object",),
+            "--module": ("two/mixed0",),
+            "--compiles": (2,),
+            "--seconds": (1e-6,),
+            "--start": ("nobody",),
+            "--recipes": ("{folder}/recipes",),
+            "--seed": (1,),
+            "--output": ("{folder}/search.jsonl",),
+            "--set": ("max_decisions=1",),
+        },
+    ),
+    "label": (
+        ("{corpus}", "--output", "{folder}/labels", "--compiles", 3),
+        {
+            **COMPILER,
+            "--output": ("{folder}/elsewhere",),
+            "--policy": ("always",),
+            "--environment": ("mlgo/RegAllocEvict-v0",),
+            "--compiles": (4,),
+            "--seconds": (1e-6,),
+            "--seed": (1,),
+            "--check": (1,),
+            "--largest": (1,),
+            "--limit": (1,),
+            "--max-per-project": (1,),
+            "--callee-features": (),
+            "--metric": ("nonsense",),
+            "--set": ("reward=nonsense",),
+        },
+    ),
+    "trace": (
+        ("mlgo/Inline-v0", "--corpus", "{corpus}", "--policy", "random", "--output", "{folder}/trace"),
+        {
+            **COMPILER,
+            "--output": ("{folder}/elsewhere",),
+            "--policy": ("never",),
+            "--corpus": ("{other}",),
+            "--seed": (1,),
+            "--limit": (1,),
+            "--set": ("max_decisions=1",),
+        },
+    ),
+    "explain": (
+        ("two/mixed0", "--corpus", "{corpus}", "--policy", "random"),
+        {
+            **COMPILER,
+            "--corpus": ("{other}",),
+            "--environment": ("mlgo/RegAllocEvict-v0",),
+            "--policy": ("never",),
+            "--flags": ("-nonsense",),
+            "--html": ("{folder}/page.html",),
+            "--limit": (1,),
+            "--seed": (1,),
+            "--show": (0,),
+            "--set": ("reward=nonsense",),
+        },
+    ),
+}
+"""For each command the words of a first run, and for each option another value."""
+
+ELSEWHERE = {
+    "--json": "every run here has it",
+    "--help": "",
+    "--jobs": "changes no result",
+    "--envs": "changes no result",
+    "--ray": "needs a cluster: tests/scheduling",
+    "--trust-flags": "tests/cli/test_trust_flags.py",
+    "--no-trust-flags": "the default",
+}
+
+
+@pytest.fixture(scope="session")
+def corpora(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Two folders of modules with equal names and other contents; the names put some of the first to testing."""
+    corpus, other = (tmp_path_factory.mktemp(name) for name in ("corpus", "other"))
+    for project, program in (("one", "families"), ("two", "mixed")):
+        (corpus / project).mkdir()
+        for number in range(2):
+            make_bitcode(f"{program}.c").rename(corpus / project / f"{program}{number}.bc")
+    (other / "two").mkdir()
+    make_bitcode("calls.c").rename(other / "two" / "mixed0.bc")
+    (other / "one").mkdir()
+    make_bitcode("calls.c").rename(other / "one" / "families0.bc")
+    return {"corpus": str(corpus), "other": str(other)}
+
+
+def outcome(command: str, words: tuple[object, ...], places: dict[str, str]) -> object:
+    """Return what a run prints and writes, without times and folders."""
+    filled = [str(word).format(**places) for word in words]
+    try:
+        result = run(command, *filled, "--json")
+        printed: Any = json.loads(result.stdout, object_hook=timeless) if result.stdout else result.stderr
+    except MlgoError as error:
+        printed = str(error)
+    folder = Path(places["folder"])
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.iterdir())
+    logs = [path.read_bytes() for path in sorted(folder.rglob("*.log"))]
+    labels = read_labels([folder / "labels"]).observations.tobytes() if (folder / "labels" / "parts").is_dir() else b""
+    return json.dumps(printed).replace(places["folder"], ""), files, logs, labels
+
+
+def timeless(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: entry for name, entry in value.items() if not name.endswith("seconds")}
+
+
+@pytest.mark.parametrize("command", TABLE)
+def test_another_value_of_an_option_has_an_effect(command: str, corpora: dict[str, str], tmp_path: Path) -> None:
+    words, options = TABLE[command]
+    seen = {}
+    for number, (option, values) in enumerate([("", ()), *options.items()]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        seen[option] = outcome(
+            command, (*words, *((option, *values) if option else ())), corpora | {"folder": str(folder)}
+        )
+    assert [option for option in options if seen[option] == seen[""]] == []
+
+
+@pytest.mark.parametrize("command", TABLE)
+def test_the_table_has_every_option(command: str) -> None:
+    group: Any = typer.main.get_command(application)
+    declared = {option for parameter in group.commands[command].params for option in parameter.opts}
+    assert {option for option in declared if option.startswith("--")} <= {*TABLE[command][1], *ELSEWHERE}

@@ -1,0 +1,102 @@
+"""Everything random follows its seed: equal seeds give equal results, and other seeds give others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.integrations import fit_normalization
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import load_policy
+from mlgo_gym.training.flip_labels import label_by_flips
+from mlgo_gym.training.pipeline import drawn_modules
+from tests.conftest import MakeBitcode
+
+INLINE, EVICT = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"
+
+
+@pytest.fixture(scope="module")
+def many(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of twelve modules."""
+    folder = tmp_path_factory.mktemp("many")
+    for number in range(12):
+        make_bitcode(("families.c", "spills.c", "calls.c")[number % 3]).rename(folder / f"m{number}.bc")
+    return str(folder)
+
+
+def starts(name: str, key: str, seed: int, **arguments: Any) -> object:
+    env = gym.make(name, **arguments)
+    drawn = [env.reset(seed=seed if index == 0 else None)[1][key] for index in range(6)]
+    env.close()
+    return drawn
+
+
+def sampled_modules(corpus: str, seed: int) -> object:
+    return starts(INLINE, "module", seed, corpus=corpus)
+
+
+def sampled_weights(corpus: str, seed: int) -> object:
+    return starts(INLINE, "module", seed, corpus=corpus, module_order={"m1*": 1.0, "*": 0.5})
+
+
+def shuffled_modules(corpus: str, seed: int) -> object:
+    return starts(INLINE, "module", seed, corpus=corpus, module_order="shuffle")
+
+
+def sampled_functions(corpus: str, seed: int) -> object:
+    return starts(EVICT, "context", seed, corpus=corpus, scope="function")
+
+
+def vector_modules(corpus: str, seed: int) -> object:
+    envs = gym.make_vec(INLINE, num_envs=4, corpus=corpus)
+    infos = [envs.reset(seed=seed)[1], envs.reset()[1]]
+    envs.close()
+    return [info["module"].tolist() for info in infos]
+
+
+def bandit_rows(corpus: str, seed: int) -> object:
+    env = gym.make("mlgo/InlineBandit-v0")
+    return env.reset(seed=seed)[0].tolist(), env.reset()[0].tolist()
+
+
+def limited_evaluation(corpus: str, seed: int) -> object:
+    return sorted(
+        episode.module for episode in evaluate(INLINE, policies=["default"], corpus=corpus, seed=seed, limit=3).episodes
+    )
+
+
+def random_evaluation(corpus: str, seed: int) -> object:
+    result = evaluate(INLINE, policies=["random"], corpus=corpus, seed=seed, limit=None)
+    return {episode.module: episode.actions for episode in result.episodes}
+
+
+def labelled_modules(corpus: str, seed: int) -> object:
+    return drawn_modules(make_environment(INLINE, {"corpus": corpus}).corpus, seed, None, 4, None)
+
+
+def labelled_decisions(corpus: str, seed: int) -> object:
+    env = make_environment(INLINE, {"corpus": corpus})
+    found = label_by_flips(env, load_policy("default", env), "m0", compiles=2, seed=seed)
+    return found.columns["position"].tolist()
+
+
+def fitted_normalization(corpus: str, seed: int) -> object:
+    env = gym.make(INLINE, corpus=corpus)
+    return fit_normalization(env, observations=60, per_episode=9, seed=seed).to_json()
+
+
+DRAWS: list[Callable[[str, int], object]] = [
+    bandit_rows, fitted_normalization, labelled_decisions, labelled_modules, limited_evaluation, random_evaluation,
+    sampled_functions, sampled_modules, sampled_weights, shuffled_modules, vector_modules,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
+def test_a_draw_follows_its_seed(draw: Callable[[str, int], Any], many: str) -> None:
+    first, again, other = draw(many, 7), draw(many, 7), draw(many, 8)
+    assert first == again
+    assert first != other
