@@ -17,7 +17,6 @@ docs/results/graphs.json.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import re
 import subprocess
@@ -180,17 +179,6 @@ def compare(env: CompilerEnv, module: str, visits: Mapping[tuple[str, int], Deci
     return counts
 
 
-def peak_bytes(mode: str, corpus: str, modules: list[str]) -> int:
-    """Return the peak memory of a process that runs an episode of each module."""
-    env = make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]})
-    for module in modules:
-        for _ in own_decisions(env, module):
-            pass
-    # `ru_maxrss` would include that of the parent before exec().
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
 def check_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the table of the checks: how many of them agree with clang."""
     rows = [["check", "compared", "equal", "different", "unknown"]]
@@ -213,7 +201,7 @@ def check_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return rows
 
 
-def cost_rows(modules: Sequence[Mapping[str, Any]], peaks: Mapping[str, int]) -> list[list[str]]:
+def cost_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the table of sizes and costs."""
     sizes = {
         "text of a decision, bytes": [row["text"] for row in modules],
@@ -228,19 +216,13 @@ def cost_rows(modules: Sequence[Mapping[str, Any]], peaks: Mapping[str, int]) ->
     for mode, title in names.items():
         ratios = [row[mode] / row["plain"] for row in timed]
         rows.append([f"CPU time {title}", f"{median(ratios):.2f} times", f"{max(ratios):.2f} times"])
-    rows += [[f"memory {title}", f"{peaks[mode] / peaks['plain']:.2f} times", ""] for mode, title in names.items()]
     return rows
 
 
 def collect(output: Path) -> None:
-    """Measure memory, write the tables of all modules, and keep what other programs have added to the file."""
+    """Write the tables of all modules, and keep what other programs have added to the file."""
     modules = [line for line in map(json.loads, output.read_text().splitlines()) if "names" in line]
-    corpus = modules[0]["corpus"]
-    names = [line["module"] for line in modules if line["corpus"] == corpus][:20]
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        peaks = {mode: pool.apply(peak_bytes, (mode, corpus, names)) for mode in MODES}
-    tables = {"checks": check_rows(modules), "cost": cost_rows(modules, peaks)}
-    write_json(DATA, read_json(DATA, {}) | tables)
+    write_json(DATA, read_json(DATA, {}) | {"checks": check_rows(modules), "cost": cost_rows(modules)})
 
 
 def main() -> None:

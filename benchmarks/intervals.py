@@ -21,8 +21,7 @@ DEVIATION = 0.05
 CHANGED = 0.3
 """Share of the projects with an effect, in the setting where most have none."""
 
-_SAMPLES = 999
-_BASELINE = 1e6
+_SAMPLES, _BASELINE = 999, 1e6
 _UNEQUAL = (63, 20, 15, 12, 10, 8, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 1)
 
 SETTINGS = {
@@ -32,14 +31,7 @@ SETTINGS = {
     "18, of 1 to 63, heavy tails": (_UNEQUAL, "heavy"),
     "18, of 1 to 63, most without effect": (_UNEQUAL, "sparse"),
 }
-"""Modules of each project, and the distribution of effects."""
-
-
-def draw(kind: str, count: int, generator: np.random.Generator) -> Floats:
-    """Return effects with mean 0: normal, or Student's t with 3 degrees of freedom."""
-    if kind == "heavy":
-        return np.asarray(generator.standard_t(3, count) * DEVIATION / np.sqrt(3))
-    return generator.normal(0, DEVIATION, count)
+"""Modules of each project, and the distribution of effects: heavy is Student's t with 3 degrees of freedom."""
 
 
 def bootstrap(values: Floats, projects: npt.NDArray[np.int_], generator: np.random.Generator) -> Floats:
@@ -57,11 +49,12 @@ def bootstrap(values: Floats, projects: npt.NDArray[np.int_], generator: np.rand
 def coverage(sizes: Sequence[int], kind: str, repetitions: int) -> dict[str, float]:
     """Return how often each interval contains the true change, and the median width of the t interval."""
     generator = np.random.default_rng(1)
-    projects = np.repeat(np.arange(len(sizes)), sizes)
+    projects, count = np.repeat(np.arange(len(sizes)), sizes), len(sizes) + sum(sizes)
     hits: dict[str, list[bool]] = {"t": [], "bootstrap": []}
     widths = []
     for _ in range(repetitions):
-        effects = draw(kind, len(sizes), generator)[projects] + draw(kind, len(projects), generator)
+        draws = generator.normal(size=count) if kind != "heavy" else generator.standard_t(3, count) / np.sqrt(3)
+        effects = DEVIATION * (draws[projects] + draws[len(sizes) :])
         if kind == "sparse":
             has_effect = generator.random(len(sizes)) < CHANGED
             effects = np.where(has_effect[projects], effects - DEVIATION, 0.0)
@@ -83,10 +76,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS / "intervals.json", help="path of the results")
     options = parser.parse_args()
     table = Table({"projects": "<38", "t": ">7.1%", "bootstrap": ">9.1%", "width": ">7.3f"})
-    results = {}
-    for name, (sizes, kind) in SETTINGS.items():
-        results[name] = coverage(sizes, kind, options.repetitions)
-        table.row(name, *(results[name][key] for key in ("t", "bootstrap", "width")))
+    results = {name: coverage(*setting, options.repetitions) for name, setting in SETTINGS.items()}
+    for name, found in results.items():
+        table.row(name, *found.values())
     write_json(options.output, results)
 
 

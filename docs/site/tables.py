@@ -200,21 +200,6 @@ def target_sizes() -> Rows:
         yield [f"`{target}`, -{level}", *cells]
 
 
-def rust_programs() -> Rows:
-    """Yield the change of each program in Rust that a policy makes."""
-    yield ["program", "policy", "file", "code", "instructions", "CPU time of the build", "output", "own tests"]
-    for row in sorted(read("rust_programs"), key=lambda row: (row["program"], row["policy"])):
-        plain, built = row["plain_build"], row["policy_build"]
-        yield [
-            f"`{row['program']}` {row['version']}",
-            f"`{row['policy']}`",
-            *(percent(built[key] / plain[key] - 1) for key in ("bytes", "text", "instructions")),
-            f"{built['seconds'] / plain['seconds']:.1f} times",
-            "same" if row["same_output"] else "another",
-            f"{row['tests']['passed']} pass, {row['tests']['failed']} fail",
-        ]
-
-
 def episode_speed() -> Rows:
     """Yield the duration of episodes against a plain compile, and against the smallest host loop."""
     episodes = read("speed")["episodes"]
@@ -381,7 +366,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "performance.times": times,
     "rules.evolution": evolution,
     "run_time.held_out": run_time,
-    "rust.programs": rust_programs,
     "statistics.coverage": coverage,
     "targets.list": targets,
     "targets.sizes": target_sizes,

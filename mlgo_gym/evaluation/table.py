@@ -101,26 +101,26 @@ def overview(configuration: Configuration, summaries: Sequence[Summary]) -> Tabl
     """Return one row per policy: sums over its episodes against plain clang."""
     metrics = dict.fromkeys((configuration.metric, TEXT))
     sizes = [heading for name in metrics for heading in (with_unit(name), "clang", "total")]
-    loaded = [LOADED] * (LOADED not in metrics and all(LOADED in summary.changes for summary in summaries))
     failed = ["failed"] * any(summary.failures for summary in summaries)
     rows = []
     for summary in summaries:
         changes = [summary.changes[name] for name in metrics]
         cells = [cell for one in changes for cell in (number(one.value), number(one.baseline), percent(one.total))]
-        cells += [percent(summary.changes[name].total) for name in loaded]
         counts = (changes[0].better, changes[0].equal, changes[0].worse, *([summary.failures] * len(failed)))
         rows.append((summary.policy, str(summary.modules), *cells, *map(str, counts)))
-    columns = ("policy", "modules", *sizes, *loaded, "better", "equal", "worse", *failed)
+    columns = ("policy", "modules", *sizes, "better", "equal", "worse", *failed)
     return Table(describe(configuration), columns, tuple(rows))
 
 
 def certainty(metric: str, summaries: Sequence[Summary]) -> Table:
-    """Return one row per policy: its mean over projects with its interval, or why it has none."""
-    return Table(
-        f"Change of {metric} in %, each project with equal weight, and 95 % interval over projects",
-        ("policy", "geo-mean", "projects"),
-        tuple((summary.policy, *change_and_projects(summary.changes[metric])) for summary in summaries),
-    )
+    """Return one row per policy: its mean over projects with its interval, or why it has none, and that of `loaded`."""
+    others = [LOADED] * (metric != LOADED and all(LOADED in summary.changes for summary in summaries))
+    rows = []
+    for summary in summaries:
+        loaded = [change(summary.changes[name].estimate) for name in others]
+        rows.append((summary.policy, *change_and_projects(summary.changes[metric]), *loaded))
+    title = f"Change of {metric} in %, each project with equal weight, and 95 % interval over projects"
+    return Table(title, ("policy", "geo-mean", "projects", *others), tuple(rows))
 
 
 def by_group(kind: str, metric: str, groups: Mapping[str, Sequence[Summary]]) -> Table:
