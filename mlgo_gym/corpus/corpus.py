@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Literal, Protocol, overload
 
-from mlgo_gym.cache import sha256_of
+from mlgo_gym.cache import cache_directory, sha256_of
 from mlgo_gym.corpus.flags import check_arguments, edit_flags
 from mlgo_gym.corpus.parts import PARTS, Part, is_part, is_project_part
 from mlgo_gym.errors import CorpusError, did_you_mean
@@ -57,7 +57,15 @@ class Module:
                 f"{self.bitcode}: expected a module of at most {MAX_MODULE_BYTES:,} bytes, got {status.st_size:,}; "
                 "remove it from the corpus"
             )
-        return _digest(self.bitcode, status.st_mtime_ns, status.st_size)
+        digest = _digest(self.bitcode, status.st_mtime_ns, status.st_size)
+        recorded = self.metadata.get("bitcode_sha256", digest)
+        if recorded != digest and self.bitcode.is_relative_to(cache_directory()):
+            # Elsewhere users may change a module, and `mlgo-gym corpus verify` compares.
+            raise CorpusError(
+                f"{self.bitcode}: expected the bitcode that was recorded, got {status.st_size:,} other bytes; remove "
+                "the folder of the corpus from the cache, and open the corpus again"
+            )
+        return digest
 
     def contents(self) -> list[str]:
         """Return the SHA-256 of each file that a compile reads: bitcode, ThinLTO index, and inputs of the flags."""

@@ -164,15 +164,14 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
 SEARCH = ("--mlgo-recipes=../recipes", "--mlgo-search=2")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize(
-    ("words", "cases"),
+    ("words", "cases", "number"),
     [
-        (SEARCH, "*--version*) {};;"),
-        (SEARCH, "*-disable-llvm-passes*) {};;"),
-        ((), "*channel-base*) exit 1;; *calls.c) {};;"),
+        *((SEARCH, "*--version*) {};;", number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)),
+        *((SEARCH, "*-disable-llvm-passes*) {};;", number) for number in (signal.SIGTERM, signal.SIGHUP)),
+        *(((), "*channel-base*) exit 1;; *calls.c) {};;", number) for number in (signal.SIGTERM, signal.SIGINT)),
     ],
-    ids=["search", "front end", "clang alone"],
+    ids=lambda value: str(value)[:24],
 )
 def test_a_stopped_driver_that_is_killed_leaves_no_other_program(
     words: tuple[str, ...], cases: str, number: int, project: Path, clang: dict[str, list[str]]

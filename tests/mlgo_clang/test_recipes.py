@@ -32,7 +32,8 @@ def searched(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a program, its object, and the recipe of a search that starts from `never`."""
     folder = tmp_path_factory.mktemp("searched")
     (folder / "calls.c").write_text(PROGRAM)
-    arguments = ["--mlgo-recipes=recipes", "--mlgo-policy=never", "--mlgo-search=5", "-Oz", "-c", "calls.c"]
+    arguments = ["--mlgo-recipes=recipes", "--mlgo-policy=never", "--mlgo-search=5", "--mlgo-metric=text"]
+    arguments += ["-Oz", "-c", "calls.c"]
     subprocess.run([str(DRIVERS["gcc"]), *arguments], cwd=folder, check=True)
     return folder
 

@@ -20,8 +20,8 @@ from safetensors.numpy import save
 
 from mlgo_clang.files import process_prefix, read_untrusted
 from mlgo_clang.recipes import stored_decisions
-from mlgo_gym.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
-from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata
+from mlgo_gym.cache import UNWRITABLE, FileCache, JsonCache, cache_directory, key_of, sha256_of, write_atomically
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata, write_metadata
 from mlgo_gym.corpus.importing import read_elf_sections
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
@@ -127,6 +127,32 @@ def test_garbled_files_of_any_kind_change_no_result(own_cache: Path, make_bitcod
                 assert JsonCache(kind).get(path.stem) is None
         path.write_bytes(next(garblings(data, 1)))
     assert subprocess.check_output(words) == expected
+
+
+def test_garbled_programs_and_modules_of_the_cache_are_noticed(own_cache: Path, calls: Path) -> None:
+    programs = FileCache("programs", ".so")
+    assert programs.get(KEY) is None
+    program = programs.put(KEY, b"code", 0o777)
+    assert (programs.get(KEY), program.stat().st_mode & 0o100) == (program, 0o100)
+    folder = own_cache / "datasets" / "some"
+    folder.mkdir(parents=True)
+    module = folder / "calls.bc"
+    shutil.copy(calls, module)
+    write_metadata(folder, "calls", {"bitcode_sha256": sha256_of(module)})
+    for data, file in ((b"code", program), (calls.read_bytes(), module)):
+        for number, garbled in enumerate(garblings(data, 200)):
+            file.write_bytes(garbled)
+            os.utime(file, (number, number))
+            if file == program:
+                assert programs.get(KEY) is None
+            else:
+                with pytest.raises(MlgoError, match="expected the bitcode that was recorded, got"):
+                    open_corpus(folder)[0].digest()
+    assert programs.put(KEY, b"code") == program
+    assert program.read_bytes() == b"code"
+    # A kill between the file and its record.
+    shutil.rmtree(own_cache / "programs" / KEY[:2])
+    assert programs.get(KEY) is None
 
 
 def test_a_kill_at_any_moment_and_a_concurrent_writer_leave_a_complete_record(own_cache: Path) -> None:
