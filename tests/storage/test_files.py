@@ -80,7 +80,7 @@ import sys
 from mlgo_gym.evaluation import evaluate
 for env_id in ("mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"):
     result = evaluate(env_id, policies=["default", "random"], corpus=sys.argv[1])
-    print([(record.policy, record.metrics, record.decisions, record.actions) for record in result.episodes])
+    print(sorted((row.policy, str(row.metrics), row.decisions, row.actions) for row in result.episodes))
 """
 
 
