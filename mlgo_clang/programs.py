@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mlgo_clang.command_lines import drop_options
+from mlgo_clang.command_lines import drop_options, expand_response_files
 from mlgo_clang.errors import FrameError, PolicyError, ProtocolError
 from mlgo_clang.interactive import InteractiveCompile
 from mlgo_clang.object_size import read_frames
@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
-_WITH_A_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
-_SIDE_OUTPUTS_JOINED = ("-o", "-MF", "-MT", "-MQ", "-fsave-optimization", "-foptimization-record", "-gsplit-dwarf")
+_SIDE_OUTPUTS = frozenset(("-pipe", "-c"))
+_WITH_A_VALUE = frozenset(("-o", "--serialize-diagnostics", "-serialize-diagnostics"))
+_SIDE_OUTPUTS_JOINED = ("-o", "-fsave-optimization", "-foptimization-record", "-gsplit-dwarf")
 
 
 def run_to_end(
@@ -50,10 +50,11 @@ def run_to_end(
 
 def compile_command(compiler: Sequence[str], rest: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
     """Return the command line of a compile with other arguments, further flags, and no other file than the output."""
-    words = [word for word in drop_options(rest, _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE) if word not in _SIDE_OUTPUTS]
-    # The flags go before a `--`, and after any -g.
+    words = drop_options(expand_response_files(rest), _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE)
+    words = [word for word in words if word not in _SIDE_OUTPUTS]
+    # The flags go before a `--`, and after any -g. The last -MF counts, also after `-Wp,-MD,…`.
     end = words.index("--") if "--" in words else len(words)
-    return [*compiler, *words[:end], *flags, "-c", "-o", output, *words[end:]]
+    return [*compiler, *words[:end], *flags, "-MF", os.devnull, "-c", "-o", output, *words[end:]]
 
 
 def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: float = DEFAULT_TIMEOUT) -> bytes:

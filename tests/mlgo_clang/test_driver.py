@@ -256,7 +256,7 @@ SOURCES = {
     "once.i": '# 1 "once.c"\nint once(int x) { return x - 1; }\n',
     "with space.c": "int spaced(void) { return 1; }\n",
     "answers.rsp": '-Oz -c leaf.c -DFACTOR=4 -o "with answers.o"\n',
-    "more.rsp": "@answers.rsp -g\n",
+    "more.rsp": "@answers.rsp -g -MD\n",
     "note.txt": "no source\n",
     "quoted.rsp": r"""-Oz -c leaf.c -DX='a\'b' "-DY=a\\\"b" -o "a\b.o" """,
     "layout.cpp": "struct A { virtual int f(); int x; }; int A::f() { return sizeof(A); }\n",
@@ -291,6 +291,7 @@ g++ -Oz -c plus.cpp leaf.c
 -Oz -c note.txt
 -Oz -c leaf.c --unknown-option
 -Oz -save-temps=obj -c leaf.c -o deps/out.o
+-Oz -Wp,-MD,deps/leaf.d,-MT,target -c leaf.c -o out.o
 -Oz -c once.i -o out.o
 @quoted.rsp
 -Oz -c leaf.c -o out.o -MD -MF -
@@ -345,7 +346,8 @@ def test_it_does_as_clang_does(invocation: str, clang: dict[str, list[str]], tmp
     folder = tmp_path / "sources"
     expected = outcome([*clang[mode], *words], folder)
     for policy in ("default", "smallest"):
-        actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *words], folder)
+        recipes = [f"--mlgo-recipes={tmp_path / 'recipes'}"] if policy == "smallest" else []
+        actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *recipes, *words], folder)
         assert actual[:3] == expected[:3], policy
         assert actual[3].keys() == expected[3].keys(), policy
         assert [name for name, data in actual[3].items() if data != expected[3][name]] == [], policy
