@@ -36,6 +36,7 @@ COMMANDS = {
     "corpus list": "corpus.list_command",
     "corpus info": "corpus.info",
     "corpus verify": "corpus.verify_command",
+    "corpus overlap": "corpus.overlap",
     "corpus fetch": "corpus.fetch",
     "corpus catalogue": "corpus.catalogue",
     "corpus extract": "corpus.extract",

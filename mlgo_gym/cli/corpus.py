@@ -29,7 +29,7 @@ from mlgo_gym.corpus.driver import (
 )
 from mlgo_gym.corpus.folder import CorpusReport, format_counts
 from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
-from mlgo_gym.corpus.inspection import Information, describe, verify
+from mlgo_gym.corpus.inspection import Information, describe, overlaps, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
@@ -101,6 +101,21 @@ def verify_command(
     lines.append(f"{opened.name}: {valid} of {len(opened)} modules are valid with clang {toolchain.version_text}")
     data = {"modules": len(opened), "valid": valid, "problems": [asdict(problem) for problem in problems]}
     return Result(data, "\n".join(lines), problems)
+
+
+def overlap(corpus: str, *, clang: str | None = None, jobs: int | None = None, trust_flags: bool = False) -> Result:
+    """Show which projects contain equal functions, and so belong in one part of a split. Exit 1 if a compile fails."""
+    toolchain, opened = _open(corpus, clang, trust_flags)
+    with progress_over(len(opened), f"Compiling {opened.name}") as advance:
+        pairs, problems = overlaps(opened, toolchain, jobs=jobs, progress=advance)
+    for problem in problems:
+        echo(f"{problem.module}: {problem.text}", err=True)
+    rows: list[tuple[object, ...]] = [("projects", "equal functions", "bytes", "of the first", "of the second")]
+    for pair in pairs:
+        shares = (f"{pair.bytes / size:.2%}" for size in (pair.first_bytes, pair.second_bytes))
+        rows.append((f"{pair.first}, {pair.second}", f"{pair.functions:,}", f"{pair.bytes:,}", *shares))
+    text = aligned(rows) if pairs else "no two projects contain equal functions of 64 bytes or more"
+    return Result([asdict(pair) for pair in pairs], text, problems)
 
 
 def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain, Corpus]:

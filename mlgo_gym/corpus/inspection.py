@@ -6,8 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from operator import itemgetter
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import combinations
+from operator import attrgetter, itemgetter
 from typing import TypeVar
 
 from mlgo_gym.compiler.process import run_bounded
@@ -17,9 +19,12 @@ from mlgo_gym.corpus.datasets.dataset import missing_in_folder
 from mlgo_gym.corpus.flags import split_flags
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.object_file import function_codes
 from mlgo_gym.llvm.toolchain import Toolchain
 
 T = TypeVar("T")
+
+_COMPILE_SECONDS = 600.0
 
 
 @dataclass
@@ -112,6 +117,56 @@ def _over_modules(
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         yield from zip(corpus.names, pool.map(run, corpus.names), strict=True)
+
+
+_SMALLEST_FUNCTION = 64
+"""Smallest function in bytes that shows a common source; smaller ones are alike by chance."""
+
+_APART = ("-O1", "-fno-inline", "-ffunction-sections", "-w")
+"""Flags with which the code of a function depends least on the rest of its module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Functions of at least 64 bytes with equal code that two projects contain, and their bytes."""
+
+    first: str
+    second: str
+    functions: int
+    bytes: int
+    first_bytes: int
+    second_bytes: int
+
+
+def overlaps(
+    corpus: Corpus, toolchain: Toolchain, *, jobs: int | None = None, progress: Callable[[], object] = lambda: None
+) -> tuple[list[Overlap], list[Problem]]:
+    """Return the pairs of projects that contain equal functions, those with the most bytes first; and failed compiles.
+
+    Functions that several objects may define, such as templates of C++, do not count. The other arguments are those of
+    `describe()`.
+    """
+
+    def codes(module: Module) -> dict[bytes, int]:
+        compilation = plan(module, toolchain)
+        compilation = replace(compilation, flags=(*compilation.flags, *_APART))
+        with compilation.session() as session:
+            functions = function_codes(session.finish(_COMPILE_SECONDS).object_bytes)
+            return {sha256(code).digest(): len(code) for code in functions if len(code) >= _SMALLEST_FUNCTION}
+
+    projects: dict[str, dict[bytes, int]] = {}
+    problems: list[Problem] = []
+    for name, result in _over_modules(corpus, codes, jobs, progress):
+        if isinstance(result, MlgoError):
+            problems.append(Problem(name, " ".join(str(result).split())))
+        else:
+            projects.setdefault(corpus.project(name), {}).update(result)
+    found = []
+    for (first, ours), (second, theirs) in combinations(sorted(projects.items()), 2):
+        if shared := ours.keys() & theirs.keys():
+            sizes = (sum(ours[digest] for digest in shared), sum(ours.values()), sum(theirs.values()))
+            found.append(Overlap(first, second, len(shared), *sizes))
+    return sorted(found, key=attrgetter("bytes"), reverse=True), problems
 
 
 def read_error(toolchain: Toolchain, arguments: Sequence[str], *, confined: bool = True) -> str | None:

@@ -39,6 +39,7 @@ _SECTION = (
 """The fields of a section header of 64 bits and their bytes; with 32 bits all have four."""
 
 _STT_FUNC, _STT_GNU_IFUNC = 2, 10
+_STB_WEAK = 2
 _SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
 _SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
 _SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
@@ -193,6 +194,21 @@ def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.N
         numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
         reserved &= short != _SHN_XINDEX
     return np.where(reserved, len(elf.sections), numbers)
+
+
+def function_codes(data: bytes) -> Iterator[bytes]:
+    """Yield the code of each function of an ELF object that no other object can define too, without its relocations.
+
+    Raises `MlgoError` if the object is damaged, and yields nothing for a stripped one.
+    """
+    elf = read_elf(data)
+    table = read_symbol_table(elf)
+    if table is None:
+        return
+    own = table.functions & (table.symbols["info"] >> 4 != _STB_WEAK)
+    for symbol, section in zip(table.symbols[own], table.sections[own].tolist(), strict=True):
+        start = int(symbol["value"])
+        yield bytes(elf.contents(section)[start : start + int(symbol["size"])])
 
 
 class Relocation(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
-from mlgo_gym.corpus.inspection import describe, read_error, verify
+from mlgo_gym.corpus.inspection import describe, overlaps, read_error, verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -128,3 +128,19 @@ def test_bitcode_that_this_clang_cannot_read_is_named_with_its_producer(
     for name in ("small", "fast"):
         overwrite_types(tmp_path / f"{name}.bc")
     assert list(describe(mixed, toolchain).unreadable) == [f"LLVM{toolchain.version_text}"]
+
+
+def test_projects_with_equal_functions_overlap(tmp_path: Path, make_bitcode: MakeBitcode, toolchain: Toolchain) -> None:
+    step = "for (int i = 0; i < n; ++i) s = (s + a[i] % 7) * i ^ s / 9 + a[n] % 11;"
+    for number, project in enumerate(("one", "two", "three")):
+        source, path = tmp_path / f"{project}.c", tmp_path / project / "m.bc"
+        functions = [("g", 1000 + number)] if project == "three" else [("f", 0), ("g", 1000 + number)]
+        source.write_text(
+            "".join(f"int {n}(int *a, int n) {{ int s = {s}; {step} return s; }}\n" for n, s in functions)
+        )
+        path.parent.mkdir()
+        shutil.copy(make_bitcode(source), path)
+    write_description(tmp_path, ["one/m", "two/m", "three/m"])
+    (pair,), problems = overlaps(open_corpus(tmp_path, toolchain=toolchain), toolchain)
+    assert (pair.first, pair.second, pair.functions, problems) == ("one", "two", 1, [])
+    assert 64 <= pair.bytes < min(pair.first_bytes, pair.second_bytes)
