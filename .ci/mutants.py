@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("paths", nargs="+", help="tests to map, or files and folders to change")
     parser.add_argument("--sample", type=int, default=20, help="mutants of each path (default: 20)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tests", type=int, default=12, help="maximum number of tests of a mutant (default: 12)")
+    parser.add_argument("--tests", type=int, default=25, help="maximum number of tests of a mutant (default: 25)")
     parser.add_argument("--always", nargs="*", default=[], help="tests for lines without any")
     parser.add_argument("--output", type=Path, default=DATA / "mutants.jsonl")
     options = parser.parse_args()

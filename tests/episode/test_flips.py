@@ -6,6 +6,7 @@ from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.affected_functions import (
     AffectedFunctions,
     Reach,
+    causes_of_changes,
     flip_effects,
     group_causes,
     independent,
@@ -74,3 +75,17 @@ def test_a_flip_affects_the_callers_of_its_caller_and_a_callee_that_loses_its_la
 def test_a_callee_that_appears_is_affected() -> None:
     inlined = call("main", "parse", 1)
     assert AffectedFunctions([inlined], {"main": 9}).of([inlined]) == {"main", "parse"}
+
+
+def test_where_calls_count_a_function_changes_with_its_callers_at_the_distance_of_the_nearest() -> None:
+    """`far` is called by `near`, which the changed `f` calls; only a metric that counts calls sees that."""
+    before = [call("f", "a"), call("f", "near", index=1), call("near", "far"), call("g", "alone")]
+    after = [before[0]._replace(answer=1), *before[1:]]
+    changes, sizes = {"f": 2, "a": -5, "far": 7, "alone": 3}, dict.fromkeys(("f", "a", "near", "far", "alone"), 5)
+    flips = [[before[0]]]
+    assert causes_of_changes(before, after, changes, flips, sizes, counts_calls=True) == {
+        "f": {0: 0},
+        "a": {0: 1},
+        "far": {0: 2},
+    }
+    assert {*causes_of_changes(before, after, changes, flips, sizes)} == {"f", "a"}

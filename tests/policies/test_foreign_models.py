@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
+from mlgo_gym.policies.foreign_model import ForeignModel, ForeignPolicy, ModelTensor
 from tests.policies.episodes import play
 from tests.policies.linear_models import write_onnx, write_tflite
 from tests.policies.test_rules import decisions
@@ -81,6 +84,63 @@ def test_a_model_adds_no_threads(make: Make, inline: CompilerEnv) -> None:
     for policy in policies:
         play(inline, policy, "calls")
     assert threads() == before
+
+
+def model(compute: Callable[[int, Sequence[Any]], Any], *inputs: ModelTensor, output: ModelTensor) -> ForeignModel:
+    return ForeignModel(Path("model"), list(inputs), [output], compute)
+
+
+def tensor(name: str, size: int, kind: str = "float32") -> ModelTensor:
+    return ModelTensor(name, (1, size), np.dtype(kind))
+
+
+def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: CompilerEnv) -> None:
+    """A model of the test stands for a runtime."""
+    observation, info = inline.reset(seed=0)
+    seen: list[Any] = []
+
+    def compute(_output: int, arrays: Sequence[Any]) -> Any:
+        seen[:] = arrays
+        return np.array([[1]])
+
+    width, action = len(inline.feature_names), tensor("action", 1, "int64")
+    cost = observation[inline.feature_names.index("cost_estimate")]
+    for inputs, expected in (
+        ([tensor("cost_estimate", 1, "int64"), tensor("reward", 1)], [np.array([[int(cost)]]), np.zeros((1, 1))]),
+        ([tensor("anything", width)], [observation.reshape(1, width)]),
+    ):
+        policy = ForeignPolicy(inline, "onnx", model(compute, *inputs, output=action), inputs)
+        assert policy.act(observation, info) == 1
+        assert [array.tolist() for array in seen] == [array.tolist() for array in expected]
+        assert [array.dtype for array in seen] == [entry.dtype for entry in inputs]
+    # Two outputs are logits, one float is the logit of yes, which has a unit.
+    for values, unit, wanted in (
+        ([0.2, 0.1], 1.0, 0),
+        ([0.1, 0.2], 1.0, 1),
+        ([-4.0], 2.0, 0),
+        ([4.0], 2.0, 1),
+    ):
+        logits = model(lambda *_, values=values: np.array([values]), output=tensor("logits", len(values)))
+        assert ForeignPolicy(inline, "onnx", logits, [], unit=unit).act(observation, info) == wanted
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (np.array([[2]]), r"expected an action of Discrete\(2\), got 2 from the policy 'onnx'"),
+        (np.array([[1, 1]]), "expected 1 numbers of action from model, got 2"),
+        (None, "the model model cannot be run: no memory; use another model"),
+    ],
+)
+def test_a_model_that_fails_or_gives_another_output_is_refused(inline: CompilerEnv, result: Any, message: str) -> None:
+    def compute(*_: Any) -> Any:
+        if result is None:
+            raise RuntimeError("no memory")
+        return result
+
+    policy = ForeignPolicy(inline, "onnx", model(compute, output=tensor("action", 1, "int64")), [])
+    with pytest.raises(PolicyError, match=message):
+        policy.act(*inline.reset(seed=0))
 
 
 def test_a_missing_library_is_named_with_its_extra(
