@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
@@ -35,7 +36,25 @@ from mlgo_gym.tasks.infos import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
 
 
-class CompilerEnv(gym.Env[Any, Any], EzPickle):
+class JsonSpec:
+    """An environment whose `spec` has the name of a `Corpus` that `open_corpus()` returned, so that it is JSON."""
+
+    _spec: EnvSpec | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Specification with which Gymnasium made the environment."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        corpus = None if spec is None else spec.kwargs.get("corpus")
+        if spec is not None and isinstance(corpus, Corpus) and corpus.specification is not None:
+            spec.kwargs["corpus"] = corpus.specification
+        self._spec = spec
+
+
+class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
     """The base class of all environments; `mlgo_gym.envs` has one subclass for each task.
 
     `reset()` starts the compile of one module and returns its first decision. `step()` answers a decision and returns

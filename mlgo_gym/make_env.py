@@ -14,7 +14,7 @@ import mlgo_gym
 from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.corpus.folder import CorpusOutline, pack_module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
+from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.errors import MlgoError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.loading import pack_policies

@@ -17,7 +17,7 @@ from typing_extensions import Self
 from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module_order import OrderCursor
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym.env import CompilerEnv, JsonSpec
 from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.episode.vector.event_loop import EventLoop
@@ -31,7 +31,7 @@ Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
 
 
-class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
+class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
     """Several environments of one kind, each with its own clang, served by one event loop in this process.
 
     `gymnasium.make_vec("mlgo/…", num_envs=N, …)` makes one. It has Gymnasium's `reset()` and `step()`, which take and
@@ -107,8 +107,7 @@ class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
             )
             for number in range(num_envs)
         ]
-        self._everyone = list(range(num_envs))
-        self._delivered = self._everyone
+        self._everyone = self._delivered = list(range(num_envs))
         self._loop = EventLoop(self._sub_envs)
         self._put_back: list[int] = []
 
@@ -212,9 +211,9 @@ class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
 
     def _chosen(self, env_ids: Any, mask: Any, default: list[int]) -> list[int]:
         """Return the indices of the environments that a call chooses, by index or by a mask."""
+        if mask is not None and env_ids is not None:
+            raise MlgoError("expected env_ids or mask, got both; omit one")
         if mask is not None:
-            if env_ids is not None:
-                raise MlgoError("expected env_ids or mask, got both; omit one")
             return self._masked("mask", mask)
         return default if env_ids is None else self._numbers(env_ids)
 
@@ -222,10 +221,9 @@ class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
         indices = np.asarray(env_ids)
         if indices.dtype == np.bool_:
             raise MlgoError(f"expected env_ids as indices, got booleans {indices.tolist()}; pass mask=…")
-        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-            raise MlgoError(f"expected env_ids as a list of indices, got {env_ids!r}; pass whole numbers")
         numbers: list[int] = indices.tolist()
-        if len(set(numbers)) < len(numbers) or not set(self._everyone).issuperset(numbers):
+        is_list = indices.ndim == 1 and (indices.dtype.kind in "iu" or not numbers)
+        if not is_list or len(set(numbers)) < len(numbers) or not set(self._everyone).issuperset(numbers):
             raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {numbers}")
         return numbers
 
@@ -277,8 +275,7 @@ class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
         expected = self.num_envs if masked else len(numbers)
         if len(each) != expected:
             raise MlgoError(f"expected {expected} actions, one per environment, got {len(each)}")
-        if masked:
-            each = [each[number] for number in numbers]
+        each = [each[number] for number in numbers] if masked else each
         busy = self._loop.pending(numbers)
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
@@ -383,9 +380,8 @@ class CompilerVectorEnv(InProcessVectorEnv, EzPickle):
         self._sub_envs[number].np_random, self._sub_envs[number].np_random_seed = generator, -1
 
     @uninterrupted()
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **_: Any) -> None:
         """End every compile."""
-        del kwargs
         for sub_env in self._sub_envs:
             sub_env.close()
         self._loop.close()

@@ -131,6 +131,9 @@ class Corpus:
         origin: project of all modules, or a function that returns the project of a module and its name there. By
             default the project is the first part of a name with slashes, else the name of the corpus.
         prefix: prefix of its module names in a joined corpus; by default its name.
+
+    Attributes:
+        specification: text with which `open_corpus()` opened it; None after a change of modules or flags.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class Corpus:
         self._modules = modules
         self._origin = origin
         self._changes: tuple[Callable[[Module], Module], ...] = ()
+        self.specification: str | None = None
 
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self)} modules)"

@@ -180,6 +180,7 @@ def open_corpus(
     if isinstance(spec, Corpus):
         return spec.trusted() if trust_flags else spec
     specs = parse_corpora(spec) if isinstance(spec, str) else (CorpusSpec(os.fspath(spec), is_path=True),)
+    specification = os.fspath(spec) if toolchain is None and flags is None and not trust_flags else None
     toolchain = toolchain or find_toolchain()
     members = [member for member in specs if not member.is_empty]
     opened = [_open(member, toolchain, flags) for member in members]
@@ -189,6 +190,7 @@ def open_corpus(
         corpus = corpus.trusted()
     if not len(corpus):
         raise CorpusError(f"expected modules in {spec}, got none: {_place(specs)}; choose a larger corpus to split")
+    corpus.specification = specification
     return corpus
 
 

@@ -14,8 +14,8 @@ from mlgo_gym.cache import key_of
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.episode.argument_types import check_type
+from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.episode.metrics.programs import ModulePrograms
-from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_sizes, run_programs
 from mlgo_gym.evaluation.record import (

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.episode.options import with_compile_options
+from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.episode.vector.in_process import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, compile_metrics

@@ -14,6 +14,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import data_equivalence
 
+from mlgo_gym.corpus import Corpus, open_corpus
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.infos import DECISION, END, FIRST, info_keys
@@ -183,3 +184,26 @@ def test_a_specification_survives_json(name: str, varied: str) -> None:
     assert again.spec is not None
     assert again.spec.kwargs == env.spec.kwargs
     assert play(again)[-1].info["decisions"] == 2
+
+
+def test_a_specification_has_the_name_of_an_unchanged_corpus(varied: str) -> None:
+    corpus = open_corpus(varied)
+    for env in (gym.make("mlgo/Inline-v0", corpus=corpus), gym.make_vec("mlgo/Inline-v0", 2, corpus=corpus)):
+        assert env.spec is not None
+        assert EnvSpec.from_json(env.spec.to_json()).kwargs["corpus"] == varied
+        env.close()
+    env = gym.make("mlgo/Inline-v0", corpus=corpus[:1])
+    assert env.spec is not None
+    assert isinstance(env.spec.kwargs["corpus"], Corpus)
+    env.close()
+
+
+def test_infos_of_inlining_are_json(varied: str) -> None:
+    env = make("mlgo/Inline-v0", varied, credit=True, callee_features=True)
+    _, info = env.reset(seed=1)
+    infos = [info, *(step.info for step in finish(env, 1)), failed_end(env).info]
+    assert {"site", "callee"} <= {*info}
+    assert {"function_sizes", "rewards"} <= {*infos[-2]}
+    for info in infos:
+        assert json.loads(json.dumps(info)).keys() == info.keys()
+    env.close()

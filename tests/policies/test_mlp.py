@@ -108,9 +108,12 @@ def test_files_that_are_no_network_are_refused_and_run_nothing(tmp_path: Path) -
         Network.load(path)
     zeros = {"0.weight": np.zeros((2, 3), np.float32)}
     layer = {"0.weight": (2, 3), "0.bias": (2,)}
+    noise = b'{"\xff' + bytes(500_000)
     names = ("", 'a"', "a" * 101)  # some would inject code into an export
     for content, message in (
         (pickle.dumps(Trap()), "expected a safetensors file"),
+        (len(noise).to_bytes(8, "little") + noise, "expected a safetensors file, got .*UnicodeDecodeError"),
+        (b"PK\3\4" + noise, r"a zip file; for a model of Stable-Baselines3 save .*read_sb3\(model, like\)"),
         (save(zeros), "got None"),
         (save(zeros, {"format": FORMAT, "features": "["}), "expected metadata of a network"),
         (saved(layer | {"0.weight": (2, 4)}), "layers for 3 features"),
@@ -121,8 +124,9 @@ def test_files_that_are_no_network_are_refused_and_run_nothing(tmp_path: Path) -
         *((saved(layer, ("a", "b", name)), "expected the name of a feature") for name in names),
     ):
         path.write_bytes(content)
-        with pytest.raises(PolicyError, match=message):
+        with pytest.raises(PolicyError, match=message) as caught:
             Network.load(path)
+        assert len(str(caught.value)) < 1000
 
 
 def threshold_network(threshold: float) -> Network:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 import mlgo_gym
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
@@ -122,6 +123,14 @@ def test_a_single_environment_needs_a_reset_after_each_step(few: Path) -> None:
         env.step(1)
     assert env.action_masks().tolist() == [1, 1]
     assert env.reset(seed=np.int64(3))[0].tolist() == env.reset(seed=3)[0].tolist()
+
+
+def test_its_defaults_are_those_of_the_other_environments(few: Path) -> None:
+    envs = [gym.make_vec(name, 2, render_mode=None) for name in ("mlgo/InlineBandit-v0", "mlgo/Inline-v0")]
+    assert envs[0].metadata["autoreset_mode"] is envs[1].metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert gym.make("mlgo/InlineBandit-v0", labels=few, render_mode=None).render_mode is None
+    for made in envs:
+        made.close()
 
 
 def test_wrong_arguments_and_calls_get_one_line(bandit: InlineBanditVectorEnv, few: Path) -> None:
