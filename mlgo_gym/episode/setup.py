@@ -264,9 +264,11 @@ def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
             path = _optimized.put(key, optimized)
         except OSError:
             return compilation  # in full each time, since nothing can be kept
+    # The recorded digest is that of the bitcode before the optimiser.
+    metadata = {name: fact for name, fact in compilation.module.metadata.items() if name != "bitcode_sha256"}
     return replace(
         compilation,
-        module=replace(compilation.module, bitcode=path),
+        module=replace(compilation.module, bitcode=path, metadata=metadata),
         flags=(*compilation.flags, "-disable-llvm-passes"),
         inputs=("-x", "ir", str(path)),
     )
