@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.episode.options import CompileOptions
+from mlgo_gym.episode.compile_options import CompileOptions
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.fakes.drive import failed_end, finish
 
