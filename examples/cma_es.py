@@ -46,7 +46,7 @@ def mean_cost(env: CompilerEnv, network: Network, modules: list[str]) -> float:
     return total / len(modules)
 
 
-def main(corpus: str = "builtin@Oz", compiles: str = "320", file: str = "cma_es.safetensors") -> None:
+def main(corpus: str = "builtin@Oz:train", compiles: str = "320", file: str = "cma_es.safetensors") -> None:
     """Improve the network with a number of compiles, and print a table of it, a rule, and clang."""
     modules, generator = open_corpus(corpus), np.random.default_rng(0)
     env = gym.make("mlgo/Inline-v0", corpus=modules.split("fit"), reward="log", callee_features=True).unwrapped

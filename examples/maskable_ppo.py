@@ -26,7 +26,7 @@ CHECK = 4
 """Updates between two checkpoints."""
 
 
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.safetensors") -> None:
+def main(corpus: str = "builtin:train", steps: str = "20000", file: str = "maskable_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus)
     inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function")

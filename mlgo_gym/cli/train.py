@@ -196,7 +196,7 @@ def clone(
     *,
     output: OutputOption,
     environment: str = "mlgo/Inline-v0",
-    corpus: str = "builtin",
+    corpus: str = "builtin:train",
     expert: Annotated[str, option("Policy to imitate; default is clang.")] = "default",
     imitation: Annotated[Values, OptionsOf(imitate, "rounds episodes label_smoothing seed")],
     see_default: Annotated[bool, option("Let the network see clang's own choice.")] = False,

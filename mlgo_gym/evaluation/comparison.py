@@ -137,7 +137,11 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
         policy: {name: measured[name] for name in measured.keys() & common} for policy, measured in values.items()
     }
     projects = {name: project for result in runs.values() for name, project in result.projects_by_module.items()}
-    changes = ((later, before, Change.between(values[later], values[before], projects)) for later, before in pairs)
+    trained = {policy: runs[policy.run].trained_on(policy.policy) for policy in values}
+    changes = (
+        (later, before, Change.between(values[later], values[before], projects, trained[later] | trained[before]))
+        for later, before in pairs
+    )
     return Comparison(metric, runs, tuple(row for row in changes if row[2].pairs), tuple(notes))
 
 

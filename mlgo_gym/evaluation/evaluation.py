@@ -38,6 +38,7 @@ from mlgo_gym.evaluation.runner import (
 )
 from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.policies import Policy
+from mlgo_gym.policies.loading import modules_trained_on
 from mlgo_gym.scheduling import Execution, WorkerFailure
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
@@ -182,6 +183,11 @@ class Evaluation:
             split=split,
             limit=limit,
             counter=programs.counter if isinstance(programs, ModulePrograms) else None,
+            trained_on={
+                name: trained
+                for name, policy in settings.policies.items()
+                if isinstance(policy, str) and (trained := modules_trained_on(policy, modules))
+            },
         )
 
     def _episodes(self) -> Iterable[EpisodeRecord]:

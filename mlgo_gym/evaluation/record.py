@@ -50,6 +50,7 @@ class Configuration:
         limit: Number of modules that were drawn at random; None for all of them.
         counter: Counter of executed instructions; None with metrics that count none.
         contents: Digests of the compiler, of files in arguments, and of links and programs that the metric uses.
+        trained_on: Modules that a policy was trained on, by policy, as far as the file beside its network tells.
     """
 
     environment: str
@@ -67,6 +68,7 @@ class Configuration:
     limit: int | None = None
     counter: str | None = None
     contents: Mapping[str, str] = field(default_factory=dict)
+    trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def described_modules(self) -> str:
@@ -90,7 +92,8 @@ class Configuration:
         rest = dict(check_fields(cls, value))
         if rest.pop("format") != FORMAT:
             raise KeyError("format")
-        return cls(**rest)
+        trained_on = {policy: tuple(modules) for policy, modules in rest.pop("trained_on", {}).items()}
+        return cls(**rest, trained_on=trained_on)
 
 
 @dataclass(frozen=True, slots=True)

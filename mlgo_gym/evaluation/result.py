@@ -129,6 +129,7 @@ class EvaluationResult:
         done = [episode for episode in episodes if episode.status == DONE and episode.module in compared]
         done.sort(key=lambda episode: episode.module)
         projects, names = tuple(episode.project for episode in done), tuple(episode.module for episode in done)
+        trained = self.trained_on(policy) & {*names}
         return Summary(
             policy,
             modules=len(done),
@@ -138,7 +139,7 @@ class EvaluationResult:
             policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
             decisions=sum(episode.decisions for episode in episodes if episode.policy_seconds),
             changes={
-                metric: Change(tuple(episode.metrics[metric] for episode in done), projects, names)
+                metric: Change(tuple(episode.metrics[metric] for episode in done), projects, names, trained)
                 for metric in dict.fromkeys((*self.metrics, LOADED))
                 if all(metric in episode.metrics for episode in done)
             },
@@ -153,9 +154,19 @@ class EvaluationResult:
             for policy in self.policies
         }
         return [
-            (first, second, Change.between(values[first], values[second], projects))
+            (
+                first,
+                second,
+                Change.between(
+                    values[first], values[second], projects, self.trained_on(first) | self.trained_on(second)
+                ),
+            )
             for first, second in combinations(reversed(self.policies), 2)
         ]
+
+    def trained_on(self, policy: str) -> frozenset[str]:
+        """Return the evaluated modules that a policy was trained on."""
+        return frozenset(self.configuration.trained_on.get(policy, ()))
 
     def values(self, policy: str, metric: str) -> dict[str, float]:
         """Return a policy's metric on each module that it finished and that has decisions."""
@@ -367,13 +378,15 @@ class ResultFolder:
     @staticmethod
     def _merge(path: Path, configuration: Configuration) -> Configuration:
         policies: Mapping[str, str] = configuration.policies
+        trained_on = configuration.trained_on
         if (path / HEADER).exists():
             recorded = read_configuration(path)
             refuse_other_identity(path, recorded.identity, configuration.identity)
             policies = {**recorded.policies, **policies}
+            trained_on = {**recorded.trained_on, **trained_on}
         elif (path / EPISODES).stat().st_size:
             raise MlgoError(f"{path} has {EPISODES} but no {HEADER}; choose another output, or delete that folder")
-        merged = replace(configuration, policies=policies)
+        merged = replace(configuration, policies=policies, trained_on=trained_on)
         write_atomically(path / HEADER, (json.dumps(merged.to_json(), indent=2) + "\n").encode())
         return merged
 

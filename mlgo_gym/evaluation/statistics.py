@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -102,11 +102,14 @@ class Change:
         pairs: Value and baseline of each module.
         clusters: Project of each module; each project has the same weight in means. Default: one project per module.
         modules: Names of the modules. Default: their indices.
+        trained: Names of those that the policy was trained on. Means and intervals exclude them; sums and counts do
+            not. If it was trained on all, the means are over all, without an interval.
     """
 
     pairs: tuple[tuple[float, float], ...]
     clusters: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    trained: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("clusters", "modules"):
@@ -114,11 +117,20 @@ class Change:
                 object.__setattr__(self, name, tuple(map(str, range(len(self.pairs)))))
 
     @classmethod
-    def between(cls, values: Mapping[str, float], others: Mapping[str, float], projects: Mapping[str, str]) -> Change:
-        """Return the change from one policy to another by their metric of each module, over the modules of both."""
+    def between(
+        cls,
+        values: Mapping[str, float],
+        others: Mapping[str, float],
+        projects: Mapping[str, str],
+        trained: Iterable[str] = (),
+    ) -> Change:
+        """Return the change from one policy to another by their metric of each module, over the modules of both.
+
+        Either policy was trained on the modules `trained`.
+        """
         modules = tuple(sorted(values.keys() & others.keys()))
         pairs = tuple((values[name], others[name]) for name in modules)
-        return cls(pairs, tuple(projects[name] for name in modules), modules)
+        return cls(pairs, tuple(projects[name] for name in modules), modules, frozenset(trained) & {*modules})
 
     @property
     def value(self) -> float:
@@ -143,15 +155,22 @@ class Change:
         return tuple(math.log((1.0 + value) / (1.0 + baseline)) for value, baseline in self.pairs)
 
     @property
+    def _unseen(self) -> npt.NDArray[np.bool_]:
+        """Which modules means are over, bool of shape (modules,)."""
+        unseen = np.array([name not in self.trained for name in self.modules], bool)
+        return unseen if unseen.any() else ~unseen
+
+    @property
     def projects(self) -> int:
-        """Number of projects."""
-        return len(set(self.clusters))
+        """Number of projects that means are over."""
+        return len(set(np.asarray(self.clusters, np.object_)[self._unseen]))
 
     @property
     def estimate(self) -> Estimate:
         """Relative change of the geometric mean, each project with the same weight: -0.02 is 2 % less."""
         found = Estimate.of(self._project_means(self.logarithms))
-        ends = () if found.interval is None else map(math.expm1, found.interval)
+        interval = None if self.trained and len(self.trained) == len(self.pairs) else found.interval
+        ends = () if interval is None else map(math.expm1, interval)
         return Estimate(math.expm1(found.value), *ends)
 
     @property
@@ -161,8 +180,9 @@ class Change:
 
     def _project_means(self, values: Sequence[float]) -> Floats:
         """Return the mean of one value per module over the modules of each project, of shape (projects,)."""
-        _, numbers = np.unique(np.asarray(self.clusters, dtype=np.str_), return_inverse=True)
-        means: Floats = np.bincount(numbers, np.asarray(values, float)) / np.bincount(numbers)
+        unseen = self._unseen
+        _, numbers = np.unique(np.asarray(self.clusters, dtype=np.str_)[unseen], return_inverse=True)
+        means: Floats = np.bincount(numbers, np.asarray(values, float)[unseen]) / np.bincount(numbers)
         return means
 
     @property
@@ -201,7 +221,8 @@ class Change:
         """Return sums, counts and the mean with its interval as JSON-able data."""
         names = ("value", "baseline", "better", "worse", "equal", "projects")
         total = self.total if math.isfinite(self.total) else None  # JSON has no infinity
-        return {**{name: getattr(self, name) for name in names}, "total": total, "mean": asdict(self.estimate)}
+        values = {name: getattr(self, name) for name in names} | {"trained": len(self.trained)}
+        return {**values, "total": total, "mean": asdict(self.estimate)}
 
     def comparison_json(self) -> dict[str, Any]:
         """Return `to_json()` with the number of modules and the probability, for the change between two policies."""

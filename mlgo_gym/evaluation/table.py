@@ -79,8 +79,14 @@ def change(estimate: Estimate) -> str:
 
 
 def change_and_projects(one: Change) -> tuple[str, str]:
-    """Return the mean of a change as `change()` does, with the reason if it has no interval, and the projects."""
+    """Return the mean of a change as `change()` does, with the reason if it has no interval, and the projects.
+
+    The mean excludes modules of the training; the text has their number.
+    """
     reason = "" if one.estimate.interval else " modules only" if one.projects < MIN_PROJECTS else " projects equal"
+    if one.trained:
+        everything = len(one.trained) == len(one.pairs)
+        reason = " all of the training" if everything else f"{reason}, not {len(one.trained)} of the training"
     return change(one.estimate) + reason, str(one.projects)
 
 

@@ -26,6 +26,8 @@ import gymnasium as gym
 
 from mlgo_gym.cache import sha256_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.corpus.corpus import Module
+from mlgo_gym.corpus.training_digests import SHORT_DIGEST, sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
@@ -77,6 +79,17 @@ def policy_file(spec: str) -> Path:
     if spec not in (*bundled_policies(), *bundled_rules()):
         raise PolicyError(f"expected a bundled policy, got {spec!r}; use one of {', '.join(bundled_policies())}")
     return NETWORKS / f"{spec}{RULE_SUFFIX if is_rule(spec) else _NETWORK_SUFFIX}"
+
+
+def modules_trained_on(spec: str, modules: Iterable[Module]) -> tuple[str, ...]:
+    """Return the names of modules that a policy was trained on, as far as the file beside its network tells."""
+    if not (is_model(spec) or spec in bundled_policies()):
+        return ()
+    digests = {digest[:SHORT_DIGEST] for digest in sidecar_digests(policy_file(spec))}
+    known = (
+        (module.name, {module.source_digest()[:SHORT_DIGEST], module.digest()[:SHORT_DIGEST]}) for module in modules
+    )
+    return tuple(name for name, own in known if digests and own & digests)
 
 
 def file_digest(path: Path) -> str:

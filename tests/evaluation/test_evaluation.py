@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +19,15 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.training_digests import write_sidecar_digests
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
+from mlgo_gym.evaluation.comparison import compare
 from mlgo_gym.evaluation.record import EpisodeRecord, ModuleFacts, bitcode_facts
 from mlgo_gym.evaluation.report import notes
 from mlgo_gym.evaluation.result import MODULES, read_modules, write_modules
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.policies.loading import policy_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from tests.evaluation.test_episode_runner import FAULTY, INLINE, everything
@@ -195,3 +199,20 @@ def marked(asked: Path) -> list[int]:
             if f"MLGO_TEST_ASKED={asked}".encode() in environment.read_bytes():
                 found.append(int(environment.parent.name))
     return found
+
+
+def test_modules_that_a_policy_was_trained_on_are_marked_for_it_alone(corpus: Path, tmp_path: Path) -> None:
+    network = tmp_path / "network.safetensors"
+    shutil.copy(policy_file("inline-oz"), network)
+    modules = {module.name: module for module in open_corpus(corpus)}
+    write_sidecar_digests(network, {modules["calls"].source_digest()[:16]: "calls"})
+    output = tmp_path / "results"
+    first = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"mine": f"mlp:{network}"}, output=output)
+    assert first.configuration.trained_on == {"mine": ("calls", "more/calls")}
+    both = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=["threshold:5"], output=output)
+    assert load_result(output).configuration.trained_on == {"mine": ("calls", "more/calls")}
+    trained = {summary.policy: summary.changes["text"].trained for summary in both.summaries()}
+    assert trained == {"mine": {"calls", "more/calls"}, "threshold:5": frozenset()}
+    assert [change.trained for _, _, change in both.pairs] == [{"calls", "more/calls"}]
+    (pair,) = compare({"one": first, "two": both}).pairs
+    assert pair[2].trained == {"calls", "more/calls"}

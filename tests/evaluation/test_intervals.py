@@ -58,3 +58,24 @@ def test_a_large_project_carries_no_mean() -> None:
     change = Change(((50, 100),) * 96 + ((100, 100),) * 3, ("large",) * 96 + tuple("abc"))
     assert change.mean == pytest.approx((51 / 101) ** 0.25 - 1)
     assert (change.better, change.equal) == (96, 3)
+
+
+def test_means_exclude_modules_of_the_training_and_sums_do_not() -> None:
+    clusters, modules = ("a", "a", "b", "c", "d", "e"), tuple("uvwxyz")
+    pairs = ((50, 100), (90, 100), (80, 100), (90, 100), (95, 100), (70, 100))
+    change = Change(pairs, clusters, modules)
+    for trained in modules:
+        unseen = [index for index, name in enumerate(modules) if name != trained]
+        rest = Change(
+            tuple(pairs[index] for index in unseen),
+            tuple(clusters[index] for index in unseen),
+            tuple(modules[index] for index in unseen),
+        )
+        partly = Change(pairs, clusters, modules, frozenset(trained))
+        assert (partly.estimate, partly.projects) == (rest.estimate, rest.projects)
+        assert (partly.total, partly.better) == (change.total, change.better)
+        assert partly.to_json()["trained"] == 1
+        assert "not 1 of the training" in change_and_projects(partly)[0]
+    everything = Change(pairs, clusters, modules, frozenset(modules))
+    assert (everything.mean, everything.estimate.interval) == (change.mean, None)
+    assert "all of the training" in change_and_projects(everything)[0]
