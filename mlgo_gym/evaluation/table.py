@@ -130,15 +130,17 @@ def certainty(metric: str, summaries: Sequence[Summary]) -> Table:
 
 
 def by_group(kind: str, metric: str, groups: Mapping[str, Sequence[Summary]]) -> Table:
-    """Return one row per group of modules, such as a `project`: the geometric-mean change of each policy."""
+    """Return one row per group of modules, such as a `language`: its projects, and the mean change of each policy."""
     policies = tuple(summary.policy for summary in next(iter(groups.values())))
     rows = []
     for name, summaries in groups.items():
         modules = max((summary.modules for summary in summaries), default=0)
         if modules:
             cells = [change(summary.changes[metric].estimate) if summary.modules else "-" for summary in summaries]
-            rows.append((name, str(modules), *cells))
-    return Table(f"Geometric-mean change of {metric} in %, by {kind}", (kind, "modules", *policies), tuple(rows))
+            projects = max(summary.changes[metric].projects for summary in summaries)
+            rows.append((name, str(modules), str(projects), *cells))
+    title = f"Geometric-mean change of {metric} in %, by {kind}; intervals over {MIN_PROJECTS} projects or more"
+    return Table(title, (kind, "modules", "projects", *policies), tuple(rows))
 
 
 def between_policies(pairs: Sequence[tuple[str, str, Change]]) -> Table | None:

@@ -9,6 +9,8 @@ import pytest
 from scipy import stats
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.record import ModuleFacts
+from mlgo_gym.evaluation.report import by_language
 from mlgo_gym.evaluation.result import EvaluationResult, with_smallest
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import between_policies, overview, wins_and_losses
@@ -104,6 +106,14 @@ def test_the_smallest_of_several_policies_counts() -> None:
         with_smallest(replace(result, episodes=tuple(each for each in episodes if each.policy == "ours")))
     with pytest.raises(MlgoError, match="2 policies on e, got 1; finish the evaluation first"):
         with_smallest(replace(result, episodes=episodes[:-1]))
+
+
+def test_a_table_by_language_has_intervals_where_there_are_four_projects() -> None:
+    episodes = tuple(record("ours", str(n), 80 + n, project=str(n % 4 if n < 8 else n)) for n in range(10))
+    facts = {str(n): ModuleFacts(str(n), "", None, "C" if n < 8 else "C++", ()) for n in range(10)}
+    table = by_language(EvaluationResult(replace(CONFIGURATION, policies={"ours": ""}), episodes, facts))
+    assert table is not None
+    assert [(row[:3], "[" in row[3]) for row in table.rows] == [(("C", "8", "4"), True), (("C++", "2", "2"), False)]
 
 
 def test_a_table_shows_the_bytes_in_memory_beside_a_metric_that_falls() -> None:
