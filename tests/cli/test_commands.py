@@ -15,6 +15,7 @@ from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.evaluation.trace import trace
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training import read_labels
@@ -84,10 +85,15 @@ def test_a_search_prints_a_row_for_each_module_and_resumes_from_its_output(calls
 
 
 def test_outputs_that_cannot_be_written_are_one_line(
-    calls: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    calls: Path,
+    toolchain: Toolchain,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file, folder = tmp_path / "file", tmp_path / "folder"
+    file, folder, built = tmp_path / "file", tmp_path / "folder", tmp_path / "calls.o"
     file.write_text("precious")
+    assert toolchain.run(["-c", str(calls), "-o", str(built)]).returncode == 0
     folder.mkdir()
     compile_all = ("mlgo/Inline-v0", "--corpus", calls)
     for words in (
@@ -97,7 +103,7 @@ def test_outputs_that_cannot_be_written_are_one_line(
         ("search", *compile_all, "--compiles", 1, "--output", folder),
         ("search", *compile_all, "--compiles", 1, "--recipes", file),
         ("label", calls, "--compiles", 1, "--output", file),
-        ("link-facts", calls, "--output", folder),
+        ("link-facts", built, "--output", folder),
         ("explain", calls, "--policy", "never", "--show", 0, "--html", folder),
     ):
         monkeypatch.setattr(sys, "argv", ["mlgo-gym", *map(str, words)])
