@@ -107,6 +107,7 @@ _OPTION = re.compile(
     r"(?P<visible>[\w |]+), \d+,",
     re.MULTILINE,
 )
+_VALUES = re.compile(r"\}\}\), (?:nullptr|\"[^\"]*\"), \"([^\"]*)\", \d+")
 _KEY = re.compile(r"\b(\w+Opts(?:\.|->)\w+)")
 _PARSED = re.compile(r"\b(normalize\w+|make\w+Normalizer)")
 
@@ -132,6 +133,7 @@ class Option:
         setting: class of options that it sets, such as `CODEGEN`; empty if code parses it.
         key: member that it sets, such as `CodeGenOpts.StackUsageOutput`.
         parsed: parser of its value.
+        values: its known values.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Option:
     setting: str = ""
     key: str = ""
     parsed: str = ""
+    values: tuple[str, ...] = ()
 
 
 def read_options(text: str) -> list[Option]:
@@ -151,8 +154,16 @@ def read_options(text: str) -> list[Option]:
         name, kind, setting = match["name"] or match["older"], match["kind"], match["setting"] or ""
         rest = text[match.end() : following.start() if following else len(text)]
         key, parsed = (_KEY.search(rest), _PARSED.search(rest)) if setting else (None, None)
+        values = _VALUES.search(rest)
         option = Option(
-            name, kind, match["group"], match["visible"], setting, key[1] if key else "", parsed[1] if parsed else ""
+            name,
+            kind,
+            match["group"],
+            match["visible"],
+            setting,
+            key[1] if key else "",
+            parsed[1] if parsed else "",
+            tuple(filter(None, values[1].split(","))) if values else (),
         )
         if setting or (name, kind) not in found:
             found[name, kind] = option

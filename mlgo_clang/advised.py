@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlgo_clang.interactive import Advisor
     from mlgo_clang.invocation import Invocation
     from mlgo_clang.native import NativeNetwork
+    from mlgo_clang.programs import SourceList
     from mlgo_clang.settings import Settings
 
     Candidate = tuple[list[Advisor], int | None, NativeNetwork | None]
@@ -49,16 +50,33 @@ class Job:
         self.command = [*compiler, *rest]
         self._steps: TwoSteps | None = None
         self._start = time.time()
+        self._sources: SourceList | None = None
         self.output = invocation.output
         if not self.output and dialect is CLANG:
             # Without `-o` clang writes the object to the current folder.
             self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
 
+    @property
+    def stream(self) -> str:
+        """The first file that the first compile included and nobody can read again; empty without one."""
+        return self._sources.stream() if self._sources is not None else ""
+
+    def read(self) -> Sequence[str]:
+        """Return the options with which clang reads the source, also again; raise `PolicyError` if it cannot."""
+        if self.stream:
+            raise PolicyError(f"expected files that can be read twice, got {self.stream}; write it to a regular file")
+        if self._sources is not None or self.dialect is not CLANG:
+            return ()
+        from mlgo_clang.programs import SourceList
+
+        self._sources = SourceList()
+        return self._sources.options
+
     def bitcode(self) -> bytes:
         """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
         from mlgo_clang.programs import front_end_bitcode
 
-        return front_end_bitcode(self.compiler, self.rest, self.settings.timeout)
+        return front_end_bitcode([*self.compiler, *self.read()], self.rest, self.settings.timeout)
 
     def explain(self, problem: str) -> str:
         """Return the problem of a compile with a policy, or the reason for it."""
@@ -83,7 +101,7 @@ class Job:
 
     def make_steps(self) -> TwoSteps:
         """Run the front end, and return the steps."""
-        return TwoSteps(self.compiler, self.rest, self.settings.timeout)
+        return TwoSteps([*self.compiler, *self.read()], self.rest, self.settings.timeout)
 
 
 def compile_advised(job: Job) -> int:
@@ -99,7 +117,7 @@ def compile_advised(job: Job) -> int:
             count("recipe failed", _because(problem))
         if problem == "":
             return 0
-        if job.settings.decides_nothing:
+        if job.settings.decides_nothing and not job.stream:
             become(job.command)
         problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
@@ -138,6 +156,7 @@ def _compile_by_recipe(job: Job) -> str | None:
         return None
     switches, decisions = recipe
     if not decisions:
+        job.read()
         count("compiled by a recipe")
         become(job.command)
     problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
@@ -164,6 +183,7 @@ def _compile_by_policies(job: Job) -> str:
         problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
     except FrameError as error:
         count("left to clang", _because(str(error)))
+        job.read()
         become(job.command)
     if not problem:
         count("compiled with a policy")
@@ -321,8 +341,8 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         run, printed = steps.compile(network, advisors)
         if problem := _problem(job, run, None):
             return problem
-        if not printed and not job.settings.max_frame:
-            _pass_on(steps.warnings, warnings)
+        if (not printed and not job.settings.max_frame) or job.stream:
+            _pass_on(steps.warnings + printed, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
         repeated = _decisions_of(run)
@@ -341,7 +361,12 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
         # After a crash the compiler compiles alone, so no reproducer is needed.
-        compiler = [*job.compiler, *job.dialect.without_reports, *(frames.options if frames is not None else ())]
+        compiler = [
+            *job.compiler,
+            *job.read(),
+            *job.dialect.without_reports,
+            *(frames.options if frames is not None else ()),
+        ]
         timeout, option = job.settings.timeout, job.dialect.llvm_option
         run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, llvm_option=option)
         problem = _problem(job, run, decisions)
@@ -375,6 +400,9 @@ def _pass_on(printed: bytes, warnings: bytearray | None) -> None:
 
 
 def _compile_alone(job: Job, problem: str) -> int:
+    if job.stream:
+        say(f"error: {job.invocation.source}: {problem}", job.dialect)
+        return FAILED
     if status := run_alone(job.command):
         job.remove_temporary_outputs()
         # The compiler has reported the error, which is the source's or the machine's.

@@ -236,12 +236,13 @@ def named_stream(words: Sequence[str]) -> str:
                 option = next((option for option in _FILES_JOINED if name.startswith(option)), "")
                 name = name[len(option) :] if option else ""
             name = name.removeprefix("@")
-            if name == "-" or (name and _is_stream(name)):
+            if name == "-" or (name and is_stream(name)):
                 return name
     return ""
 
 
-def _is_stream(name: str) -> bool:
+def is_stream(name: str) -> bool:
+    """Return whether a path is that of a pipe, a device or a descriptor of this process."""
     try:
         mode = os.stat(name).st_mode
     except (OSError, ValueError):
@@ -253,11 +254,15 @@ def _is_stream(name: str) -> bool:
 
 _ACTIONS = frozenset(
     """
-    -E -Eonly -S -analyze -ast-list -compiler-options-dump -emit-codegen-only -emit-html -emit-llvm -emit-llvm-bc
-    -emit-llvm-only -emit-module -emit-pch -fsyntax-only -init-only -migrate -test-io -templight-dump -verify
+    -E -Eonly -S -analyze -ast-list -compiler-options-dump -emit-codegen-only -emit-html -emit-interface-stubs
+    -emit-llvm -emit-llvm-bc -emit-llvm-only -emit-merged-ifs -emit-module -emit-pch -emit-symbol-graph -fsyntax-only
+    -help -init-only -migrate -test-io -templight-dump -verify -version
     """.split()  # noqa: SIM905 - a word list
 )
-_ACTIONS_JOINED = ("-ast-dump", "-ast-print", "-ast-view", "-dump-", "-fdump-", "-fixit", "-print-", "-rewrite-")
+_ACTIONS_JOINED = (
+    "-analyzer-checker-", "-analyzer-config-help", "-analyzer-list-", "-ast-dump", "-ast-print", "-ast-view", "-dump-",
+    "-fdump-", "-fixit", "-print-", "-rewrite-",
+)  # fmt: skip
 """Options of `-cc1` that replace the compile, or with which the front end prints more than messages."""
 
 

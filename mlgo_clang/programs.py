@@ -11,6 +11,7 @@ import sys
 from mlgo_clang.command_lines import drop_options, expand_response_files
 from mlgo_clang.errors import FrameError, PolicyError, ProtocolError
 from mlgo_clang.interactive import InteractiveCompile
+from mlgo_clang.invocation import is_stream
 from mlgo_clang.object_size import read_frames
 from mlgo_clang.settings import DEFAULT_TIMEOUT
 
@@ -85,6 +86,23 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
         lines = errors.decode(errors="replace").strip().splitlines()
         raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")
     return output.decode().strip()
+
+
+class SourceList:
+    """A file in memory, open until this process ends, to which clang writes the names of the files that it includes.
+
+    Attributes:
+        options: the options with which clang does so.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("mlgo-clang-sources", os.MFD_CLOEXEC)
+        self.options = ("-Xclang", "-header-include-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
+
+    def stream(self) -> str:
+        """Return the first file that can be read only once; empty without one."""
+        text = os.fsdecode(os.pread(self._file, os.fstat(self._file).st_size, 0))
+        return next(filter(is_stream, dict.fromkeys(text.splitlines())), "")
 
 
 class FrameList:

@@ -319,7 +319,7 @@ def meaning_by_the_driver(clang: list[str], words: list[str]) -> tuple[str, str,
     line = commands[0] if len(commands) == 1 else []
     if "-emit-obj" not in line:
         return None
-    levels = [level_of(word) for word in line if re.fullmatch("-O([0-3sz]|fast)?", word)]
+    levels = [level_of(word) for word in line if word.startswith("-O")]
     return line[-1], line[line.index("-o") + 1], levels[-1]
 
 
@@ -403,6 +403,27 @@ def test_a_file_that_can_be_read_once_is_read_once(words: str, run: Run, project
     result = run(*words.split(), "-Oz", "-c", "calls.c", before=shell, MLGO_POLICY="smallest", MLGO_RECIPES="recipes")
     assert result.returncode == 0, result.stderr
     assert (project / "calls.o").read_bytes() == expected
+
+
+def test_a_pipe_that_a_source_includes_is_never_read_twice(run: Run, project: Path) -> None:
+    """The object is that of the first reading, or there is an error."""
+    source = project / "calls.c"
+    source.write_text(f'#include "fifo"\n{source.read_text()}\n#ifdef FULL\nint full(int n) {{ return n; }}\n#endif\n')
+    os.mkfifo(project / "fifo")
+    words = ("-Oz", "-MD", "-MF", "calls.d", "-c", "calls.c")
+
+    def compiled(policy: str) -> tuple[int, str, bool]:
+        shell = ("timeout", "20", "sh", "-c", 'echo "#define FULL" > fifo & exec "$0" "$@"')
+        result = run(policy, *words, before=shell)
+        full = b"\0full\0" in (project / "calls.o").read_bytes()
+        (project / "calls.o").unlink()
+        return result.returncode, result.stderr.decode(), full
+
+    assert compiled("--mlgo-policy=never") == compiled("--mlgo-policy=last-call") == (0, "", True)
+    message = (
+        "mlgo-clang: error: calls.c: expected files that can be read twice, got ./fifo; write it to a regular file"
+    )
+    assert compiled("--mlgo-policy=never,always") == (1, f"{message}\n", True)
 
 
 def test_inputs_of_all_languages_of_the_front_end_and_of_llvm_get_decisions(
