@@ -12,6 +12,7 @@ from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import digest_of, remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps, run_alone
+from mlgo_clang.programs import FrameList, SourceList, check_frames, front_end_bitcode, run_program
 from mlgo_clang.recipes import replay, stored_decisions
 
 TYPE_CHECKING = False
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from mlgo_clang.interactive import Advisor
     from mlgo_clang.invocation import Invocation
     from mlgo_clang.native import NativeNetwork
-    from mlgo_clang.programs import SourceList
     from mlgo_clang.settings import Settings
 
     Candidate = tuple[list[Advisor], int | None, NativeNetwork | None]
@@ -50,33 +50,15 @@ class Job:
         self.command = [*compiler, *rest]
         self._steps: TwoSteps | None = None
         self._start = time.time()
-        self._sources: SourceList | None = None
+        self.sources = SourceList()
         self.output = invocation.output
         if not self.output and dialect is CLANG:
             # Without `-o` clang writes the object to the current folder.
             self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
 
-    @property
-    def stream(self) -> str:
-        """The first file that the first compile included and nobody can read again; empty without one."""
-        return self._sources.stream() if self._sources is not None else ""
-
-    def read(self) -> Sequence[str]:
-        """Return the options with which clang reads the source, also again; raise `PolicyError` if it cannot."""
-        if self.stream:
-            raise PolicyError(f"expected files that can be read twice, got {self.stream}; write it to a regular file")
-        if self._sources is not None or self.dialect is not CLANG:
-            return ()
-        from mlgo_clang.programs import SourceList
-
-        self._sources = SourceList()
-        return self._sources.options
-
     def bitcode(self) -> bytes:
         """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
-        from mlgo_clang.programs import front_end_bitcode
-
-        return front_end_bitcode([*self.compiler, *self.read()], self.rest, self.settings.timeout)
+        return front_end_bitcode([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
 
     def explain(self, problem: str) -> str:
         """Return the problem of a compile with a policy, or the reason for it."""
@@ -101,7 +83,7 @@ class Job:
 
     def make_steps(self) -> TwoSteps:
         """Run the front end, and return the steps."""
-        return TwoSteps([*self.compiler, *self.read()], self.rest, self.settings.timeout)
+        return TwoSteps([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
 
 
 def compile_advised(job: Job) -> int:
@@ -117,7 +99,7 @@ def compile_advised(job: Job) -> int:
             count("recipe failed", _because(problem))
         if problem == "":
             return 0
-        if job.settings.decides_nothing and not job.stream:
+        if job.settings.decides_nothing and not job.sources.stream():
             become(job.command)
         problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
@@ -138,8 +120,6 @@ def _because(problem: str) -> str:
 
 def _compile_by_recipe(job: Job) -> str | None:
     """Compile with the decisions of the module's recipe, and return the problem; None without a recipe."""
-    from mlgo_clang.programs import run_program
-
     settings = job.settings
     bitcode = job.bitcode()
     digest = digest_of(bitcode)
@@ -156,7 +136,7 @@ def _compile_by_recipe(job: Job) -> str | None:
         return None
     switches, decisions = recipe
     if not decisions:
-        job.read()
+        job.sources.read()
         count("compiled by a recipe")
         become(job.command)
     problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
@@ -183,7 +163,7 @@ def _compile_by_policies(job: Job) -> str:
         problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
     except FrameError as error:
         count("left to clang", _because(str(error)))
-        job.read()
+        job.sources.read()
         become(job.command)
     if not problem:
         count("compiled with a policy")
@@ -232,12 +212,6 @@ def _decisions_of(run: InteractiveCompile) -> list[int]:
     from mlgo_clang.native import NativeServer
 
     return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
-
-
-_ADDED = frozenset(
-    b"memcpy memmove memset memcmp bcmp strlen __stack_chk_fail __tls_get_addr _GLOBAL_OFFSET_TABLE_".split()
-)
-"""Symbols that a compiler adds itself, and every program has."""
 
 
 def _compile_smallest(job: Job) -> str:
@@ -290,13 +264,12 @@ def _needed_symbols(job: Job) -> frozenset[bytes]:
 
     C++ has functions that a library defines, and that the compiler may inline: these are no error at the link.
     """
-    from mlgo_clang.object_size import undefined_symbols
+    from mlgo_clang.object_size import needed_symbols
 
     if not job.output or not job.invocation.source.endswith((".c", ".i")):
         return frozenset()
     with open(job.output, "rb") as file:
-        names = undefined_symbols(file.read())
-    return frozenset(name for name in names if name not in _ADDED and not name.startswith(b"__aeabi_"))
+        return needed_symbols(file.read())
 
 
 def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:
@@ -341,7 +314,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         run, printed = steps.compile(network, advisors)
         if problem := _problem(job, run, None):
             return problem
-        if (not printed and not job.settings.max_frame) or job.stream:
+        if (not printed and not job.settings.max_frame) or job.sources.stream():
             _pass_on(steps.warnings + printed, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
@@ -350,8 +323,6 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
     frames = None
     if job.settings.max_frame:
-        from mlgo_clang.programs import FrameList, check_frames
-
         if "-fstack-usage" in job.rest:
             # Clang writes one list of frames.
             raise PolicyError("expected no -fstack-usage with --mlgo-max-frame, got it; remove one of them")
@@ -363,7 +334,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         # After a crash the compiler compiles alone, so no reproducer is needed.
         compiler = [
             *job.compiler,
-            *job.read(),
+            *job.sources.read(),
             *job.dialect.without_reports,
             *(frames.options if frames is not None else ()),
         ]
@@ -400,7 +371,7 @@ def _pass_on(printed: bytes, warnings: bytearray | None) -> None:
 
 
 def _compile_alone(job: Job, problem: str) -> int:
-    if job.stream:
+    if job.sources.stream():
         say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
     if status := run_alone(job.command):

@@ -72,6 +72,18 @@ def section_table(data: bytes) -> tuple[bool, str, int, int, int]:
     return wide, order, table, entry, count
 
 
+_ADDED = frozenset(
+    b"memcpy memmove memset memcmp bcmp strlen __stack_chk_fail __tls_get_addr _GLOBAL_OFFSET_TABLE_".split()
+)
+"""Symbols that a compiler adds itself, and every program has."""
+
+
+def needed_symbols(data: bytes) -> frozenset[bytes]:
+    """Return the names that an ELF object needs from another one that a person wrote; none for other formats."""
+    names = undefined_symbols(data)
+    return frozenset(name for name in names if name not in _ADDED and not name.startswith(b"__aeabi_"))
+
+
 def undefined_symbols(data: bytes) -> frozenset[bytes]:
     """Return the names that an ELF object needs from other objects; none of another object."""
     if data[:4] != b"\x7fELF":

@@ -89,20 +89,29 @@ def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds:
 
 
 class SourceList:
-    """A file in memory, open until this process ends, to which clang writes the names of the files that it includes.
-
-    Attributes:
-        options: the options with which clang does so.
-    """
+    """A file in memory, open until this process ends, to which clang writes the names of the files that it includes."""
 
     def __init__(self) -> None:
-        self._file = os.memfd_create("mlgo-clang-sources", os.MFD_CLOEXEC)
-        self.options = ("-Xclang", "-header-include-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
+        self._file = -1
 
     def stream(self) -> str:
-        """Return the first file that can be read only once; empty without one."""
+        """Return the first included file that can be read only once; empty without one, and before a compile."""
+        if self._file < 0:
+            return ""
         text = os.fsdecode(os.pread(self._file, os.fstat(self._file).st_size, 0))
         return next(filter(is_stream, dict.fromkeys(text.splitlines())), "")
+
+    def read(self) -> tuple[str, ...]:
+        """Return the options of the next compile of the source, of which the first writes the list.
+
+        Raise `PolicyError` if no compile can read the files again.
+        """
+        if stream := self.stream():
+            raise PolicyError(f"expected files that can be read twice, got {stream}; write it to a regular file")
+        if self._file >= 0:
+            return ()
+        self._file = os.memfd_create("mlgo-clang-sources", os.MFD_CLOEXEC)
+        return ("-Xclang", "-header-include-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
 
 
 class FrameList:
