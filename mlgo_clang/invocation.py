@@ -270,6 +270,8 @@ def reason_of_flag(flag: str, before: str = "-mllvm") -> str:
     """Return why no policy can decide with a flag of LLVM or, after another word, of `-cc1`; empty if one can."""
     if before != "-mllvm" and (flag in _ACTIONS or flag.startswith(_ACTIONS_JOINED)):
         return f"{flag} requests other work"
+    if before == "-Xclang" and flag.startswith("-o") and not flag.startswith(("-object-file-name", "-opt-record")):
+        return "-Xclang names another output"
     if flag in _NO_PASSES:
         return "it switches optimisations off"
     return "it selects an advisor" if flag.startswith(_ADVISORS) or "-interactive-" in flag else ""

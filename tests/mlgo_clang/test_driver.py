@@ -299,6 +299,8 @@ g++ -Oz -c plus.cpp leaf.c
 -Oz -c layout.cpp -o out.o -Xclang -fdump-record-layouts
 -Oz -c layout.cpp -o out.o -Xclang -fdump-vtable-layouts
 -Oz -c leaf.c -o out.o -print-search-dirs
+-Oz -c leaf.c -o out.o -Xclang -oother.o
+-Oz -c leaf.c -o out.o -Xclang -fembed-offload-object=leaf.h
 -Oz -c leaf.c -o out.o -Xclang -mthread-model -Xclang single
 """.strip().splitlines()
 
