@@ -59,6 +59,8 @@ def test_a_decisive_feature_changes_the_answer_at_the_median(make_bitcode: MakeB
         assert [feature.name for feature in shown.features if feature.decisive_for] == ["cost_estimate"]
         assert shown.features[0].value < 20 <= shown.features[0].median
         assert shown.features[0].decisive_for == ("threshold:20",)
+        usual = {"threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count"}
+        assert usual < {feature.name for feature in shown.features}
 
 
 def test_random_and_equal_policies_are_recognised_and_other_tasks_refused(varied: str) -> None:

@@ -80,6 +80,12 @@ def test_size_order_gives_longer_live_ranges_more(priority: CompilerEnv) -> None
         observation, _, over, _, info = priority.step(priorities[-1])
     assert len(set(sizes)) > 3
     assert np.argsort(sizes, kind="stable").tolist() == np.argsort(np.ravel(priorities), kind="stable").tolist()
+    drawn = []
+    for size in (2.0**24 - 1, 2.0**24, 2.0**25):
+        observation[priority.feature_names.index("li_size")] = size
+        drawn.append(float(np.ravel(policy.act(observation, info))[0]))
+    # float32 has room for every size below.
+    assert drawn[0] < drawn[1] == drawn[2]
 
 
 CODE = """

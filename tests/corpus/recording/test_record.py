@@ -65,6 +65,15 @@ def test_a_compile_leaves_its_object_and_a_module_without_paths_of_its_source(
     assert not any(str(project) in flag or "entry" in flag for flag in flags)
 
 
+def test_sources_of_every_suffix_are_recorded(tmp_path: Path, toolchain: Toolchain) -> None:
+    suffixes = ("c", "cc", "cp", "cpp", "cxx", "c++", "C", "CPP", "i", "ii")
+    project = write_files(
+        tmp_path / "project", {f"f{number}.{name}": "int f;\n" for number, name in enumerate(suffixes)}
+    )
+    build = record(project, "for source in *; do cc -c $source; done", toolchain)
+    assert sorted(build.modules) == [f"f{number}.o" for number in range(len(suffixes))]
+
+
 SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("Oz", "O2", "O3")]
 
 
