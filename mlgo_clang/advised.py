@@ -180,7 +180,7 @@ def _candidate(job: Job, policy: str) -> Candidate:
         if bind is None:
             from mlgo_clang.native import NativeNetwork
 
-            network = NativeNetwork(policy, job.clang, job.settings.link_facts)
+            network = NativeNetwork(policy, job.clang, job.settings.link_facts, job.invocation.source)
             bind = network.bind
             if network.callee_features:
                 steps = job.two_steps()

@@ -1,7 +1,8 @@
 """The file of link facts: per weak function, the objects of a build that define it, and the references to it.
 
 `mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 2 FUNCTIONS BYTES SHA256`; the numbers and the
-digest are those of the lines that follow. Each of these is `COPIES REFERENCES NAME`, sorted by the bytes of the name.
+digest are those of the lines that follow. Each of these is `COPIES REFERENCES NAME`, sorted by the bytes of the name;
+or `0 0 NAME` for the name of a source whose object they cover.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from mlgo_clang.files import digest_of, read_untrusted
 _MAGIC = b"mlgo-link-facts 2 "
 
 FEATURES = ("callee_copies", "callee_references")
-"""The callee features with the two numbers: 0 for a function that the facts do not contain, -1 without facts."""
+"""The callee features with the two numbers.
+
+Of a function that the facts do not contain they are 0. They are -1 if the facts cover its module, where plain clang
+inlined every call of it, and without facts.
+"""
 
 
 def is_facts_file(path: str | os.PathLike[str]) -> bool:
@@ -39,6 +44,12 @@ def read_lines(path: str) -> bytes:
     if data != with_header(lines):
         raise PolicyError(f"expected a complete file of link facts, got {path}; run mlgo-gym link-facts again")
     return lines
+
+
+def covers(lines: bytes, source: str) -> bool:
+    """Return whether the lines name a source, by the last part of its path."""
+    line = b"0 0 %s\n" % os.fsencode(os.path.basename(source))
+    return lines.startswith(line) or b"\n" + line in lines
 
 
 def with_header(lines: bytes) -> bytes:

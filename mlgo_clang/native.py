@@ -9,7 +9,7 @@ from mlgo_clang.channel import Tensor, silence
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_checked, read_untrusted, write_cached
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
-from mlgo_clang.link_facts import read_lines
+from mlgo_clang.link_facts import covers, read_lines
 from mlgo_clang.programs import run_program
 from mlgo_clang.settings import PACKAGE, network_file
 
@@ -45,6 +45,7 @@ class NativeNetwork:
         policy: `mlp:FILE`, `rule:FILE` or a bundled policy.
         compiler: the words that start the clang that builds the code.
         link_facts: the file of link facts, for a policy that uses them; empty for none.
+        source: the source that is compiled.
 
     Raises:
         PolicyError: the file is missing or no policy, its code cannot be built or loaded, or the facts are damaged.
@@ -55,7 +56,7 @@ class NativeNetwork:
         path: the network's file.
     """
 
-    def __init__(self, policy: str, compiler: Sequence[str], link_facts: str = "") -> None:
+    def __init__(self, policy: str, compiler: Sequence[str], link_facts: str = "", source: str = "") -> None:
         path = self.path = network_file(policy)
         try:
             library = _library(path, compiler)
@@ -67,7 +68,8 @@ class NativeNetwork:
             raise PolicyError(f"the native code of {path} cannot be loaded: {error}; remove {library}") from error
         self.callee_features = tuple(self._words("mlgo_callee_features"))
         uses_facts = link_facts and not {*LINK_FEATURES}.isdisjoint(self._words("mlgo_inputs"))
-        self._facts = read_lines(link_facts) if uses_facts else None
+        lines = read_lines(link_facts) if uses_facts else b""
+        self._facts = (lines, covers(lines, source)) if uses_facts else None
 
     def _words(self, symbol: str) -> list[str]:
         return (ctypes.c_char_p.in_dll(self.library, symbol).value or b"").decode().split()
@@ -176,12 +178,17 @@ def _offset(tensors: Mapping[str, Tensor], name: str) -> int:
 class NativeServer:
     """Native code that answers the observations of a channel.
 
-    `sources` are offsets of the features that callee features are computed from, empty without these.
-    `facts` are the lines of a file of link facts, or None.
+    `sources` are offsets of the features that callee features are computed from, empty without these. `facts` are
+    None, or the lines of a file of link facts and whether they cover the source.
     """
 
     def __init__(
-        self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int], facts: bytes | None
+        self,
+        library: ctypes.CDLL,
+        header: Header,
+        inputs: Sequence[int],
+        sources: Sequence[int],
+        facts: tuple[bytes, bool] | None,
     ) -> None:
         self._library, self._header, self._sources, self._facts = library, header, sources, facts
         self._inputs = (ctypes.c_int32 * len(inputs))(*inputs)
@@ -198,7 +205,8 @@ class NativeServer:
             table = (ctypes.c_int32 * len(offsets))(*offsets)
             prediction = ctypes.c_void_p(native.mlgo_prediction_start(table, len(offsets), *self._sources))
             if self._facts is not None:
-                native.mlgo_prediction_facts(prediction, self._facts, ctypes.c_int64(len(self._facts)))
+                lines, covered = self._facts
+                native.mlgo_prediction_facts(prediction, lines, ctypes.c_int64(len(lines)), covered)
             if not native.mlgo_channel_predict(self._channel, prediction, messages, folder):
                 raise OSError("the folder of the code that clang prints cannot be read")
 

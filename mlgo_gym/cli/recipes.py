@@ -114,7 +114,7 @@ def link_facts(
 
     def objects() -> Iterator[bytes]:
         for build, path in paths.items():
-            if not path.exists() or (path / DESCRIPTION_FILE).is_file():
+            if not path.exists() or path.suffix == ".bc" or (path / DESCRIPTION_FILE).is_file():
                 yield from _plain_objects(build, clang, trust_flags)
             elif path not in files:
                 yield from objects_in(path)

@@ -69,7 +69,7 @@ typedef struct {
   ARRAY(char) numbers;
   ARRAY(int) offsets;
   int blocks, users, nodes;
-  int least; // link facts of a function that they do not contain: 0, or -1 without facts
+  int least; // link facts of a function that they do not contain: 0, or -1 if they cover the module, and without facts
   // Other output of clang.
   ARRAY(char) others;
 } Prediction;
@@ -425,9 +425,10 @@ static int read_count(const char **text, const char *end) {
   return count;
 }
 
-// Read link facts: lines `COPIES REFERENCES NAME`.
-void mlgo_prediction_facts(Prediction *p, const char *text, long long length) {
-  p->least = 0;
+// Read link facts: lines `COPIES REFERENCES NAME`. If they cover the module, plain clang inlined every call of a function
+// that they do not contain.
+void mlgo_prediction_facts(Prediction *p, const char *text, long long length, int covered) {
+  p->least = covered ? -1 : 0;
   for (const char *end = text + length, *newline; text < end && (newline = memchr(text, '\n', end - text));
        text = newline + 1) {
     int copies = read_count(&text, newline), references = read_count(&text, newline);

@@ -86,10 +86,16 @@ class Compilation:
             advisors,
             confined=self.confined,
             limits=self.limits,
-            link_facts=self.link_facts,
+            link_facts=self._facts_of_module(),
             code=self.code if code else None,
             **options,
         )
+
+    def _facts_of_module(self) -> LinkFacts | None:
+        if self.link_facts is None:
+            return None
+        bitcode = self.module.bitcode
+        return self.link_facts.of_module(_facts(bitcode, bitcode.stat().st_mtime_ns).source_filename)
 
     def key(self, *parts: object) -> str:
         """Return a cache key of the given parts and all that decides the result: compiler, files and flags."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_references, re
 _ELF = b"\x7fELF"
 _RELOCATABLE = (b"\1\0", b"\0\1")
 _WEAK = 2
+_FILE = 4
 
 UNKNOWN = (-1, -1)
 """The two numbers without link facts."""
@@ -41,13 +42,21 @@ class LinkFacts:
         counts: By the name of a weak function, the number of objects that define it, and of references to it. A
             reference is a call or an address, in the code of a function or in data. The copies of one function in
             several objects have the same references, which count once.
+        sources: Names of the objects' sources, without folders.
+        covers_module: Whether the source of the module that is compiled is among them.
     """
 
     counts: Mapping[str, tuple[int, int]]
+    sources: frozenset[str] = frozenset()
+    covers_module: bool = False
+
+    def of_module(self, source: str) -> LinkFacts:
+        """Return the facts for the compile of a source."""
+        return replace(self, covers_module=Path(source).name in self.sources)
 
     def of(self, function: str) -> tuple[int, int]:
-        """Return the two numbers of a function; 0 and 0 if the facts do not contain it."""
-        return self.counts.get(function, (0, 0))
+        """Return the two numbers of a function, as `mlgo_clang.link_facts.FEATURES` has them."""
+        return self.counts.get(function, UNKNOWN if self.covers_module else (0, 0))
 
     def keeps(self, function: str) -> bool:
         """Return whether the program keeps a function that one object drops: others define it and refer to it."""
@@ -59,16 +68,18 @@ class LinkFacts:
         lines = read_lines(os.fspath(path))
         try:
             rows = [line.split(b" ", 2) for line in lines.splitlines()]
-            counts = {name.decode(errors="surrogateescape"): (int(copies), int(refs)) for copies, refs, name in rows}
+            numbers = {name.decode(errors="surrogateescape"): (int(copies), int(refs)) for copies, refs, name in rows}
         except ValueError:
             raise PolicyError(
                 f"expected lines COPIES REFERENCES NAME in {path}, got others; run mlgo-gym link-facts again"
             ) from None
-        return cls(counts)
+        counts = {name: pair for name, pair in numbers.items() if pair[0]}
+        return cls(counts, frozenset(numbers.keys() - counts.keys()))
 
     def write(self, path: Path) -> None:
         """Write the facts to a file, all of them or nothing; raise an OSError if that fails."""
-        rows = sorted((name.encode(errors="surrogateescape"), counts) for name, counts in self.counts.items())
+        numbers = {**dict.fromkeys(self.sources, (0, 0)), **self.counts}
+        rows = sorted((name.encode(errors="surrogateescape"), counts) for name, counts in numbers.items())
         lines = b"".join(b"%d %d %s\n" % (*counts, name) for name, counts in rows)
         write_atomically(path, with_header(lines))
 
@@ -76,11 +87,13 @@ class LinkFacts:
     def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:
         """Return the facts of several builds that are linked together: the sums of their numbers."""
         copies, references = Counter[str](), Counter[str]()
+        sources: set[str] = set()
         for part in parts:
+            sources |= part.sources
             for name, (defining, referring) in part.counts.items():
                 copies[name] += defining
                 references[name] += referring
-        return cls({name: (count, references[name]) for name, count in copies.items()})
+        return cls({name: (count, references[name]) for name, count in copies.items()}, frozenset(sources))
 
     @classmethod
     def of_objects(cls, objects: Iterable[bytes]) -> LinkFacts:
@@ -92,6 +105,7 @@ class LinkFacts:
         """
         copies = Counter[str]()
         weak: set[str] = set()
+        sources: set[str] = set()
         seen: set[str] = set()
         references: dict[str, dict[object, int]] = {}
         for data in objects:
@@ -104,12 +118,13 @@ class LinkFacts:
                 continue
             is_function = table.functions & table.visible
             defined = frozenset(table.names(table.symbols[is_function]))
+            sources.update(table.names(table.symbols[table.symbols["info"] & 0xF == _FILE]))
             copies.update(defined)
             weak.update(table.names(table.symbols[is_function & (table.symbols["info"] >> 4 == _WEAK)]))
             for (name, place), count in _references(table, len(seen)).items():
                 known = references.setdefault(name, {})
                 known[place] = max(count, known.get(place, 0))
-        return cls({name: (copies[name], sum(references.get(name, {}).values())) for name in weak})
+        return cls({name: (copies[name], sum(references.get(name, {}).values())) for name in weak}, frozenset(sources))
 
 
 def _references(table: SymbolTable, number: int) -> Counter[tuple[str, object]]:

@@ -60,7 +60,7 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
                 printed = 0
                 state = start(native, printing)
                 lines = b"".join(b"%d %d %s\n" % (*facts.of(name), name.encode()) for name in facts.counts)
-                native.mlgo_prediction_facts(state, lines, ctypes.c_int64(len(lines)))
+                native.mlgo_prediction_facts(state, lines, ctypes.c_int64(len(lines)), False)
             else:
                 text = printing.captured[printed:]
                 printed += len(text)

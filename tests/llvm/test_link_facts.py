@@ -18,6 +18,7 @@ from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import make_environment
 from tests.cli.command import run
 from tests.fakes.compiles import finished_compiles
@@ -193,18 +194,26 @@ def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_
     assert objects[2] == objects[3]
 
 
-def test_clang_decides_about_functions_that_the_facts_do_not_contain(build: Path, tmp_path: Path) -> None:
-    """In the wrapper and in the environment; the rule without facts inlines these calls."""
+def test_clang_decides_about_functions_that_the_facts_do_not_contain_in_a_source_without_facts(
+    build: Path, tmp_path: Path
+) -> None:
+    """In the wrapper and in the environment; the rule inlines these calls without facts."""
     facts = tmp_path / "facts"
-    LinkFacts({}).write(facts)
     output, bitcode = tmp_path / "first.o", tmp_path / "first.bc"
-    compile_source(build, "first", output, WRAPPER, "--mlgo-policy=last-call", f"--mlgo-link-facts={facts}")
-    assert output.read_bytes() == (build / "first.o").read_bytes()
     compile_source(build, "first", bitcode, *compiler_command("bundled", "g++"), *BITCODE)
     arguments = {"callee_features": True, "link_facts": str(facts)}
-    result = evaluate("mlgo/Inline-v0", policies=["last-call"], corpus=str(bitcode), env_kwargs=arguments)
-    (row,) = result.episodes
-    assert (row.decisions > 0, row.metrics["text"][0]) == (True, row.metrics["text"][1])
+    for sources, remaining in (({"second.cpp"}, {"_Z6sharedi", "_Z5inneri", "_Z3owni"}), ({"first.cpp"}, set())):
+        LinkFacts({}, frozenset(sources)).write(facts)
+        assert LinkFacts.read(facts) == LinkFacts({}, frozenset(sources))
+        compile_source(build, "first", output, WRAPPER, "--mlgo-policy=last-call", f"--mlgo-link-facts={facts}")
+        assert set(LinkFacts.of_objects(objects_in(output)).counts) == remaining
+        result = evaluate("mlgo/Inline-v0", policies=["last-call"], corpus=str(bitcode), env_kwargs=arguments)
+        (row,) = result.episodes
+        assert row.decisions > 0
+        assert row.metrics["text"] == (
+            object_sizes(output.read_bytes()).text,
+            object_sizes((build / "first.o").read_bytes()).text,
+        )
 
 
 @pytest.mark.slow

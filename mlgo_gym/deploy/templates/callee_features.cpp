@@ -9,6 +9,7 @@
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
@@ -61,6 +62,10 @@ public:
     llvm::sort(Names);
     for (LazyCallGraph::Node &Node : Component)
       inspect(Node.getFunction());
+    if (Least == 0) {
+      StringRef Source = Component.begin()->getFunction().getParent()->getSourceFileName();
+      Least = -(Known.lookup(sys::path::filename(Source)).Copies == 0);
+    }
     Caller = Known.lookup(Names.front()).Linkage;
     Others = Names.size() - 1;
     Context = &Known[llvm::join(Names, ", ")];
@@ -144,7 +149,8 @@ private:
   // A module inliner visits no component.
   Named Nowhere, *Context = &Nowhere, *Callee = &Nowhere;
   int Caller = -1, Others = 0, Visit = 0, Position = -1, Made = 0;
-  int Least = -1; // link facts of a function that they do not contain: 0, or -1 without facts
+  // Link facts of a function that they do not contain: 0, or -1 if they cover the module, and without facts.
+  int Least = -1;
 };
 
 class CalleeRunner final : public PolicyRunner {
