@@ -119,10 +119,14 @@ def test_an_episode_refuses_them_and_of_a_trusted_corpus_runs_them(
     assert not plan(trusted[0], toolchain).confined
 
 
+@pytest.mark.parametrize("recorded", [True, False])
 def test_driver_flags_of_a_description_stay_untrusted_whatever_is_added(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
+    recorded: bool, calls: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
+    """With and without flags of the module, which the description overrides."""
     make_untrusted_corpus(tmp_path, calls, ())
+    if not recorded:
+        (tmp_path / "m.cmd").unlink()
     for flag in ("-fpass-plugin=x.so", "-fplugin=x.so", "-ftime-trace", "-fsave-optimization-record", "-gsplit-dwarf"):
         write_description(tmp_path, ["m"], global_command_override=["-O2", flag])
         corpus = open_corpus(tmp_path, toolchain=toolchain)
