@@ -70,6 +70,10 @@ def test_a_missing_or_malformed_description_is_one_line(tmp_path: Path) -> None:
         description.write_text(text.replace(before, after))
         with pytest.raises(CorpusError, match=rf"(?s)programs\.toml: expected .*{message}.*; correct it"):
             read_programs(corpus, trust=True)
+    description.write_bytes(b"\xff" * 100_000)
+    with pytest.raises(CorpusError, match="UnicodeDecodeError") as caught:
+        read_programs(corpus, trust=True)
+    assert len(str(caught.value)) < 1000
     description.unlink()
     with pytest.raises(CorpusError, match=r"expected a corpus with programs\.toml, got"):
         read_programs(corpus, trust=True)

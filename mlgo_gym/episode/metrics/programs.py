@@ -118,7 +118,9 @@ def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]
             raise ValueError("no program")
         return tuple(_program(name, entry, corpus) for name, entry in sorted(entries.items()) if name not in lacking)
     except (toml.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorpusError(f"{path}: expected [programs.NAME] tables with runs: {error!r}; correct it") from error
+        raise CorpusError(
+            f"{path}: expected [programs.NAME] tables with runs: {type(error).__name__}: {error}; correct it"
+        ) from error
 
 
 def _failed_sources(report: Path) -> list[str]:
