@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus import open_corpus
+from mlgo_gym.corpus.training_digests import sidecar_digests, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.errors import MlgoError
@@ -164,6 +166,24 @@ def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelli
     with pytest.raises(MlgoError, match=r"policy policy: recorded default, requested never"):
         list(replace(labelling, policy="never").run(folder))
     assert read_header(folder)["policies"] == {"policy": "default"}
+
+
+def test_names_that_are_no_utf8_or_have_two_lines_are_labelled(calls: Path, tmp_path: Path) -> None:
+    folder, names = tmp_path / "corpus", ["bytes \udcff", "two\nlines", "zero \x01"]
+    folder.mkdir()
+    for name in names:
+        shutil.copy(calls, folder / f"{name}.bc")
+    labelling = Labelling(str(folder), compiles=2)
+    lines = {line["module"]: line for line in labelling.run(tmp_path / "labels")}
+    assert sorted(lines) == names
+    assert all(line["labels"] for line in lines.values())
+    labels = read_labels([tmp_path / "labels"])
+    assert len(set(labels.modules.tolist())) == 3
+    digests = labels.trained_on
+    assert digests is not None
+    write_sidecar_digests(tmp_path / "policy", {**digests, "0" * 64: "two\nlines", "1" * 64: "bytes \udcff"})
+    assert sorted(sidecar_digests(tmp_path / "policy")) == sorted({*digests, "0" * 64, "1" * 64})
+    assert list(labelling.run(tmp_path / "labels")) == [lines[name] for name in labelling.modules(open_corpus(folder))]
 
 
 def test_evictions_are_labelled_by_flips_in_any_process(varied: str, tmp_path: Path) -> None:
