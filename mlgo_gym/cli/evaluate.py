@@ -23,12 +23,13 @@ from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.errors import MlgoError, UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.comparison import compare as compare_runs
+from mlgo_gym.evaluation.comparison import on_common_modules
 from mlgo_gym.evaluation.evaluation import ENVS
 from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_table, programs_tables
 from mlgo_gym.evaluation.report import all_tables, as_data, notes, page, short_tables
-from mlgo_gym.evaluation.result import load_results, on_common_modules, with_smallest
+from mlgo_gym.evaluation.result import load_results, with_smallest
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features

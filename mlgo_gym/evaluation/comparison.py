@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -143,6 +143,15 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
         for later, before in pairs
     )
     return Comparison(metric, runs, tuple(row for row in changes if row[2].pairs), tuple(notes))
+
+
+def on_common_modules(results: Mapping[str, EvaluationResult]) -> dict[str, EvaluationResult]:
+    """Return results with statistics over the modules that every result of the same modules has."""
+    common: dict[str, frozenset[str]] = {}
+    for result in results.values():
+        digest = result.configuration.modules_digest
+        common[digest] = result.compared & common.get(digest, result.compared)
+    return {name: replace(result, only=common[result.configuration.modules_digest]) for name, result in results.items()}
 
 
 def _notes(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> list[str]:

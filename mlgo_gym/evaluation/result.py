@@ -18,7 +18,7 @@ from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, UNKNOWN, Conf
 from mlgo_gym.evaluation.statistics import DEFAULT, LOADED, TEXT, Change, Summary
 from mlgo_gym.evaluation.table import Table, certainty, overview
 from mlgo_gym.identity import refuse_other_identity
-from mlgo_gym.storage.json_files import JsonLines, read_json_lines
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines, remove_unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +206,6 @@ class EvaluationResult:
         return "\n\n".join(table.as_text() for table in self.tables())
 
 
-def on_common_modules(results: Mapping[str, EvaluationResult]) -> dict[str, EvaluationResult]:
-    """Return results with statistics over the modules that every result of the same modules has."""
-    common: dict[str, frozenset[str]] = {}
-    for result in results.values():
-        digest = result.configuration.modules_digest
-        common[digest] = result.compared & common.get(digest, result.compared)
-    return {name: replace(result, only=common[result.configuration.modules_digest]) for name, result in results.items()}
-
-
 def with_smallest(result: EvaluationResult) -> EvaluationResult:
     """Return the results with one more policy, `smallest of N`: the smallest object of all N policies for each module.
 
@@ -370,6 +361,7 @@ class ResultFolder:
         self._path = path
         self._lines = JsonLines(path / EPISODES)
         try:
+            remove_unfinished(path)
             self.configuration = self._merge(path, configuration)
         except BaseException:
             self._lines.close()

@@ -6,6 +6,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ from mlgo_gym.cache import errors_name_file, parse_json
 from mlgo_gym.errors import MlgoError
 
 _SYNCHRONIZE_SECONDS = 1.0
+
+_UNFINISHED = re.compile(r"\..+\.(\d+)\.[0-9a-f]{16}")
+"""Name of a temporary file of `write_atomically()`, with the process that writes it."""
 
 
 def check_fields(record: type, value: object) -> dict[str, Any]:
@@ -96,6 +100,14 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
                 raise MlgoError(
                     f"{path}, line {number}: expected at most {MAX_BYTES:,} bytes, got more; delete the line"
                 )
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files in a folder of results that writers left when they were killed."""
+    for path in folder.rglob(".*"):
+        writer = _UNFINISHED.fullmatch(path.name)
+        if writer is not None and not Path("/proc", writer[1]).exists():
+            path.unlink(missing_ok=True)
 
 
 class JsonLines:

@@ -26,7 +26,7 @@ from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.identity import refuse_other_identity
-from mlgo_gym.storage.json_files import JsonLines, read_json_lines
+from mlgo_gym.storage.json_files import JsonLines, read_json_lines, remove_unfinished
 
 SUFFIX = ".parquet"
 _HEADER = "labels.json"
@@ -157,6 +157,7 @@ class LabelStore:
         self.close = self._lines.close
         try:
             text = json.dumps({"format": _FORMAT, **header}, indent=1) + "\n"
+            remove_unfinished(folder)
             if self._lines.is_empty:
                 write_atomically(folder / _HEADER, text.encode())
             refuse_other_identity(folder, read_header(folder), json.loads(text))

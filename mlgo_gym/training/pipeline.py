@@ -38,6 +38,7 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import file_digest, unpack_policy, with_callee_features
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore
+from mlgo_gym.storage.json_files import remove_unfinished
 from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
 from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
 from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
@@ -258,6 +259,7 @@ class PolicyTraining:
             MlgoError: the folder has labels of other settings, a round has no label, or the validation split is empty.
         """
         monitor = monitor or Monitor()
+        remove_unfinished(output)
         corpus = self._validation() if len(self.margins) > 1 else None
         folder, labelling = output / "validation", self.labelling
         choice = MarginChoice(

@@ -1,4 +1,4 @@
-"""`mlgo-gym evaluate` gets SIGKILL at random moments and resumes: its table is that of an uninterrupted run."""
+"""Commands get SIGKILL at random moments and resume: their results are those of an uninterrupted run, times aside."""
 
 from __future__ import annotations
 
@@ -19,10 +19,40 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import PROGRAMS
+
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 PR_SET_CHILD_SUBREAPER = 36
+
+KILLS = int(os.environ.get("MLGO_TEST_KILLS", "3"))
+"""Number of kills of each command."""
+
 MAX_SECONDS, MAX_COMPILER_SECONDS = 30.0, 10.0
 """Seconds after a kill in which all processes, and compilers, must end."""
+
+TRAINING = """
+import sys
+from pathlib import Path
+from mlgo_gym.training import Labelling, PolicyTraining
+from tests.training.test_policy_training import Simple
+PolicyTraining(Labelling(sys.argv[1], compiles=3, limit=4), Simple(), 2, (0.5,)).run(Path(sys.argv[3]))
+"""
+SOURCES = 6
+BUILD = f"for i in $(seq {SOURCES}); do $CC -O1 -DN=$i -c calls.c -o $i.o || exit 1; done"
+
+COMMANDS = {
+    "evaluate": ("evaluate mlgo/Inline-v0 --jobs 1 --policy default,never,always,random --corpus", "--output"),
+    "evaluate in two processes": (
+        "evaluate mlgo/Inline-v0 --jobs 2 --policy default,never,random --corpus",
+        "--output",
+    ),
+    "evaluate on Ray": ("evaluate mlgo/Inline-v0 --jobs 2 --ray local --policy default,never --corpus", "--output"),
+    "search": ("search mlgo/Inline-v0 --jobs 1 --compiles 8 --corpus", "--output {}/found.jsonl --recipes {}/recipes"),
+    "label": ("label --jobs 1 --compiles 4", "--output"),
+    "train": ("", "--output"),
+    "record": ("corpus record --output", ""),
+}
+"""Words of the command before the corpus and before the output."""
 
 LATE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "default_worker.py")
 """Ray's agents and starting workers try for a minute to reach the dead cluster, without CPU time."""
@@ -66,46 +96,80 @@ def wait_for_ends(before: set[int]) -> None:
         time.sleep(0.05)
 
 
-def outcome(output: Path, copy: Path) -> tuple[dict[tuple[str, str], Any], str]:
-    """Return each episode by policy and module, and the printed table; all times are zero."""
-    lines = [json.loads(line) for line in (output / "episodes.jsonl").read_text().splitlines()]
-    lines = [{**line, "seconds": 0.0, "policy_seconds": 0.0} for line in lines]
-    shutil.copytree(output, copy)
-    (copy / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    report = subprocess.run([PROGRAM, "report", copy], capture_output=True, text=True, check=True)
-    return {(line["policy"], line["module"]): line for line in lines}, report.stdout.replace(str(copy), "")
+def command_of(name: str, corpus: str, output: Path) -> list[str]:
+    """Return the command with an output."""
+    before, after = COMMANDS[name]
+    if name == "train":
+        return [sys.executable, "-c", TRAINING, corpus, after, str(output)]
+    if name == "record":
+        return [str(PROGRAM), *before.split(), str(output), "--", "sh", "-c", BUILD]
+    outputs = after.format(output, output).split() if "{}" in after else [after, str(output)]
+    return [str(PROGRAM), *before.split(), corpus, *outputs]
+
+
+def without_times(value: Any) -> Any:
+    """Return decoded JSON with zeros in place of times."""
+    if isinstance(value, dict):
+        return {name: 0 if "seconds" in name else without_times(member) for name, member in value.items()}
+    return value
+
+
+def outcome(output: Path) -> dict[str, Any]:
+    """Return the contents of each file by its path; of JSON lines, which have any order, the last one of each key."""
+    found: dict[str, Any] = {}
+    for path in sorted(path for path in output.rglob("*") if path.is_file()):
+        name = str(path.relative_to(output))
+        if path.suffix == ".jsonl":
+            lines = [without_times(json.loads(line)) for line in path.read_text().splitlines()]
+            keyed = {f"{line.get('policy', '')} {line.get('module', '')}": line for line in lines}
+            found[name] = dict(sorted(keyed.items()))
+        elif path.suffix == ".json":
+            # The training names its rounds by the folder.
+            text = path.read_text().replace(str(output), "OUTPUT")
+            found[name] = without_times(json.loads(text))
+        else:
+            found[name] = path.read_bytes()
+    return found
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
-    ("execution", "kills"),
-    [
-        (["--jobs", "1"], 4),
-        (["--jobs", "2"], 4),
-        pytest.param(["--jobs", "2", "--ray", "local"], 2, marks=pytest.mark.libraries),
-    ],
-    ids=["one process", "two", "ray"],
+    "name", [pytest.param(name, marks=pytest.mark.libraries) if "Ray" in name else name for name in COMMANDS]
 )
-def test_a_killed_and_resumed_evaluation_gives_the_table_of_an_uninterrupted_one(
-    execution: list[str], kills: int, varied: str, tmp_path: Path, adopts: None
+def test_a_killed_and_resumed_command_gives_the_results_of_an_uninterrupted_one(
+    name: str, varied: str, tmp_path: Path, adopts: None
 ) -> None:
-    if "--ray" in execution and importlib.util.find_spec("ray") is None:
+    if "Ray" in name and importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed")
-    policies = "default,never,always,random,clang:-mllvm,-inline-threshold=5"
-    command = [str(PROGRAM), "evaluate", "mlgo/Inline-v0", "--corpus", varied, "--policy", policies, *execution]
+    if name in ("label", "train"):
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(PROGRAMS / "calls.c", project)
     chance, before = random.Random(0), set(descendants(set()))
-    for name in ("filling the cache", "expected"):
-        start = time.monotonic()
-        subprocess.run([*command, "--output", tmp_path / name], check=True, capture_output=True)
-        seconds = time.monotonic() - start
-    expected, killed, number = outcome(tmp_path / "expected", tmp_path / "expected again"), 0, 0
-    while killed < kills:
-        process = subprocess.Popen(
-            [*command, "--output", tmp_path / str(number)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+    variables = {**os.environ, "PYTHONPATH": str(PROGRAMS.parents[1])}
+    printed = tmp_path / "printed"
+
+    def start(output: str) -> subprocess.Popen[bytes]:
+        with printed.open("wb") as file:
+            command = command_of(name, varied, tmp_path / output)
+            return subprocess.Popen(command, cwd=project, env=variables, stdout=file, stderr=file)
+
+    def finish(output: str) -> None:
+        assert start(output).wait() == 0, printed.read_text()
+
+    for output in ("first", "expected"):  # the first fills the cache
+        begin = time.monotonic()
+        finish(output)
+        seconds = time.monotonic() - begin
+    expected, killed, number = outcome(tmp_path / "expected"), 0, 0
+    while killed < KILLS:
+        if name == "record" and (tmp_path / str(number)).exists():
+            number += 1  # complete when the kill came; another recording refuses to replace it
+        process = start(str(number))
         try:
-            assert process.wait(chance.uniform(0.05, 1.05) * seconds) == 0
+            assert process.wait(chance.uniform(0.05, 1.05) * seconds) == 0, printed.read_text()
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -113,6 +177,7 @@ def test_a_killed_and_resumed_evaluation_gives_the_table_of_an_uninterrupted_one
             wait_for_ends(before)
         else:
             number += 1
-    subprocess.run([*command, "--output", tmp_path / str(number)], check=True, capture_output=True)
+    if name != "record" or not (tmp_path / str(number)).exists():
+        finish(str(number))
     for finished in range(number + 1):
-        assert outcome(tmp_path / str(finished), tmp_path / f"{finished} again") == expected
+        assert outcome(tmp_path / str(finished)) == expected

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.comparison import compare, differences
+from mlgo_gym.evaluation.comparison import compare, differences, on_common_modules
 from mlgo_gym.evaluation.report import command_of, notes, page
-from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, on_common_modules, with_smallest
+from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, with_smallest
 from tests.evaluation.runs import Page, keep, made_up
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -36,6 +37,15 @@ def test_results_are_read_back_without_an_unfinished_line(tmp_path: Path) -> Non
             folder.append(second)
         assert read_episodes(output)[-1] in (first, second)
         assert len(read_episodes(output)) == 2
+
+
+def test_temporary_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    left, written = (tmp_path / f".meta.json.{pid}.{'0a' * 8}" for pid in (2**22 + 1, os.getpid()))
+    for path in (left, written, tmp_path / ".hidden"):
+        path.touch()
+    ResultFolder(tmp_path, CONFIGURATION).close()
+    assert not left.exists()
+    assert {written.name, ".hidden", "meta.json", "episodes.jsonl"} == {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
