@@ -33,6 +33,24 @@ def test_without_rustc_and_for_a_search_one_line_names_the_remedy() -> None:
     )
 
 
+def test_a_named_rustc_counts_then_the_variable_then_the_path(tmp_path: Path) -> None:
+    programs = {}
+    for name in ("named", "variable", "path/rustc"):
+        programs[name] = tmp_path / name
+        programs[name].parent.mkdir(exist_ok=True)
+        programs[name].write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        programs[name].chmod(0o755)
+    on_path = {"PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"}
+    for words, variables, printed in (
+        ((programs["named"], "--version"), {"MLGO_RUSTC": str(programs["variable"])}, "named --version"),
+        ((programs["named"], "second", "--version"), {}, "named second --version"),
+        (("--version",), {"MLGO_RUSTC": str(programs["variable"])}, "variable --version"),
+        (("--version",), {"MLGO_RUSTC": ""}, "path/rustc --version"),
+    ):
+        environment = {**os.environ, **on_path, **variables}
+        assert subprocess.check_output([WRAPPER, *words], env=environment, text=True) == f"{printed}\n"
+
+
 def test_an_old_rustc_compiles_alone_with_the_reason(tmp_path: Path) -> None:
     old = tmp_path / "rustc"
     old.write_text("#!/bin/sh\ncase \"$*\" in -vV) echo 'LLVM version: 14.0.6';; */proc/*) exit 1;; esac\n")
