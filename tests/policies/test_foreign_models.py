@@ -124,6 +124,14 @@ def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: Compile
         assert ForeignPolicy(inline, "onnx", logits, [], unit=unit).act(observation, info) == wanted
 
 
+def test_advice_in_another_unit_becomes_an_action(priority: CompilerEnv) -> None:
+    observation, info = priority.reset(seed=0)
+    advice = model(lambda *_: np.array([[0.5]]), output=tensor("advice", 1))
+    for unit, action in ((1.0, 0.5), (2.0, 0.25), (4.0, 0.125)):
+        policy = ForeignPolicy(priority, "tflite", advice, [], unit=unit)
+        assert np.ravel(policy.act(observation, info)).tolist() == [action]
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [

@@ -15,7 +15,7 @@ from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.shim_records import READ_ONCE
+from mlgo_gym.corpus.recording.shim_records import READ_ONCE, file_kind
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -67,11 +67,12 @@ def test_a_compile_leaves_its_object_and_a_module_without_paths_of_its_source(
 
 def test_sources_of_every_suffix_are_recorded(tmp_path: Path, toolchain: Toolchain) -> None:
     suffixes = ("c", "cc", "cp", "cpp", "cxx", "c++", "C", "CPP", "i", "ii")
-    project = write_files(
-        tmp_path / "project", {f"f{number}.{name}": "int f;\n" for number, name in enumerate(suffixes)}
-    )
+    sources = {f"f{number}.{suffix}": "int f;\n" for number, suffix in enumerate(suffixes)}
+    project = write_files(tmp_path / "project", sources)
     build = record(project, "for source in *; do cc -c $source; done", toolchain)
     assert sorted(build.modules) == [f"f{number}.o" for number in range(len(suffixes))]
+    # A link compiles a source among its inputs.
+    assert {file_kind(str(project / name), is_word=True) for name in sources} == {"source"}
 
 
 SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("Oz", "O2", "O3")]
