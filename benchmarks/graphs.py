@@ -38,7 +38,8 @@ from benchmarks.measuring import (
     read_json,
     write_json,
 )
-from mlgo_gym.compiler.decision_code import MODULE_FLAGS, PARSE_FLAGS, DecisionCode, DecisionIR, PrintedModule
+from mlgo_gym.compiler.decision_code import DecisionCode, DecisionIR
+from mlgo_gym.compiler.printed_module import MODULE_FLAGS, PARSE_FLAGS, PrintedModule
 from mlgo_gym.deploy.c_code import DecisionCode as PolicyCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.env import CompilerEnv

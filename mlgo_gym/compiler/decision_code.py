@@ -8,9 +8,7 @@ clang copies into callers.
 from __future__ import annotations
 
 import copy
-import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,46 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from mlgo_gym.compiler.callee_features import (
-    CALL,
-    DISCARDABLE,
-    EXTERNAL,
-    INTERNAL,
-    NAME,
-    CallTracker,
-    QueuedCall,
-    parse_functions,
-)
-from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS, InlineContexts
+from mlgo_gym.compiler.callee_features import INTERNAL, CallQueue, CallTracker, QueuedCall
+from mlgo_gym.compiler.printed_module import BEFORE, LEFT, PrintedModule
+from mlgo_gym.compiler.standard_error import InlineContexts
+from mlgo_gym.errors import ActionError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.training_log import LogHeader
-
-INITIAL, BEFORE, LEFT = "initial", "before", "left"
-"""States of code: at the start of the inliner, before the latest visit of the inliner, after it and simplified."""
-
-PARSE_FLAGS = ("-mllvm", "-allow-incomplete-ir")
-"""The `-cc1` arguments with which clang 18 or newer parses `DecisionIR.text`."""
-
-MODULE_FLAGS = (*CONTEXT_FLAGS, "-mllvm", "-print-after=inline", "-mllvm", "-print-module-scope")
-"""The `-cc1` arguments that print the module when the inliner starts, then `MODULE_END`."""
-
-MODULE_END = "*** IR Dump After InlinerPass on "
-
-_INTRINSIC = "llvm."
-_SYMBOL = re.compile(NAME)
-_FUNCTION = re.compile(r"^(?:; Function Attrs: [^\n]*\n)?define [^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
-_DECLARATION = re.compile(r"^declare [^@\n]*" + NAME, re.MULTILINE)
-_GLOBAL = re.compile(r"^@[^\n]*", re.MULTILINE)
-_TYPE = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type [^\n]*\n', re.MULTILINE)
-_TYPE_NAME = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
-_LABEL = re.compile(r'^(?:"[^"\n]*"|[-\w.$]+):', re.MULTILINE)
-_COMDAT = re.compile(r" comdat(?:\(\$(?:\"[^\"]*\"|[-\w.$]+)\))?")
-
-# LLVM splits a coroutine (llvm/lib/Transforms/Coroutines) after the start of the inliner: types of frames and arrays of
-# parts are not in the printed module.
-_FRAME = re.compile(r'getelementptr [^%\n]*(%(?:"[^"\n]*\.Frame"|[-\w.$]+\.Frame)), ptr [^,\n]*, i32 0, i32 (\d+)')
-_PARTS = re.compile(r'@llvm\.coro\.id\([^\n]*@("?)([^"\n]*)\.resumers"?\)')
-
 
 NODE_COLUMNS = ("linkage", "instructions", "blocks", "uses", "address_taken", "declared", "left")
 """Columns of nodes.
@@ -67,8 +31,12 @@ values of globals, `address_taken` those that are no direct calls. `declared` is
 for one that the inliner has left.
 """
 
-EDGE_COLUMNS = ("calls", "kept", "inlined", "decision")
-"""Columns of edges: direct calls in the printed code, earlier decisions by result, and 1 for the pending decision."""
+EDGE_COLUMNS = ("calls", "kept", "inlined", "alias", "decision")
+"""Columns of edges.
+
+`calls` counts direct calls in the printed code, `kept` and `inlined` earlier decisions by result. `alias` is 1 from an
+alias to its aliasee. `decision` is 1 for the pending decision.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +45,11 @@ class CallGraph:
 
     Attributes:
         functions: Names of the functions, in the order of the nodes. The first is the caller of the pending decision,
-            the second its callee, unless that is unknown or the same.
+            the second its callee, unless that is unknown or the same. An unknown caller has no name and a node of
+            zeros; the functions of the component follow.
         nodes: int64 of shape (functions, `NODE_COLUMNS`).
-        edges: int64 of shape (edges, `EDGE_COLUMNS`). An edge without calls has earlier decisions, or the pending one.
+        edges: int64 of shape (edges, `EDGE_COLUMNS`). An edge without calls has earlier decisions, the pending one, or
+            an alias.
             The pending decision is on an edge of the caller to itself if the callee is unknown.
         edge_links: Nodes of caller and callee, int64 of shape (edges, 2).
     """
@@ -147,140 +117,6 @@ class DecisionIR:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedFunction:
-    """A function as clang printed it.
-
-    Attributes:
-        code: Its code.
-        state: `INITIAL`, `BEFORE` or `LEFT`.
-        row: Its node without uses, by column.
-        calls: Direct calls by callee, without intrinsics.
-        uses: References to other symbols by name, direct calls included.
-        callees: Callees of the direct calls in order, with intrinsics.
-    """
-
-    code: str
-    state: str
-    row: Mapping[str, int]
-    calls: Mapping[str, int]
-    uses: Mapping[str, int]
-    callees: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, code: str, state: str) -> tuple[str, PrintedFunction]:
-        """Return the name of the function in some code, and the function."""
-        ((name, facts),) = parse_functions(code)
-        body = code.partition("define ")[2].partition("\n")
-        labels = len(_LABEL.findall(body[2])) + (_LABEL.match(body[2]) is None)
-        row = {"linkage": facts.linkage, "instructions": facts.instructions, "blocks": labels, "left": state == LEFT}
-        uses = Counter(map(_plain, _SYMBOL.findall(code)))
-        uses[name] -= 1
-        calls = Counter(callee for callee in facts.callees if not callee.startswith(_INTRINSIC))
-        return name, cls(code, state, row, calls, +uses, tuple(facts.callees))
-
-    def call_line(self, callee: str, position: int) -> str:
-        """Return the line of the direct call at a position, or of the first one if that has another callee."""
-        lines = [(line, match[1]) for line in self.code.splitlines() if (match := CALL.search(line))]
-        named = [line.strip() for line, name in lines if _plain(name) == callee]
-        if 0 <= position < len(self.callees) and self.callees[position] == callee:
-            return named[self.callees[:position].count(callee)]
-        return named[0] if named else ""
-
-
-class PrintedModule:
-    """The code of a module as far as clang has printed it; `text` is that of the whole module at the start."""
-
-    def __init__(self, text: str) -> None:
-        self.functions: dict[str, PrintedFunction] = {}
-        self.types = {match[1]: match[0] for match in _TYPE.finditer(text)}
-        self.globals = {_plain(_SYMBOL.match(line)[1]): line for line in _GLOBAL.findall(text)}  # type: ignore[index]
-        self._callers: dict[str, dict[str, None]] = {}
-        self.uses: Counter[str] = Counter()
-        for line in self.globals.values():
-            self.uses.update(map(_plain, _SYMBOL.findall(line)[1:]))
-        self._declared = [name for name in map(_plain, _DECLARATION.findall(text)) if not name.startswith(_INTRINSIC)]
-        for _ in self.read(text, INITIAL, ()):
-            pass
-
-    def read(self, text: str, state: str, inlined: Container[str]) -> Iterator[tuple[str, PrintedFunction]]:
-        """Replace the functions in a text, and yield each with its name; those that clang then drops leave."""
-        for match in _FUNCTION.finditer(text):
-            name, function = PrintedFunction.parse(match[0], state)
-            before = self._remove(name)
-            self.functions[name] = function
-            self.uses.update(function.uses)
-            for callee in function.calls:
-                self._callers.setdefault(callee, {})[name] = None
-            self._drop_unused(before, inlined)
-            yield name, function
-
-    def _remove(self, name: str) -> Mapping[str, int]:
-        if (removed := self.functions.pop(name, None)) is None:
-            return {}
-        self.uses.subtract(removed.uses)
-        for callee in removed.calls:
-            self._callers[callee].pop(name, None)
-        return removed.uses
-
-    def _drop_unused(self, names: Iterable[str], inlined: Container[str]) -> None:
-        """Remove unused functions among some names, as clang does: local ones, and `linkonce` ones after inlining."""
-        for name in names:
-            function = self.functions.get(name)
-            linkage = EXTERNAL if function is None else function.row["linkage"]
-            is_dropped = linkage == INTERNAL or (linkage <= DISCARDABLE and name in inlined)
-            if is_dropped and not self.uses[name]:
-                self._drop_unused(self._remove(name), inlined)
-
-    def parseable(self, names: Iterable[str]) -> str:
-        """Return the code of functions and the types that it uses, as a module that clang parses with `PARSE_FLAGS`."""
-        codes = [self.functions[name].code for name in dict.fromkeys(names) if name in self.functions]
-        code = "".join(_COMDAT.sub("", text, count=1) for text in codes)
-        types: dict[str, str] = {}
-        unread = [code]
-        while unread:
-            for name in _TYPE_NAME.findall(unread.pop()):
-                if name in self.types and name not in types:
-                    types[name] = self.types[name]
-                    unread.append(types[name].partition("=")[2])
-        used = dict.fromkeys(map(_plain, _SYMBOL.findall(code)))
-        lines = (self.globals[name] for name in used if name in self.globals)
-        symbols = [line.partition(" = ")[0] for line in lines if " thread_local" in line.partition(" global ")[0]]
-        declared = (f"{name} = external thread_local global i8\n" for name in symbols)
-        return "".join((*types.values(), *_coroutine_parts(code), *declared, code))
-
-    def neighbourhood(self, start: Iterable[str], limit: int | None) -> list[str]:
-        """Return up to `limit` functions, the nearest over calls first; None returns all functions of the module."""
-        found = dict.fromkeys(start)
-        for name in (unread := list(found)):
-            function = self.functions.get(name)
-            for other in (*(() if function is None else function.calls), *self._callers.get(name, ())):
-                if limit is not None and len(found) >= limit:
-                    return list(found)
-                if other not in found:
-                    found[other] = None
-                    unread.append(other)
-        if limit is None:
-            found.update(dict.fromkeys((*self.functions, *self._declared)))
-        return list(found)
-
-    def node(self, name: str) -> list[int]:
-        """Return the node of a function, by `NODE_COLUMNS`."""
-        function, calls = self.functions.get(name), 0
-        for caller in self._callers.get(name, ()):
-            calls += self.functions[caller].calls[name]
-        row = {"linkage": EXTERNAL, "declared": 1} if function is None else function.row
-        found = {**row, "uses": self.uses[name], "address_taken": self.uses[name] - calls}
-        return [int(found.get(column, 0)) for column in NODE_COLUMNS]
-
-    def copy(self) -> PrintedModule:
-        """Return an independent copy."""
-        copied = copy.copy(self)
-        copied.functions, copied.uses = self.functions.copy(), self.uses.copy()
-        copied._callers = {name: callers.copy() for name, callers in self._callers.items()}
-        return copied
-
-
 class DecisionCode(CallTracker):
     """The code and the call graph at the pending decision of one session; `module` is its module at the start."""
 
@@ -291,12 +127,19 @@ class DecisionCode(CallTracker):
         self._caller = ""
         self._changed_uses: Counter[str] = Counter()
         self._decided: dict[str, dict[str, tuple[int, int]]] = {}
+        self._component: tuple[str, ...] = ()
+        self.answered = 0
         self._inlined_once: set[str] = set()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DecisionCode) and self.module.functions == other.module.functions
 
     __hash__ = None  # type: ignore[assignment] # it changes
+
+    def answer(self, advice: bytes) -> None:
+        """Note the answer to the pending decision."""
+        super().answer(advice)
+        self.answered += 1
 
     def advance(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> None:
         """Turn to the next decision; payload and header are as clang wrote them."""
@@ -306,7 +149,9 @@ class DecisionCode(CallTracker):
             # clang skips the calls in functions that it has removed, which only their uses show.
             expected = (call for call in expected if self._users(call.callee) == users)
         self._call = next(expected, None)
-        self._caller = contexts.site.functions[0] if self._call is None else self._call.caller
+        self._component = contexts.site.functions
+        alone = self._component[0] if len(self._component) == 1 else ""
+        self._caller = alone if self._call is None else self._call.caller
 
     def _read(self, dump: str, *, left: bool) -> None:
         super()._read(dump, left=left)
@@ -360,20 +205,26 @@ class DecisionCode(CallTracker):
     def call_graph(self, limit: int | None = None) -> CallGraph:
         """Return the call graph, or the part of up to `limit` functions that are nearest to the call."""
         callee = self._caller if self._call is None else self._call.callee
-        names = self.module.neighbourhood((self._caller, callee), limit)
+        # clang names at most ten functions, and "..." for the others.
+        component = () if self._caller else filter(self.module.functions.__contains__, self._component)
+        names = self.module.neighbourhood((self._caller, callee, *component), limit)
         nodes = {name: node for node, name in enumerate(names)}
-        edges: dict[tuple[int, int], list[int]] = {(0, nodes[callee]): [0, 0, 0, 1]}
+        edges: dict[tuple[int, int], list[int]] = {(0, nodes[callee]): [0, 0, 0, 0, 1]}
         for caller, node in nodes.items():
             function = self.module.functions.get(caller)
             for name, calls in () if function is None else function.calls.items():
                 if name in nodes:
-                    edges.setdefault((node, nodes[name]), [0, 0, 0, 0])[0] = calls
+                    edges.setdefault((node, nodes[name]), [0] * len(EDGE_COLUMNS))[0] = calls
             for name, decided in self._decided.get(caller, {}).items():
                 if name in nodes:
-                    edges.setdefault((node, nodes[name]), [0, 0, 0, 0])[1:3] = decided
+                    edges.setdefault((node, nodes[name]), [0] * len(EDGE_COLUMNS))[1:3] = decided
+            if (aliasee := self.module.aliases.get(caller)) in nodes:
+                edges[node, nodes[aliasee]] = [0, 0, 0, 1, 0]
         return CallGraph(
             tuple(names),
-            np.array([self.module.node(name) for name in names], np.int64),
+            np.array(
+                [[row.get(column, 0) for column in NODE_COLUMNS] for row in map(self.module.node, names)], np.int64
+            ),
             np.array(list(edges.values()), np.int64),
             np.array(list(edges), np.int64),
         )
@@ -389,18 +240,56 @@ class DecisionCode(CallTracker):
             copied._call = copy.copy(self._call)
         return copied
 
-
-def _coroutine_parts(code: str) -> Iterator[str]:
-    """Yield frame types with placeholders for fields, and arrays of the parts of split coroutines."""
-    fields: dict[str, int] = {}
-    for frame, index in _FRAME.findall(code):
-        fields[frame] = max(fields.get(frame, 0), int(index) + 1)
-    for frame, count in fields.items():
-        yield f"{frame} = type {{ {', '.join(['ptr'] * count)} }} ; placeholders\n"
-    for quote, name in dict.fromkeys(_PARTS.findall(code)):
-        parts = (f"ptr @{quote}{name}.{part}{quote}" for part in ("resume", "destroy", "cleanup"))
-        yield f"@{quote}{name}.resumers{quote} = private constant [3 x ptr] [{', '.join(parts)}]\n"
+    def without_tracking(self) -> Self:
+        """Return an independent copy that cannot advance; it can be pickled."""
+        kept = copy.copy(self)
+        kept._calls, kept._readers, kept._pending = CallQueue(), None, None
+        kept.module, kept._decided = self.module.copy(), copy.deepcopy(self._decided)
+        return kept
 
 
-def _plain(name: str) -> str:
-    return name.strip('"')
+class PendingCode:
+    """The code at one inlining decision: `info["code"]`.
+
+    It can be read until the decision is answered. A copy or a pickle that was made before can be read at any time.
+    """
+
+    def __init__(self, code: DecisionCode) -> None:
+        self._code: DecisionCode | None = code
+        self._answered = code.answered
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PendingCode) and self._code == other._code
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def ir(self) -> DecisionIR:
+        """Return the code of caller, predicted callee and call; raise `ActionError` if the decision is answered."""
+        return self._pending().ir()
+
+    def call_graph(self, functions: int | None = None) -> CallGraph:
+        """Return the call graph, or the `functions` (≥ 2) nearest to the call; raise as `ir()`."""
+        return self._pending().call_graph(functions)
+
+    @property
+    def _is_pending(self) -> bool:
+        return self._code is not None and self._code.answered == self._answered
+
+    def _pending(self) -> DecisionCode:
+        if self._code is None or not self._is_pending:
+            raise ActionError(
+                "expected the code of a pending decision, got one of an answered decision; read it before step(), or "
+                "copy.deepcopy() it"
+            )
+        return self._code
+
+    def __getstate__(self) -> tuple[DecisionCode | None, int]:
+        code = self._pending().without_tracking() if self._is_pending else None
+        return code, self._answered
+
+    def __setstate__(self, state: tuple[DecisionCode | None, int]) -> None:
+        self._code, self._answered = state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PendingCode:
+        # The parts of the code are immutable: a copy of each text would take milliseconds.
+        return copy.copy(self)

@@ -18,8 +18,9 @@ from mlgo_clang.files import scratch_parent
 from mlgo_gym.compiler.callee_features import CalleePrediction, with_callee_features
 from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.decision_code import DecisionCode, PrintedModule
+from mlgo_gym.compiler.decision_code import DecisionCode
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
+from mlgo_gym.compiler.printed_module import PrintedModule
 from mlgo_gym.compiler.process import (
     CLOSED_AFTER_FORK,
     STACK_USAGE_FLAGS,

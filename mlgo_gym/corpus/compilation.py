@@ -23,7 +23,7 @@ from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 
 if TYPE_CHECKING:
-    from mlgo_gym.compiler.decision_code import PrintedModule
+    from mlgo_gym.compiler.printed_module import PrintedModule
     from mlgo_gym.compiler.session import Session
     from mlgo_gym.llvm.advisors import Advisor
     from mlgo_gym.llvm.link_facts import LinkFacts

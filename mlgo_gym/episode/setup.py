@@ -15,7 +15,7 @@ from mlgo_gym.cache import FileCache, JsonCache, key_of
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive, run_blocking
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.decision_code import MODULE_END, MODULE_FLAGS, PrintedModule
+from mlgo_gym.compiler.printed_module import MODULE_END, MODULE_FLAGS, PrintedModule
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, plan
@@ -231,7 +231,8 @@ class Setup:
         """Return, as a coroutine, the compile of clang's own choices, with sites and sizes; kept in memory."""
         key = compilation.key("reference")
         if key not in self._references:
-            compiled = yield from inline_compile_coroutine(compilation, self.task, self.task.default_action)
+            without_code = replace(compilation, code=None)
+            compiled = yield from inline_compile_coroutine(without_code, self.task, self.task.default_action)
             _keep(self._references, key, compiled)
         return self._references[key]
 

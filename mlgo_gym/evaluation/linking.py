@@ -55,6 +55,7 @@ class PolicyObjects:
     def _compile(self, compilation: Compilation) -> bytes:
         setup, task = self._env.setup, self._env.task
         features = self._policy is not None and setup.options.callee_features
+        code = self._policy is not None and setup.options.reads_code
         advisors = () if self._policy is None else task.advisors
         limit = setup.options.max_decisions
         decisions = 0
@@ -68,7 +69,7 @@ class PolicyObjects:
             decisions += 1
             return task.default_advice(decision) if advice is None else advice
 
-        with compilation.session(advisors, contexts=features, callee_features=features) as session:
+        with compilation.session(advisors, contexts=features or code, callee_features=features, code=code) as session:
             return drive(session, choose, setup.timeout).object_bytes
 
 

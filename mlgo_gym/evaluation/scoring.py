@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import resource
 import time
 import traceback
@@ -42,10 +43,11 @@ FEWEST_MODULES = 8
 COSTLY = 10
 """Length of the list of decisions, and of that of modules."""
 
-VISIBLE = ("context", "site", "callee", "decision_index", "default_action")
+VISIBLE = ("context", "site", "callee", "code", "decision_index", "default_action")
 """The keys of `info` that `act()` gets: nothing that names the module."""
 
 _NAMED = ("cost_estimate", "callee_users", "callee_basic_block_count", "callee_linkage", "callee_last", "callee_kept")
+_CODE = re.compile(r"""["']code["']""")
 _CACHE = JsonCache("scores")
 
 Choose = Callable[[Any, Mapping[str, Any]], int]
@@ -118,7 +120,8 @@ class _Candidate:
 
     def environment(self) -> CompilerEnv:
         uses_callees = not self.is_rule or uses_callee_features(RuleText.parse(self.text, "the candidate").features)
-        return _environment(self.corpus, self.explain, callee_features=uses_callees or self.explain)
+        reads_code = not self.is_rule and _CODE.search(self.text) is not None
+        return _environment(self.corpus, self.explain, callee_features=uses_callees or self.explain, ir=reads_code)
 
     def start(self, capacity: int) -> SequentialRunner[str, _Outcome]:
         """Return the runner of a worker process, after its limits are set."""
@@ -178,6 +181,7 @@ def score(
     Args:
         source_or_path: A condition (`mlgo_gym.policies.rules`), or Python that defines `inline(features) -> bool`, with
             a dict of numbers by name, or `act(observation, info) -> int`; as text, or the path of a `.rule` or `.py`.
+            A program whose text has the string `"code"` gets `info["code"]`; the compiles take longer.
         corpus: Name of a corpus, without level and part.
         level: Optimisation level, `Oz` or `Os`.
         compiles: Number of modules in the sample (≥ 1).
@@ -270,8 +274,8 @@ def _change(outcomes: Mapping[str, _Outcome]) -> Change:
 
 
 @lru_cache(maxsize=4)
-def _environment(corpus: str, credit: bool, *, callee_features: bool) -> CompilerEnv:
-    arguments = {"corpus": corpus, "callee_features": callee_features, "credit": credit}
+def _environment(corpus: str, credit: bool, *, callee_features: bool, ir: bool) -> CompilerEnv:
+    arguments = {"corpus": corpus, "callee_features": callee_features, "credit": credit, "ir": ir}
     return make_environment("mlgo/Inline-v0", arguments)
 
 

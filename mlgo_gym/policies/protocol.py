@@ -37,7 +37,8 @@ class Policy(Protocol):
             observation: the observation of the environment's `reset()` or `step()`.
             info: its info, with `module`, `context` (the function, for register allocation), `decision_index` (the
                 decision's number in the episode, from 0), `default_action` (clang's own choice), and `action_mask` if
-                the task has one.
+                the task has one. With `ir=True` or `observation="graph"`, `code` is the `PendingCode` of an inlining
+                decision: `info["code"].ir()` and `info["code"].call_graph()`.
         """
 
 
@@ -53,8 +54,8 @@ class BatchedPolicy(Policy, Protocol):
         """Return an action for each decision.
 
         Args:
-            observations: a batch as of a vector environment: an array with one row per decision, or a dictionary of
-                such arrays.
+            observations: a batch as of a vector environment: an array with one row per decision, a dictionary of
+                such arrays, or a tuple of graphs.
             infos: the info of each decision.
         """
 
@@ -75,6 +76,8 @@ def rows(observations: Any, numbers: int | Sequence[int] | npt.NDArray[Any]) -> 
     """Return some observations of a batch as a batch, or one of them in the form of a single environment."""
     if isinstance(observations, dict):
         return {name: rows(part, numbers) for name, part in observations.items()}
+    if isinstance(observations, tuple):
+        return observations[numbers] if isinstance(numbers, int) else tuple(observations[row] for row in numbers)
     return observations[numbers, ...]
 
 

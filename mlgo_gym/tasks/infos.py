@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.decision_code import PendingCode
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import FunctionSizes
@@ -115,7 +116,22 @@ KEYS: tuple[InfoKey, ...] = (
         "where there is a context",
         _INLINING,
     ),
-    InfoKey("callee", DECISION, "str", "predicted callee, empty where unknown", CALLEE_FEATURES, _INLINING),
+    InfoKey(
+        "callee",
+        DECISION,
+        "str",
+        "predicted callee that the callee features describe, empty where unknown; `code` predicts more exactly",
+        CALLEE_FEATURES,
+        _INLINING,
+    ),
+    InfoKey(
+        "code",
+        DECISION,
+        "PendingCode",
+        "code of the decision, until it is answered: `ir()` and `call_graph()`",
+        'with `ir=True` or `observation="graph"`',
+        _INLINING,
+    ),
     InfoKey("decision_index", DECISION, "int", "number of earlier decisions of this episode"),
     InfoKey(
         "default_action",
@@ -215,6 +231,8 @@ def decision_info(task: Task, decision: Decision, module: str, number: int, *, h
         info["site"] = site
     if callee is not None:
         info["callee"] = callee
+    if decision.code is not None:
+        info["code"] = PendingCode(decision.code)
     info["decision_index"] = number
     info["default_action"] = task.default_action(decision)
     if task.masked and (mask := task.action_mask(decision)) is not None:
@@ -242,8 +260,8 @@ def empty_last_info(task: Task, conditions: Collection[str]) -> dict[str, Any]:
 class NumericInfos:
     """Converts infos for libraries that stack those of several environments or steps.
 
-    Missing values are 0. Strings, lists and dictionaries are dropped. `module` is the position of the module in the
-    corpus, and `failed` marks a failed compile.
+    Missing values are 0. Strings, lists, dictionaries and code are dropped. `module` is the position of the module in
+    the corpus, and `failed` marks a failed compile.
     """
 
     def __init__(self, task: Task, conditions: Collection[str]) -> None:

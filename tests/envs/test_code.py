@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +17,18 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from mlgo_gym.compiler.decision_code import BEFORE, EDGE_COLUMNS, LEFT, PARSE_FLAGS
+from mlgo_gym.compiler.decision_code import EDGE_COLUMNS
+from mlgo_gym.compiler.printed_module import BEFORE, LEFT, PARSE_FLAGS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.record import unpack_actions
 from mlgo_gym.evaluation.trace import trace
+from mlgo_gym.policies.protocol import decide
+from mlgo_gym.search.search_space import Budget, SearchSpace
+from tests.conftest import MakeBitcode
+from tests.policies.episodes import play
 
 MODULE = {"module": "c/scheduler"}
 
@@ -156,3 +167,118 @@ def test_a_graph_converts(calls: Path) -> None:
     data = graph.to_pyg()
     assert data.validate()
     assert data.num_edges == len(graph.edges)
+
+
+class ReadsCode:
+    """Inlines short code, or callees of graphs with an odd number of edges."""
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
+        ir, graph = info["code"].ir(), info["code"].call_graph(4)
+        assert graph.functions[0] == ir.caller
+        edges = getattr(observation, "edges", graph.edges)
+        return int(ir.callee_code.count("\n") + len(edges)) % 2
+
+
+class ReadsCodeOfSeveral(ReadsCode):
+    """The same with a batched form."""
+
+    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[int]:
+        assert len(observations) == len(infos)
+        return [self.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
+
+
+@pytest.mark.parametrize("arguments", [{"ir": True}, {"observation": "graph"}], ids=str)
+def test_each_way_to_play_gives_a_policy_the_code_and_the_graph(
+    arguments: dict[str, Any], calls: Path, tmp_path: Path
+) -> None:
+    policies = {name: f"{__file__}:{name}" for name in ("ReadsCode", "ReadsCodeOfSeveral")}
+    policies |= {name: name for name in ("default", "threshold:0", "random")}
+    env = make(corpus=calls, **arguments)
+    (name,) = [module.name for module in env.corpus]
+    alone, info = play(env, ReadsCode(), name)
+    assert info["decisions"] == len(alone) > 5
+    assert 0 < sum(alone) < len(alone)
+    for envs in (1, 3):
+        result = evaluate("mlgo/Inline-v0", policies=policies, corpus=str(calls), env_kwargs=arguments, envs=envs)
+        assert not result.failures
+        actions = {episode.policy: episode.actions for episode in result.episodes}
+        assert actions["ReadsCode"] == actions["ReadsCodeOfSeveral"]
+        assert unpack_actions(actions["ReadsCode"] or "", env.action_space) == alone
+        assert len({actions[policy] for policy in ("default", "threshold:0", "ReadsCode")}) == 3
+    traced = trace(
+        "mlgo/Inline-v0", policies["ReadsCode"], corpus=str(calls), output=tmp_path / "t", env_kwargs=arguments
+    )
+    assert unpack_actions(traced.episodes[0].actions or "", env.action_space) == alone
+    module = env.corpus.module(name)
+    chosen = partial(decide, ReadsCode(), env.task)
+    counts = iter(range(len(alone)))
+    compiled = run_inline_compile(
+        env.compilation(module), env.task, lambda pending: int(chosen(pending, name, next(counts))), 60
+    )
+    assert [decision.answer for decision in compiled.decisions] == alone
+    space = SearchSpace(env, module, Budget(1))
+    with closing(space.begin()) as episode:
+        while (decision := episode.decision) is not None:
+            episode.take(space.action_of(ReadsCode(), decision, episode.decisions))
+        assert episode.actions == alone
+    env.close()
+
+
+def test_the_code_in_infos_is_that_of_its_decision_and_can_be_copied(calls: Path) -> None:
+    env = make(corpus=calls, ir=True)
+    _, first = env.reset()
+    ir, graph = env.ir(), env.call_graph()
+    kept = [copy.deepcopy(first), pickle.loads(pickle.dumps(first))]
+    *_, second = env.step(1)
+    assert second["code"].ir() == env.ir() != ir
+    for info in kept:
+        assert info["code"].ir() == ir
+        assert info["code"].call_graph().edges.tolist() == graph.edges.tolist()
+    with pytest.raises(ActionError, match="got one of an answered decision"):
+        first["code"].ir()
+    with pytest.raises(ActionError, match="got one of an answered decision"):
+        copy.deepcopy(first)["code"].call_graph()
+    env.close()
+    assert "code" not in make(corpus=calls, ir=True, info="numeric").reset()[1]
+    making = partial(gym.make, "mlgo/Inline-v0", corpus=calls, observation="graph")
+    for envs in (gym.vector.AsyncVectorEnv([making] * 2, shared_memory=False), gym.vector.SyncVectorEnv([making] * 2)):
+        _, infos = envs.reset()
+        assert [code.ir() for code in infos["code"]] == [ir, ir]
+        envs.close()
+
+
+CYCLE = """
+int other(int);
+static int leaf(int x) { int y = x; for (int i = 0; i < x; i++) y = y * 31 + other(i); return y; }
+int ping(int n) { return n < 1 ? leaf(n) : leaf(n * 3) + other(n) + leaf(n + 1); }
+int zag(int);
+int zig(int n) { return n < 1 ? ping(n) : zag(n - 1) + ping(n + 1) + leaf(n); }
+int zag(int n) { return n < 2 ? leaf(n) : zig(n - 2) + ping(n * 3) + ping(n); }
+extern int nick(int) __attribute__((alias("zig")));
+int outer(int n) { return zig(n) + nick(n); }
+"""
+
+
+def test_a_call_of_unknown_origin_has_no_caller_and_an_alias_has_an_edge(
+    make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    (source := tmp_path / "cycle.c").write_text(CYCLE)
+    env = make(corpus=make_bitcode(source), ir=True, max_decisions=8)
+    _, info = env.reset()
+    unknown, done = 0, False
+    while not done:
+        for limit in (None, 7):
+            graph, ir = env.call_graph(limit), env.ir()
+            links = [tuple(graph.functions[node] for node in link) for link in graph.edge_links.tolist()]
+            aliases = graph.edges[:, EDGE_COLUMNS.index("alias")].tolist()
+            assert [link for link, alias in zip(links, aliases, strict=True) if alias] == [("nick", "zig")]
+            assert (ir.caller == "") == (ir.callee == "")
+            if not ir.caller:
+                assert info["context"] == "zag, zig"
+                assert (ir.text, ir.call, links[0]) == ("", "", ("", ""))
+                assert graph.functions[:3] == ("", "zag", "zig")
+                assert not graph.nodes[0].any()
+                unknown += 1
+        *_, done, _, info = env.step(info["decision_index"] % 2)
+    assert unknown > 1
+    env.close()

@@ -70,7 +70,8 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
     arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]
-    result = CliRunner().invoke(application, [*arguments, "--metric", "linked", "--link-as", "thin"])
+    graphs = ["--set", "observation=graph"]
+    result = CliRunner().invoke(application, [*arguments, *graphs, "--metric", "linked", "--link-as", "thin"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["configuration"]["metric"] == "linked"

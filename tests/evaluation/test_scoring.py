@@ -81,6 +81,12 @@ def test_a_program_that_reads_a_file_is_run_again(own_cache: Path, tmp_path: Pat
     assert values[0] < values[1]
 
 
+def test_a_program_that_names_the_code_reads_it() -> None:
+    program = "def act(observation, info):\n    return {} ** info['code'].ir().callee_code.count(' br ')"
+    values = [score(program.format(base), compiles=2, explain=False).value for base in (0, 1)]
+    assert values[0] < values[1] < math.inf
+
+
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MlgoError, match="expected compiles ≥ 1"):
         score("cost_estimate < 5", compiles=0)

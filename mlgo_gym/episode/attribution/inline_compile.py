@@ -192,7 +192,8 @@ def inline_compile_coroutine(
         answered.append((decision, choose(decision)))
         return task.advice(*answered[-1])
 
-    with compilation.session((INLINING,), contexts=True, callee_features=callee_features) as session:
+    code = compilation.code is not None
+    with compilation.session((INLINING,), contexts=True, callee_features=callee_features, code=code) as session:
         compiled = yield from drive_coroutine(session, advise)
         remarks = session.contexts.remarks if session.contexts is not None else ()
     return InlineCompile.from_session(answered, remarks, compiled, task)

@@ -1,0 +1,195 @@
+"""The code of a module as clang prints it, and the functions and calls in it."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mlgo_gym.compiler.callee_features import CALL, DISCARDABLE, EXTERNAL, INTERNAL, NAME, parse_functions
+from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
+
+INITIAL, BEFORE, LEFT = "initial", "before", "left"
+"""States of code: at the start of the inliner, before the latest visit of the inliner, after it and simplified."""
+
+PARSE_FLAGS = ("-mllvm", "-allow-incomplete-ir")
+"""The `-cc1` arguments with which clang 18 or newer parses `DecisionIR.text`."""
+
+MODULE_FLAGS = (*CONTEXT_FLAGS, "-mllvm", "-print-after=inline", "-mllvm", "-print-module-scope")
+"""The `-cc1` arguments that print the module when the inliner starts, then `MODULE_END`."""
+
+MODULE_END = "*** IR Dump After InlinerPass on "
+
+_INTRINSIC = "llvm."
+_SYMBOL = re.compile(NAME)
+_FUNCTION = re.compile(r"^(?:; Function Attrs: [^\n]*\n)?define [^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_DECLARATION = re.compile(r"^declare [^@\n]*" + NAME, re.MULTILINE)
+_GLOBAL = re.compile(r"^@[^\n]*", re.MULTILINE)
+_ALIAS = re.compile(NAME + r" = (?:[\w()]+ )*alias ")
+_TYPE = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type [^\n]*\n', re.MULTILINE)
+_TYPE_NAME = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
+_LABEL = re.compile(r'^(?:"[^"\n]*"|[-\w.$]+):', re.MULTILINE)
+_COMDAT = re.compile(r" comdat(?:\(\$(?:\"[^\"]*\"|[-\w.$]+)\))?")
+
+# LLVM splits a coroutine (llvm/lib/Transforms/Coroutines) after the start of the inliner: types of frames and arrays of
+# parts are not in the printed module.
+_FRAME = re.compile(r'getelementptr [^%\n]*(%(?:"[^"\n]*\.Frame"|[-\w.$]+\.Frame)), ptr [^,\n]*, i32 0, i32 (\d+)')
+_PARTS = re.compile(r'@llvm\.coro\.id\([^\n]*@("?)([^"\n]*)\.resumers"?\)')
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedFunction:
+    """A function as clang printed it.
+
+    Attributes:
+        code: Its code.
+        state: `INITIAL`, `BEFORE` or `LEFT`.
+        row: Its node without uses, by column.
+        calls: Direct calls by callee, without intrinsics.
+        uses: References to other symbols by name, direct calls included.
+        callees: Callees of the direct calls in order, with intrinsics.
+    """
+
+    code: str
+    state: str
+    row: Mapping[str, int]
+    calls: Mapping[str, int]
+    uses: Mapping[str, int]
+    callees: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, code: str, state: str) -> tuple[str, PrintedFunction]:
+        """Return the name of the function in some code, and the function."""
+        ((name, facts),) = parse_functions(code)
+        body = code.partition("define ")[2].partition("\n")
+        labels = len(_LABEL.findall(body[2])) + (_LABEL.match(body[2]) is None)
+        row = {"linkage": facts.linkage, "instructions": facts.instructions, "blocks": labels, "left": state == LEFT}
+        uses = Counter(map(_plain, _SYMBOL.findall(code)))
+        uses[name] -= 1
+        calls = Counter(callee for callee in facts.callees if not callee.startswith(_INTRINSIC))
+        return name, cls(code, state, row, calls, +uses, tuple(facts.callees))
+
+    def call_line(self, callee: str, position: int) -> str:
+        """Return the line of the direct call at a position, or of the first one if that has another callee."""
+        lines = [(line, match[1]) for line in self.code.splitlines() if (match := CALL.search(line))]
+        named = [line.strip() for line, name in lines if _plain(name) == callee]
+        if 0 <= position < len(self.callees) and self.callees[position] == callee:
+            return named[self.callees[:position].count(callee)]
+        return named[0] if named else ""
+
+
+class PrintedModule:
+    """The code of a module as far as clang has printed it; `text` is that of the whole module at the start."""
+
+    def __init__(self, text: str) -> None:
+        self.functions: dict[str, PrintedFunction] = {}
+        self.types = {match[1]: match[0] for match in _TYPE.finditer(text)}
+        self.globals = {_plain(_SYMBOL.match(line)[1]): line for line in _GLOBAL.findall(text)}  # type: ignore[index]
+        self._callers: dict[str, dict[str, None]] = {}
+        self.uses: Counter[str] = Counter()
+        self.aliases: dict[str, str] = {}
+        for name, line in self.globals.items():
+            symbols = [*map(_plain, _SYMBOL.findall(line)[1:])]
+            self.uses.update(symbols)
+            if symbols and _ALIAS.match(line):
+                self.aliases[name] = symbols[0]
+        self._declared = [name for name in map(_plain, _DECLARATION.findall(text)) if not name.startswith(_INTRINSIC)]
+        for _ in self.read(text, INITIAL, ()):
+            pass
+
+    def read(self, text: str, state: str, inlined: Container[str]) -> Iterator[tuple[str, PrintedFunction]]:
+        """Replace the functions in a text, and yield each with its name; those that clang then drops leave."""
+        for match in _FUNCTION.finditer(text):
+            name, function = PrintedFunction.parse(match[0], state)
+            before = self._remove(name)
+            self.functions[name] = function
+            self.uses.update(function.uses)
+            for callee in function.calls:
+                self._callers.setdefault(callee, {})[name] = None
+            self._drop_unused(before, inlined)
+            yield name, function
+
+    def _remove(self, name: str) -> Mapping[str, int]:
+        if (removed := self.functions.pop(name, None)) is None:
+            return {}
+        self.uses.subtract(removed.uses)
+        for callee in removed.calls:
+            self._callers[callee].pop(name, None)
+        return removed.uses
+
+    def _drop_unused(self, names: Iterable[str], inlined: Container[str]) -> None:
+        """Remove unused functions among some names, as clang does: local ones, and `linkonce` ones after inlining."""
+        for name in names:
+            function = self.functions.get(name)
+            linkage = EXTERNAL if function is None else function.row["linkage"]
+            is_dropped = linkage == INTERNAL or (linkage <= DISCARDABLE and name in inlined)
+            if is_dropped and not self.uses[name]:
+                self._drop_unused(self._remove(name), inlined)
+
+    def parseable(self, names: Iterable[str]) -> str:
+        """Return the code of functions and the types that it uses, as a module that clang parses with `PARSE_FLAGS`."""
+        codes = [self.functions[name].code for name in dict.fromkeys(names) if name in self.functions]
+        code = "".join(_COMDAT.sub("", text, count=1) for text in codes)
+        types: dict[str, str] = {}
+        unread = [code]
+        while unread:
+            for name in _TYPE_NAME.findall(unread.pop()):
+                if name in self.types and name not in types:
+                    types[name] = self.types[name]
+                    unread.append(types[name].partition("=")[2])
+        used = dict.fromkeys(map(_plain, _SYMBOL.findall(code)))
+        lines = (self.globals[name] for name in used if name in self.globals)
+        symbols = [line.partition(" = ")[0] for line in lines if " thread_local" in line.partition(" global ")[0]]
+        declared = (f"{name} = external thread_local global i8\n" for name in symbols)
+        return "".join((*types.values(), *_coroutine_parts(code), *declared, code))
+
+    def neighbourhood(self, start: Iterable[str], limit: int | None) -> list[str]:
+        """Return up to `limit` functions, the nearest over calls first; None returns all functions of the module."""
+        found = dict.fromkeys(list(dict.fromkeys(start))[:limit])
+        for name in (unread := list(found)):
+            function = self.functions.get(name)
+            calls = () if function is None else function.calls
+            aliases = (part for pair in self.aliases.items() if name in pair for part in pair)
+            for other in (*calls, *self._callers.get(name, ()), *aliases):
+                if limit is not None and len(found) >= limit:
+                    return list(found)
+                if other not in found:
+                    found[other] = None
+                    unread.append(other)
+        if limit is None:
+            of_functions = [alias for alias, name in self.aliases.items() if name in self.functions]
+            found.update(dict.fromkeys((*self.functions, *self._declared, *of_functions)))
+        return list(found)
+
+    def node(self, name: str) -> dict[str, int]:
+        """Return the node of a function by column, without columns of 0."""
+        function, calls = self.functions.get(name), 0
+        for caller in self._callers.get(name, ()):
+            calls += self.functions[caller].calls[name]
+        row = function.row if function is not None else {"linkage": EXTERNAL, "declared": 1} if name else {}
+        return {**row, "uses": self.uses[name], "address_taken": self.uses[name] - calls}
+
+    def copy(self) -> PrintedModule:
+        """Return an independent copy."""
+        copied = copy.copy(self)
+        copied.functions, copied.uses = self.functions.copy(), self.uses.copy()
+        copied._callers = {name: callers.copy() for name, callers in self._callers.items()}
+        return copied
+
+
+def _coroutine_parts(code: str) -> Iterator[str]:
+    """Yield frame types with placeholders for fields, and arrays of the parts of split coroutines."""
+    fields: dict[str, int] = {}
+    for frame, index in _FRAME.findall(code):
+        fields[frame] = max(fields.get(frame, 0), int(index) + 1)
+    for frame, count in fields.items():
+        yield f"{frame} = type {{ {', '.join(['ptr'] * count)} }} ; placeholders\n"
+    for quote, name in dict.fromkeys(_PARTS.findall(code)):
+        parts = (f"ptr @{quote}{name}.{part}{quote}" for part in ("resume", "destroy", "cleanup"))
+        yield f"@{quote}{name}.resumers{quote} = private constant [3 x ptr] [{', '.join(parts)}]\n"
+
+
+def _plain(name: str) -> str:
+    return name.strip('"')
