@@ -23,7 +23,7 @@ from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
 from mlgo_gym.search.build_recipes import replay_recipe
 from mlgo_gym.search.moves import Move, make_move
-from mlgo_gym.search.search_space import PORTFOLIO
+from mlgo_gym.search.search_space import PORTFOLIO, portfolio_names, search_environment
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
 
@@ -90,6 +90,15 @@ def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[
     frames = search(families(metric="max_frame"), compiles=len(PORTFOLIO) + 2)
     assert frames.verified
     assert frames.cost <= frames.baseline
+
+
+@pytest.mark.parametrize("environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
+def test_every_policy_of_a_portfolio_fits_the_environment_of_the_search(environment: str, varied: str) -> None:
+    env, _ = search_environment(environment, {"corpus": varied}, "default")
+    names = portfolio_names(env)
+    assert len(names) > 3
+    assert all(load_policy(name, env) for name in names)
+    env.close()
 
 
 def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
