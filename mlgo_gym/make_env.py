@@ -36,6 +36,8 @@ def make_environment(name: str, arguments: Mapping[str, Any]) -> CompilerEnv:
     except gym.error.Error as error:
         known = ", ".join(compiler_environments())
         raise MlgoError(f"expected one of {known}, got {name!r} ({error})") from error
+    except ModuleNotFoundError as error:
+        raise MlgoError(f"expected a module on PYTHONPATH before the colon, got {name!r} ({error})") from error
     except TypeError as error:
         raise MlgoError(f"{name} does not take the arguments {dict(arguments)}: {error}; correct them") from error
     if not isinstance(env, CompilerEnv):

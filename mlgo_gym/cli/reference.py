@@ -17,6 +17,7 @@ from mlgo_gym.cli.interface import Result, argument
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.errors import MlgoError, did_you_mean
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.tasks.features import FeatureTable
 from mlgo_gym.tasks.infos import KEYS, InfoKey, info_keys
 
@@ -31,7 +32,7 @@ same clang with the same flags."""
 
 
 def env(
-    name: Annotated[str | None, argument("Id of an environment: mlgo/Inline-v0.", metavar="[ID]")] = None,
+    name: Annotated[str | None, argument("Id of an environment: mlgo/Inline-v0, or MODULE:ID.", metavar="[ID]")] = None,
 ) -> Result:
     """Show the manual of an environment: spaces, reward, arguments, infos and features; without ID, list all."""
     if name is None:
@@ -46,22 +47,22 @@ def environments_page() -> str:
 
 
 def manual(name: str) -> str:
-    """Return the page of an environment with all its arguments, infos and features; the id may have `mlgo_gym:`.
+    """Return the page of an environment with all its arguments, infos and features; the id may have a module first.
 
     Raises:
         MlgoError: The id is unknown, or the environment has no compiler.
     """
     env_id = name.removeprefix("mlgo_gym:")
-    if env_id not in ENVIRONMENTS:
+    if env_id not in ENVIRONMENTS and ":" not in env_id:
         hint = did_you_mean(env_id, list(ENVIRONMENTS))
-        raise MlgoError(f"expected one of {', '.join(ENVIRONMENTS)}, got {name!r}{hint}")
+        raise MlgoError(f"expected one of {', '.join(ENVIRONMENTS)} or MODULE:ID, got {name!r}{hint}")
     if env_id in APPROXIMATIONS:
         raise MlgoError(
             f"expected an environment with a compiler, got {name!r}; `python -m pydoc "
             f"{ENVIRONMENTS[env_id].replace(':', '.')}Env` prints its manual"
         )
     env = _make(env_id)
-    parts = [f"# {env_id}", _docstring(env_id), _metrics(env)]
+    parts = [f"# {env_id.rpartition(':')[2]}", _docstring(type(env)), _metrics(env)]
     parts += ["## Arguments", _arguments(declared_arguments(env.options_type))]
     parts += ["## Info", _INFO, _info_table(info_keys(env.task)), "## Features"]
     return "\n\n".join([*parts, *(part for table in env.task.tables for part in _features(table))])
@@ -69,28 +70,30 @@ def manual(name: str) -> str:
 
 def _make(name: str) -> CompilerEnv:
     """Return an environment with default arguments and the bundled clang, which supports every task."""
-    env = load_env_creator(f"{ENVIRONMENTS[name]}Env")(clang="bundled")
-    assert isinstance(env, CompilerEnv)
-    return env
+    return make_environment(name, {"clang": "bundled"})
 
 
 def _environments() -> dict[str, CompilerEnv]:
     return {name: _make(name) for name in ENVIRONMENTS if name not in APPROXIMATIONS}
 
 
-def _docstring(name: str) -> str:
-    text = inspect.getdoc(load_env_creator(f"{ENVIRONMENTS[name]}Env")) or ""
+def _docstring(env_type: object) -> str:
+    text = inspect.getdoc(env_type) or ""
     # The list of arguments has the same declarations; the page of a class has its attributes.
     return re.split(r"\n(?:Args|Attributes):\n", text)[0].rstrip()
 
 
+def _docstring_of(name: str) -> str:
+    return _docstring(load_env_creator(f"{ENVIRONMENTS[name]}Env"))
+
+
 def _summary(name: str) -> str:
-    return _docstring(name).splitlines()[0]
+    return _docstring_of(name).splitlines()[0]
 
 
 def _card(name: str) -> str:
     """Return the section of an environment: its docstring, one level lower, and its metrics."""
-    text = f"## {name}\n\n{_docstring(name).replace('## ', '### ')}"
+    text = f"## {name}\n\n{_docstring_of(name).replace('## ', '### ')}"
     return text if name in APPROXIMATIONS else f"{text}\n\n{_metrics(_make(name))}"
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import mlgo_gym
+from mlgo_gym.cli.application import application
 from mlgo_gym.cli.reference import manual
 from mlgo_gym.episode.setup import probe
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.testing import check_environment
@@ -61,3 +65,24 @@ def test_its_policies_have_names(calls: Path) -> None:
     assert {episode.policy for episode in result.episodes} == {"default", "small", "random"}
     assert not result.failures
     assert policy_identity("small") == "small"
+
+
+def test_commands_take_an_environment_of_another_package(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registration = "import gymnasium\nfrom tests.envs.toy import ToyEnv, ToyVectorEnv\ngymnasium.register("
+    entries = "'mine/Toy-v0', entry_point='toys:ToyEnv', vector_entry_point='toys:ToyVectorEnv')\n"
+    (tmp_path / "toys.py").write_text(registration + entries)
+    monkeypatch.syspath_prepend(tmp_path)
+    shown = CliRunner().invoke(application, ["env", "toys:mine/Toy-v0"])
+    assert shown.stdout.startswith("# mine/Toy-v0\n"), shown.output
+    assert "- `bias` = `0.0`: A number that nothing uses." in shown.stdout
+    arguments = ["--corpus", str(calls), "--policy", "default,small", "--json"]
+    found = CliRunner().invoke(application, ["evaluate", "toys:mine/Toy-v0", *arguments])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["configuration"]["environment"] == "toys:mine/Toy-v0"
+    refusals = {"toys:mine/Other-v0": "Other", "nowhere:mine/Toy-v0": "on PYTHONPATH", "mine/Toy-v0": "or MODULE:ID"}
+    for name, error in refusals.items():
+        with pytest.raises(MlgoError, match=error):
+            manual(name)
+    del gym.registry["mine/Toy-v0"]
