@@ -15,7 +15,7 @@ from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.files import working_folder
-from mlgo_clang.invocation import driven, is_probe, read_invocation, resolve
+from mlgo_clang.invocation import driven, folding_of_link, is_probe, read_invocation, resolve
 from mlgo_clang.settings import PREFIX, show_help, split_arguments
 
 TYPE_CHECKING = False
@@ -62,6 +62,8 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if "--version" in rest:
         return _show_version(settings, command)
     invocation = read_invocation(line)
+    if invocation.links and settings.link_facts and (mode := folding_of_link(line)) != "none":
+        _warn_of_folding(settings.link_facts, mode)
     if not invocation.reason and (shown is not None or not invocation.is_clear):
         invocation = driven(invocation, shown_text(words, rest) if shown is None else shown)
     if invocation.reason or settings.problem_of_level(invocation.level, "-O"):
@@ -83,6 +85,21 @@ def _compile_alone(settings: Settings, invocation: Invocation, command: Sequence
             say(f"warning: {source}, the first of this build, is compiled by clang alone: {problem}")
     count("left to clang", f"because {reason or f'not at a level of MLGO_LEVELS: -O{invocation.level}'}")
     _leave_to_clang(command)
+
+
+def _warn_of_folding(path: str, mode: str) -> None:
+    """Warn once in a build that links with identical code folding, if its link facts are of a link without."""
+    from mlgo_clang.link_facts import folding_of, read_lines
+
+    try:
+        is_known = folding_of(read_lines(path)) != "none"
+    except PolicyError:  # the compiles report it
+        return
+    if not is_known and is_first_of_build(".icf"):
+        say(
+            f"warning: expected link facts of --icf={mode}, with which this build links, got {path} without; run "
+            f"mlgo-gym link-facts --icf={mode} on a plain build, and build again"
+        )
 
 
 def _for_other_machine(compiler: list[str], mode: str, line: Sequence[str], rest: Sequence[str]) -> list[str]:

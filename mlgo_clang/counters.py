@@ -63,13 +63,13 @@ _BUILDERS = frozenset(
 _CACHES = frozenset((b"ccache", b"distcc", b"icecc"))
 
 
-def is_first_of_build() -> bool:
-    """Return whether no other process of this build got True; without a writable cache each does.
+def is_first_of_build(problem: str = "") -> bool:
+    """Return whether no other process of this build got True for a problem; without a writable cache each does.
 
     The build is the outermost process of those above this one that is a known program, else the parent.
     """
     try:
-        os.close(_open(_WARNED, os.O_EXCL)[0])
+        os.close(_open(f"{problem}{_WARNED}", os.O_EXCL)[0])
     except FileExistsError:
         return False
     except OSError:

@@ -252,6 +252,15 @@ def is_stream(name: str) -> bool:
     return not stat.S_ISDIR(mode) and name != os.devnull
 
 
+def folding_of_link(words: Sequence[str]) -> str:
+    """Return the mode of identical code folding with which a command line links: `none`, `safe` or `all`."""
+    mode = "none"
+    for before, word in zip(["", *words], words, strict=False):
+        for option in word.split(",") if word.startswith("-Wl,") or before == "-Xlinker" else ():
+            mode = option.partition("--icf=")[2] or mode
+    return mode
+
+
 _ACTIONS = frozenset(
     """
     -E -Eonly -S -analyze -ast-list -compiler-options-dump -emit-codegen-only -emit-html -emit-interface-stubs

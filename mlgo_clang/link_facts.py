@@ -1,8 +1,12 @@
-"""The file of link facts: per weak function, the objects of a build that define it, and the references to it.
+"""The file of link facts: per weak function, how often a build defines and uses it, and the functions that equal it.
 
-`mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 2 FUNCTIONS BYTES SHA256`; the numbers and the
-digest are those of the lines that follow. Each of these is `COPIES REFERENCES NAME`, sorted by the bytes of the name;
-or `0 0 NAME` for the name of a source whose object they cover.
+`mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 3 LINES BYTES SHA256`; the numbers and the digest
+are those of the lines that follow. Each of these is `COPIES REFERENCES TWINS USE NAME`, sorted by the name's bytes.
+Copies are objects of the build that define the function, and its twins: the functions with which the linker merges it.
+Use is one of `USES`.
+
+A line `0 0 0 KIND TEXT` describes the build. Kinds are `source`, the name of a source whose object the facts cover,
+`compiler`, `target`, and `icf`, the mode of identical code folding.
 """
 
 from __future__ import annotations
@@ -12,7 +16,13 @@ import os
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import digest_of, read_untrusted
 
-_MAGIC = b"mlgo-link-facts 2 "
+_MAGIC = b"mlgo-link-facts 3 "
+
+OWN, ADDRESS, SHARED = USES = "own", "address", "shared"
+"""Uses of a weak function: one object defines it and calls it; the same with its address taken; all others.
+
+An entry of a vtable takes no address that a program compares.
+"""
 
 FEATURES = ("callee_copies", "callee_references")
 """The callee features with the two numbers.
@@ -48,8 +58,19 @@ def read_lines(path: str) -> bytes:
 
 def covers(lines: bytes, source: str) -> bool:
     """Return whether the lines name a source, by the last part of its path."""
-    line = b"0 0 %s\n" % os.fsencode(os.path.basename(source))
+    line = b"0 0 0 source %s\n" % os.fsencode(os.path.basename(source))
     return lines.startswith(line) or b"\n" + line in lines
+
+
+def folding_of(lines: bytes) -> str:
+    """Return the mode of identical code folding of the facts: `none`, `safe` or `all`."""
+    return next((mode for mode in ("safe", "all") if b"\n0 0 0 icf %s\n" % mode.encode() in b"\n" + lines), "none")
+
+
+def own_functions(lines: bytes) -> frozenset[bytes]:
+    """Return the names of the functions that only one object defines and calls."""
+    rows = (line.split(b" ", 4) for line in lines.splitlines() if b" own " in line)
+    return frozenset(row[4] for row in rows if row[3] == b"own")
 
 
 def with_header(lines: bytes) -> bytes:

@@ -16,6 +16,7 @@ from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE
 from mlgo_gym.episode.attribution.recipe import prune_recipes, stored_recipes
 from mlgo_gym.evaluation.statistics import Change
+from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.scheduling import Execution
@@ -99,6 +100,9 @@ def link_facts(
     ],
     *,
     output: Annotated[Path, option("File to write.")],
+    icf: Annotated[
+        Folding, option("Identical code folding of the link; functions that it merges count as copies.")
+    ] = "none",
     clang: str | None = None,
     trust_flags: bool = False,
 ) -> Result:
@@ -119,15 +123,20 @@ def link_facts(
             elif path not in files:
                 yield from objects_in(path)
 
-    facts = LinkFacts.merged([LinkFacts.of_objects(objects()), *map(LinkFacts.read, files)])
+    facts = LinkFacts.merged([LinkFacts.of_objects(objects(), icf), *map(LinkFacts.read, files)])
     before = LinkFacts.read(output).counts if output.is_file() else {}
     facts.write(output)
-    once = sum(copies == 1 for copies, _ in facts.counts.values())
+    twins = facts.twins
+    once = sum(copies - twins.get(name, 0) == 1 for name, (copies, _) in facts.counts.items())
     changed = sum(facts.counts.get(name) != before.get(name) for name in {*facts.counts, *before})
     text = f"{output}: {len(facts.counts)} weak functions, {once} of them in one object"
+    if icf != "none":
+        text += f", {len(twins)} merged with others by --icf={icf}"
     if before:
         text += f"; {changed} differ from the file before"
-    return Result({"functions": len(facts.counts), "in_one_object": once, "changed": changed}, text)
+    return Result(
+        {"functions": len(facts.counts), "in_one_object": once, "merged": len(twins), "changed": changed}, text
+    )
 
 
 def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterator[bytes]:

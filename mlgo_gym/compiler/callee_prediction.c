@@ -425,13 +425,16 @@ static int read_count(const char **text, const char *end) {
   return count;
 }
 
-// Read link facts: lines `COPIES REFERENCES NAME`. If they cover the module, plain clang inlined every call of a function
-// that they do not contain.
+// Read link facts: lines `COPIES REFERENCES TWINS USE NAME`. If they cover the module, plain clang inlined every call of
+// a function that they do not contain.
 void mlgo_prediction_facts(Prediction *p, const char *text, long long length, int covered) {
   p->least = covered ? -1 : 0;
   for (const char *end = text + length, *newline; text < end && (newline = memchr(text, '\n', end - text));
        text = newline + 1) {
     int copies = read_count(&text, newline), references = read_count(&text, newline);
+    read_count(&text, newline);
+    const char *blank = memchr(text, ' ', newline - text);
+    text = blank ? blank + 1 : newline;
     int number = intern(p, text, (int)(newline - text));
     p->names.at[number].copies = copies;
     p->names.at[number].references = references;

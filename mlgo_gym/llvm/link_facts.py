@@ -4,31 +4,39 @@ A module cannot see what the linker does. Of a `linkonce_odr` function (inline f
 linker keeps one copy. So inlining the last call in a module saves bytes only if no other object defines the function,
 or if all objects do the same: the linked program has one call, perhaps in a function of which many objects have a copy.
 The symbols and relocations of a plain build, or of an earlier one, show that. Facts that are out of date cost bytes,
-never correctness.
+never correctness. A linker with identical code folding also merges functions of different names, which count as copies.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast, get_args
 
 import numpy as np
 
 from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import digest_of
-from mlgo_clang.link_facts import read_lines, with_header
+from mlgo_clang.link_facts import ADDRESS, OWN, SHARED, USES, read_lines, with_header
+from mlgo_clang.object_size import SHF_ALLOC, SHF_EXECINSTR
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_references, read_symbol_table
+from mlgo_gym.llvm.folding import Folding, Link
+from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table, relocation_tables
 
 _ELF = b"\x7fELF"
 _RELOCATABLE = (b"\1\0", b"\0\1")
 _WEAK = 2
 _FILE = 4
+
+_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
+_CALLS = {3: (4,), 40: (10, 28, 29, 30), 62: (4,), 183: (282, 283), 243: (18, 19)}
+"""Kinds of relocations of calls and jumps, by machine (`llvm/BinaryFormat/ELFRelocs/`)."""
+_VTABLES = ("_ZTV", "_ZTC")
 
 UNKNOWN = (-1, -1)
 """The two numbers without link facts."""
@@ -39,16 +47,27 @@ class LinkFacts:
     """The link facts of one or more builds.
 
     Attributes:
-        counts: By the name of a weak function, the number of objects that define it, and of references to it. A
-            reference is a call or an address, in the code of a function or in data. The copies of one function in
-            several objects have the same references, which count once.
+        counts: By the name of a weak function, the number of copies, and of references to it. Copies are the objects
+            that define it and its twins. A reference is a call or an address, in the code of a function or in data, of
+            the function or of a twin. The copies of one function in several objects have the same references, which
+            count once.
         sources: Names of the objects' sources, without folders.
         covers_module: Whether the source of the module that is compiled is among them.
+        twins: Number of other functions with which the linker merges a function; those with none are not contained.
+        uses: By the name of a weak function, one of `mlgo_clang.link_facts.USES`.
+        compilers: Compilers that wrote the objects, by their own names.
+        targets: Architectures of the objects.
+        folding: Identical code folding of the linker, the value of its option `--icf=`.
     """
 
     counts: Mapping[str, tuple[int, int]]
     sources: frozenset[str] = frozenset()
     covers_module: bool = False
+    twins: Mapping[str, int] = field(default_factory=dict)
+    uses: Mapping[str, str] = field(default_factory=dict)
+    compilers: frozenset[str] = frozenset()
+    targets: frozenset[str] = frozenset()
+    folding: Folding = "none"
 
     def of_module(self, source: str) -> LinkFacts:
         """Return the facts for the compile of a source."""
@@ -65,39 +84,67 @@ class LinkFacts:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LinkFacts:
         """Return the facts in a file; raise `PolicyError` if there is no such file, or it is damaged."""
-        lines = read_lines(os.fspath(path))
+        counts: dict[str, tuple[int, int]] = {}
+        twins: dict[str, int] = {}
+        uses: dict[str, str] = {}
+        others: dict[str, set[str]] = {"source": set(), "compiler": set(), "target": set(), "icf": set()}
         try:
-            rows = [line.split(b" ", 2) for line in lines.splitlines()]
-            numbers = {name.decode(errors="surrogateescape"): (int(copies), int(refs)) for copies, refs, name in rows}
-        except ValueError:
+            for line in read_lines(os.fspath(path)).decode(errors="surrogateescape").splitlines():
+                copies, references, merged, use, name = line.split(" ", 4)
+                if not int(copies):
+                    others[use].add(name)
+                    continue
+                counts[name], uses[name] = (int(copies), int(references)), USES[USES.index(use)]
+                twins.update({name: int(merged)} if int(merged) else {})
+            (folding,) = others["icf"] & {*get_args(Folding)}
+        except (KeyError, ValueError):
             raise PolicyError(
-                f"expected lines COPIES REFERENCES NAME in {path}, got others; run mlgo-gym link-facts again"
+                f"expected lines COPIES REFERENCES TWINS USE NAME in {path}, got others; run mlgo-gym link-facts again"
             ) from None
-        counts = {name: pair for name, pair in numbers.items() if pair[0]}
-        return cls(counts, frozenset(numbers.keys() - counts.keys()))
+        sources, compilers, targets, _ = map(frozenset, others.values())
+        return cls(counts, sources, False, twins, uses, compilers, targets, cast("Folding", folding))
 
     def write(self, path: Path) -> None:
         """Write the facts to a file, all of them or nothing; raise an OSError if that fails."""
-        numbers = {**dict.fromkeys(self.sources, (0, 0)), **self.counts}
-        rows = sorted((name.encode(errors="surrogateescape"), counts) for name, counts in numbers.items())
-        lines = b"".join(b"%d %d %s\n" % (*counts, name) for name, counts in rows)
-        write_atomically(path, with_header(lines))
+        rows = [
+            (name, f"{copies} {references} {self.twins.get(name, 0)} {self.uses.get(name, SHARED)}")
+            for name, (copies, references) in self.counts.items()
+        ]
+        others = {"source": self.sources, "compiler": self.compilers, "target": self.targets, "icf": [self.folding]}
+        rows += [(name, f"0 0 0 {kind}") for kind, names in others.items() for name in names]
+        lines = sorted((name.encode(errors="surrogateescape"), numbers.encode()) for name, numbers in rows)
+        write_atomically(path, with_header(b"".join(b"%s %s\n" % (numbers, name) for name, numbers in lines)))
 
     @classmethod
     def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:
-        """Return the facts of several builds that are linked together: the sums of their numbers."""
-        copies, references = Counter[str](), Counter[str]()
-        sources: set[str] = set()
+        """Return the facts of several builds that are linked together: the sums of their numbers.
+
+        Raises `MlgoError` if they are of different foldings.
+        """
+        parts = [part for part in parts if part.counts or part.sources] or [cls({})]
+        foldings = sorted({part.folding for part in parts})
+        if len(foldings) > 1:
+            raise MlgoError(
+                f"expected facts of one --icf, got {' and '.join(foldings)}; make all of them with one value of --icf"
+            )
+        copies, references, twins = Counter[str](), Counter[str](), Counter[str]()
+        uses: dict[str, str] = {}
         for part in parts:
-            sources |= part.sources
             for name, (defining, referring) in part.counts.items():
                 copies[name] += defining
                 references[name] += referring
-        return cls({name: (count, references[name]) for name, count in copies.items()}, frozenset(sources))
+                uses[name] = SHARED if name in uses else part.uses.get(name, SHARED)
+            twins.update(part.twins)
+        compilers, targets, sources = (
+            frozenset[str]().union(*(getattr(part, name) for part in parts))
+            for name in ("compilers", "targets", "sources")
+        )
+        counts = {name: (count, references[name]) for name, count in copies.items()}
+        return cls(counts, sources, False, dict(twins), uses, compilers, targets, parts[0].folding)
 
     @classmethod
-    def of_objects(cls, objects: Iterable[bytes]) -> LinkFacts:
-        """Return the facts of ELF objects.
+    def of_objects(cls, objects: Iterable[bytes], folding: Folding = "none") -> LinkFacts:
+        """Return the facts of ELF objects, which a linker with this folding links in their order.
 
         Equal objects count once, such as one beside the archive that contains it.
 
@@ -105,8 +152,13 @@ class LinkFacts:
         """
         copies = Counter[str]()
         weak: set[str] = set()
+        needed: set[str] = set()
+        addresses: set[str] = set()
         sources: set[str] = set()
+        compilers: set[str] = set()
+        targets: set[str] = set()
         seen: set[str] = set()
+        tables: list[SymbolTable] = []
         references: dict[str, dict[object, int]] = {}
         for data in objects:
             digest = digest_of(data)
@@ -116,38 +168,85 @@ class LinkFacts:
             table = read_symbol_table(read_elf(data))
             if table is None:
                 continue
+            tables += [table] if folding != "none" else []
             is_function = table.functions & table.visible
             defined = frozenset(table.names(table.symbols[is_function]))
             sources.update(table.names(table.symbols[table.symbols["info"] & 0xF == _FILE]))
+            comment = bytes(table.elf.named_sections().get(".comment", b"")).decode(errors="replace")
+            compilers.update(" ".join(text.split()) for text in comment.split("\0") if text.strip())
+            targets.add(_MACHINES.get(table.elf.machine, f"machine {table.elf.machine}"))
             copies.update(defined)
+            needed.update(table.names(table.symbols[table.visible & (table.symbols["section"] == 0)]))
             weak.update(table.names(table.symbols[is_function & (table.symbols["info"] >> 4 == _WEAK)]))
-            for (name, place), count in _references(table, len(seen)).items():
+            found, taken = _references(table, len(seen))
+            addresses |= taken
+            for (name, place), count in found.items():
                 known = references.setdefault(name, {})
                 known[place] = max(count, known.get(place, 0))
-        return cls({name: (copies[name], sum(references.get(name, {}).values())) for name in weak}, frozenset(sources))
+        counts = {name: (copies[name], sum(references.get(name, {}).values())) for name in weak}
+        uses = {
+            name: SHARED if copies[name] > 1 or name in needed else ADDRESS if name in addresses else OWN
+            for name in weak
+        }
+        twins = dict[str, int]()
+        for names, others in _merged_functions(tables, folding):
+            total = others + sum(sum(references.get(name, {}).values()) for name in names)
+            number = len(names) + others - 1
+            for name in names & weak:
+                counts[name] = copies[name] + number, total
+                twins[name] = number
+        described = frozenset(sources), False, twins, uses, frozenset(compilers), frozenset(targets), folding
+        return cls(counts, *described)
 
 
-def _references(table: SymbolTable, number: int) -> Counter[tuple[str, object]]:
-    """Return how often each place refers to each visible symbol.
+def _merged_functions(tables: Sequence[SymbolTable], folding: Folding) -> Iterator[tuple[set[str], int]]:
+    """Yield the visible functions that folding merges, by name, and the number of others that it merges with them."""
+    link = Link(tables)
+    members: dict[int, list[set[str]]] = {}
+    for place, number in link.folded_sections(folding).items():
+        members.setdefault(number, []).append(link.functions_of.get(place, set()))
+    for names in members.values():
+        if len(names) > 1:
+            yield set[str]().union(*names), sum(not own for own in names)
+
+
+def _references(table: SymbolTable, number: int) -> tuple[Counter[tuple[str, object]], set[str]]:
+    """Return how often each place refers to each visible symbol, and the symbols whose address is taken.
 
     A place is the name of a visible function; or of others, and of data, the section, the symbol and the object's
-    `number`.
+    `number`. Calls and vtables take no address that a program compares.
     """
     names, visible = table.names(table.symbols), table.visible
     functions = np.flatnonzero(table.functions)
     functions = functions[np.argsort(table.symbols["value"][functions], kind="stable")]
-    found = Counter[tuple[str, object]]()
-    for section, offsets, symbols in read_references(table):
+    vtables = [index for index in np.flatnonzero(visible).tolist() if names[index].startswith(_VTABLES)]
+    calls = _CALLS.get(table.elf.machine, ())
+    found, taken = Counter[tuple[str, object]](), set[str]()
+    flags = table.elf.sections["flags"]
+    for section, entries, symbols in relocation_tables(table):
+        if section >= len(flags) or not int(flags[section]) & SHF_ALLOC:
+            continue
+        offsets = entries["offset"]
         inside = functions[table.sections[functions] == section]
         starts = table.symbols["value"][inside]
         positions = np.searchsorted(starts, offsets, side="right") - 1
-        for position, symbol in zip(positions.tolist(), symbols.tolist(), strict=True):
+        is_address = np.ones(len(offsets), bool)
+        if int(flags[section]) & SHF_EXECINSTR:
+            is_address &= ~np.isin(entries["kind"], calls)
+        for vtable in vtables:
+            if table.sections[vtable] == section:
+                start, size = table.symbols["value"][vtable], table.symbols["size"][vtable]
+                is_address &= (offsets < start) | (offsets >= start + size)
+        rows = zip(positions.tolist(), symbols.tolist(), is_address.tolist(), strict=True)
+        for position, symbol, address in rows:
             if not visible[symbol]:
                 continue
             holder = int(inside[position]) if position >= 0 else -1
             named = holder >= 0 and visible[holder]
             found[names[symbol], names[holder] if named else (number, section, holder)] += 1
-    return found
+            if address:
+                taken.add(names[symbol])
+    return found, taken
 
 
 def objects_in(path: Path) -> Iterator[bytes]:

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_clang.object_size import (
-    SHF_ALLOC,
     SHF_EXECINSTR,
     SHT_NOBITS,
     WASM_CODE,
@@ -85,21 +84,10 @@ class ElfFile:
 
     def named_sections(self) -> dict[str, memoryview]:
         """Return the contents of uncompressed sections by name; raise `MlgoError` if the object is damaged."""
-        at = 62 if self.wide else 50
-        index = int.from_bytes(self.data[at : at + 2], "little" if self.order == "<" else "big")
-        if index == _SHN_XINDEX and len(self.sections):
-            index = int(self.sections["link"][0])
-        if index >= len(self.sections):
-            raise MlgoError(
-                f"an ELF object has section names in section {index} of {len(self.sections)}: it is damaged"
-            )
-        names = bytes(self.contents(index))
-        starts = self.sections["name"].tolist()
-        ends = [names.find(b"\0", start) for start in starts]
         return {
-            names[start:end].decode(errors="replace"): self.contents(section)
-            for section, (start, end) in enumerate(zip(starts, ends, strict=True))
-            if start < end and not int(self.sections["flags"][section]) & _SHF_COMPRESSED
+            name: self.contents(section)
+            for section, name in enumerate(section_names(self))
+            if name and not int(self.sections["flags"][section]) & _SHF_COMPRESSED
         }
 
     def table(self, section: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -112,6 +100,19 @@ class ElfFile:
                 f"got {len(raw)} bytes with entries of {entry}; the object is damaged"
             )
         return np.frombuffer(raw, dtype)
+
+
+def section_names(elf: ElfFile) -> list[str]:
+    """Return the name of each section, in order; raise `MlgoError` if the object is damaged."""
+    at = 62 if elf.wide else 50
+    index = int.from_bytes(elf.data[at : at + 2], "little" if elf.order == "<" else "big")
+    if index == _SHN_XINDEX and len(elf.sections):
+        index = int(elf.sections["link"][0])
+    if index >= len(elf.sections):
+        raise MlgoError(f"an ELF object has section names in section {index} of {len(elf.sections)}: it is damaged")
+    names = bytes(elf.contents(index))
+    starts = elf.sections["name"].tolist()
+    return [names[start : max(start, names.find(b"\0", start))].decode(errors="replace") for start in starts]
 
 
 def read_elf(data: bytes) -> ElfFile:
@@ -225,7 +226,7 @@ class Relocation(NamedTuple):
     target: Place
 
 
-def _relocation_tables(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
+def relocation_tables(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
     """Yield section, entries (`offset`, `kind`, maybe `addend`) and symbols of each table of relocations."""
     elf = table.elf
     word, shift, mask = ("8", 32, 0xFFFFFFFF) if elf.wide else ("4", 8, 0xFF)
@@ -250,23 +251,12 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
     """
     relocations: dict[int, list[Relocation]] = defaultdict(list)
     values = table.symbols["value"].astype(np.int64)
-    for section, entries, symbols in _relocation_tables(table):
+    for section, entries, symbols in relocation_tables(table):
         if "addend" in (entries.dtype.names or ()):
             places = (values[symbols] + entries["addend"]).tolist()
             targets = zip(table.sections[symbols].tolist(), places, strict=True)
             relocations[section] += map(Relocation, entries["offset"].tolist(), entries["kind"].tolist(), targets)
     return {section: sorted(entries, key=attrgetter("offset")) for section, entries in relocations.items()}
-
-
-def read_references(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
-    """Yield each section of an object that is loaded and has relocations, their offsets, and their symbols by index.
-
-    Raises `MlgoError` if the object is damaged.
-    """
-    flags = table.elf.sections["flags"]
-    for section, entries, symbols in _relocation_tables(table):
-        if section < len(flags) and int(flags[section]) & SHF_ALLOC:
-            yield section, entries["offset"], symbols
 
 
 _CUSTOM, _IMPORT = 0, 2

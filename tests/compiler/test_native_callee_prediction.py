@@ -59,7 +59,7 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
                 printing.stop_at(b"no such output")
                 printed = 0
                 state = start(native, printing)
-                lines = b"".join(b"%d %d %s\n" % (*facts.of(name), name.encode()) for name in facts.counts)
+                lines = b"".join(b"%d %d 1 own %s\n" % (*facts.of(name), name.encode()) for name in facts.counts)
                 native.mlgo_prediction_facts(state, lines, ctypes.c_int64(len(lines)), False)
             else:
                 text = printing.captured[printed:]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import make_environment
@@ -73,6 +76,10 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
     assert text == f"{output}: 3 weak functions, 1 of them in one object\n"
     facts = LinkFacts.read(output)
     assert facts.counts == {"_Z6sharedi": (2, 2), "_Z5inneri": (2, 1), "_Z3owni": (1, 1)}
+    assert facts.uses == {"_Z6sharedi": "shared", "_Z5inneri": "shared", "_Z3owni": "own"}
+    assert facts.targets == {platform.machine()}
+    assert facts.folding == "none"
+    assert any("clang version" in compiler for compiler in facts.compilers)
     assert (facts.of("_Z3owni"), facts.of("first")) == ((1, 1), (0, 0))
     # The second objects of libtool are no further copies; archives have the same objects, also thin ones.
     again = tmp_path / "again"
@@ -117,8 +124,9 @@ def test_what_is_no_file_of_facts_is_one_clear_line(build: Path, tmp_path: Path)
     for damage, message in (
         (None, "expected a file of link facts, got .*: No such file"),
         (lambda data: data[:-3], "expected a complete file of link facts"),
-        (lambda data: data.replace(b"\n2 2 ", b"\n1 2 "), "expected a complete file of link facts"),
-        (lambda _: with_header(b"x 2 f\n"), "expected lines COPIES REFERENCES NAME"),
+        (lambda data: data.replace(b"\n2 2 0 ", b"\n1 2 0 "), "expected a complete file of link facts"),
+        (lambda _: with_header(b"x 2 f\n"), "expected lines COPIES REFERENCES TWINS USE NAME"),
+        (lambda _: with_header(b"1 2 0 odd f\n"), "expected lines COPIES REFERENCES TWINS USE NAME"),
         (lambda _: b"\x7fELF", "expected a complete file of link facts"),
     ):
         if damage is not None:
@@ -170,7 +178,7 @@ def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_
     facts, output = tmp_path / "facts", tmp_path / "first.o"
     LinkFacts.of_objects(objects_in(build)).write(facts)
     damaged = tmp_path / "damaged"
-    damaged.write_bytes(facts.read_bytes().replace(b"\n1 1 ", b"\n2 2 "))
+    damaged.write_bytes(facts.read_bytes().replace(b"\n1 1 0 own ", b"\n2 2 0 own "))
     objects = []
     for policy, path, message in (
         ("last-call", damaged, f"expected a complete file of link facts, got {damaged}"),
@@ -238,3 +246,110 @@ def test_a_plugin_reads_the_facts(major: int, build: Path, tmp_path: Path) -> No
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
         assert done.stderr.count("\n") == 1
         assert f"expected a complete file of link facts, got {damaged}" in done.stderr
+
+
+USES = """
+inline int called(int x) { return x * 3; }
+inline int compared(int x) { return x * 5; }
+extern "C" inline int by_assembly(int x) { return x * 7; }
+struct Base { virtual int get(int) const; int state; };
+struct Derived : Base { int get(int x) const override { return called(x) + state; } };
+int use(const Base &, int (*)(int));
+int owner(int x) { return use(Derived(), compared) + by_assembly(x); }
+int second_owner(int x) { return called(x) + by_assembly(x); }
+"""
+
+
+def test_facts_tell_calls_and_vtables_from_addresses_and_references_of_other_objects(tmp_path: Path) -> None:
+    (tmp_path / "owner.cpp").write_text(USES)
+    (tmp_path / "other.cpp").write_text('asm(".quad by_assembly");')
+    command = [*compiler_command("bundled", "g++"), "-fno-rtti", "-fno-inline", "-ffunction-sections"]
+    for name in ("owner", "other"):
+        compile_source(tmp_path, name, tmp_path / f"{name}.o", *command)
+    assert LinkFacts.of_objects(objects_in(tmp_path)).uses == {
+        "_Z6calledi": "own",
+        "_Z8comparedi": "address",
+        "by_assembly": "shared",
+        "_ZNK7Derived3getEi": "own",
+        "_ZN4BaseC2Ev": "own",
+        "_ZN7DerivedC2Ev": "own",
+    }
+
+
+TWINS = """
+#include <stdexcept>
+#include <vector>
+template <class T> struct Cell { T value; int kind; };
+template <class T> void grow(std::vector<Cell<T> *> &cells, Cell<T> *cell) {
+    cells.push_back(cell);
+    if (cells.size() > 9) cells.erase(cells.begin());
+}
+template <class T> const char *name(int x) { return x ? "a name of a cell" : "another"; }
+template <class T> int caught(int (*f)()) { try { return f(); } catch (T &) { return 1; } }
+template <class T> int tested(T x) { return x == 4 ? 3 : 7; }
+struct A {}; struct B {};
+int call();
+int keep(void *, void *);
+template <class T> int all(std::vector<Cell<T> *> &cells, Cell<T> &cell) {
+    grow(cells, &cell);
+    return name<T>(cell.kind)[0] + caught<T>(call) + keep((void *)tested<int>, (void *)tested<unsigned>);
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["all", "safe"])
+def test_the_twins_are_those_that_lld_merges(mode: Folding, tmp_path: Path) -> None:
+    for program in ("clang++-22", "ld.lld"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    for name, types in (("first", "AB"), ("second", "BA")):
+        calls = "".join(
+            f"int {name}{t}(std::vector<Cell<{t}> *> &c, Cell<{t}> &d) {{ return all(c, d); }}" for t in types
+        )
+        (tmp_path / f"{name}.cpp").write_text(
+            f"{TWINS}{calls}int tests{name}(int x) {{ return tested(x) + tested(1u * x); }}"
+        )
+    (tmp_path / "main.cpp").write_text("int call() { return 1; } int keep(void *, void *) { return 2; } int main() {}")
+    objects: list[Path] = []
+    for path in sorted(tmp_path.glob("*.cpp")):
+        objects.append(path.with_suffix(".o"))
+        compile_source(
+            tmp_path, path.stem, objects[-1], "clang++-22", "-fno-inline", "-ffunction-sections", "-fdata-sections"
+        )
+    flags = "-fuse-ld=lld", f"-Wl,--icf={mode},--print-icf-sections", "-o", str(tmp_path / "program")
+    link = ["clang++-22", *map(str, objects), *flags]
+    printed = subprocess.run(link, capture_output=True, text=True, check=True, timeout=60).stdout
+    expected: dict[str, int] = {}
+    for group in re.split("^selected", printed, flags=re.MULTILINE)[1:]:
+        names = re.findall(r":\(\.text\.(\w+)\)", group)
+        expected.update(dict.fromkeys(names, len(names) - 1))
+    facts = LinkFacts.of_objects((path.read_bytes() for path in objects), mode)
+    assert facts.twins == {name: twins for name, twins in expected.items() if name in facts.counts}
+    assert len(facts.twins) > 4
+    assert ("_Z6testedIiEiT_" in facts.twins) == (mode == "all")
+    plain = LinkFacts.of_objects(path.read_bytes() for path in objects)
+    assert plain.twins == {}
+    for name, (copies, references) in facts.counts.items():
+        assert copies == plain.counts[name][0] + facts.twins.get(name, 0)
+        assert references >= plain.counts[name][1]
+    # The file and the command.
+    run("link-facts", *objects, "--icf", mode, "--output", tmp_path / "facts")
+    assert LinkFacts.read(tmp_path / "facts") == facts
+    with pytest.raises(MlgoError, match=r"expected facts of one --icf, got .* and .*; make all"):
+        LinkFacts.merged([facts, plain])
+
+
+def test_a_link_with_folding_and_facts_without_it_is_one_warning_per_build(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "main.cpp").write_text("int main() {}")
+    facts = tmp_path / "facts"
+    script = f"for word in -Wl,--icf=all -Wl,--gc-sections,--icf=safe; do {WRAPPER} main.cpp $word; done; true"
+    cases: tuple[tuple[Folding, int], ...] = ("none", 1), ("all", 0)
+    for folding, warnings in cases:
+        LinkFacts.of_objects(objects_in(build), folding).write(facts)
+        environment = {**os.environ, "MLGO_LINK_FACTS": str(facts), "MLGO_CACHE": str(tmp_path / folding)}
+        command = ["sh", "-c", script]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        lines = [line for line in done.stderr.splitlines() if "mlgo-clang: warning: expected link facts" in line]
+        assert len(lines) == warnings, done.stderr
+        assert not lines or f"of --icf=all, with which this build links, got {facts} without; run mlgo-gym" in lines[0]

@@ -108,13 +108,14 @@ private:
     SmallVector<StringRef, 5> Words;
     Header.split(Words, ' ');
     size_t Bytes;
-    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[1] != "2" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size() ||
+    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[1] != "3" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size() ||
         Words[4] != toHex(SHA256::hash(arrayRefFromStringRef(Lines)), true))
       return false;
     while (!Lines.empty()) {
       auto [Line, Rest] = Lines.split('\n');
       auto [Copies, Tail] = Line.split(' ');
-      auto [References, Name] = Tail.split(' ');
+      auto [References, Others] = Tail.split(' ');
+      StringRef Name = Others.split(' ').second.split(' ').second; // after the twins and the use
       Named &Function = Known[Name];
       if (Copies.getAsInteger(10, Function.Copies) || References.getAsInteger(10, Function.References))
         return false;
