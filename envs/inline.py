@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, CallGraph
+from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, UNKNOWN_CALL, CallGraph
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.setup import probe
@@ -105,12 +105,12 @@ class InlineTask(Task):
         return b"".join((before, bytes(_WIDTH), between, choice, after))
 
     def observe(self, decision: Decision) -> Any:
-        """Return the features of a call site, or the call graph around it."""
+        """Return the features of a call site, or the call graph around it; `UNKNOWN_CALL` if its code is not kept."""
         features = self.layout.flat(self.features(decision) if self._misplaced else decision.payload)
         if not self._graph:
             return features
-        assert decision.code is not None, "sessions of this form read code"
-        return self._draw(decision.code.call_graph(self.max_functions), features)
+        code = decision.code
+        return self._draw(UNKNOWN_CALL if code is None else code.call_graph(self.max_functions), features)
 
     def _draw(self, graph: CallGraph, features: npt.NDArray[np.float32]) -> gym.spaces.GraphInstance:
         """Return a call graph as an observation; the edge of the decision has its features."""

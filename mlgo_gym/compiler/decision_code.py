@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,13 @@ NO_CALLS = CallGraph(
     ),
 )
 """A graph of one function without a name, after the last decision."""
+
+UNKNOWN_CALL = replace(
+    NO_CALLS,
+    edges=np.array([[int(name == "decision") for name in EDGE_COLUMNS]]),
+    edge_links=np.zeros((1, 2), np.int64),
+)
+"""The same with the edge of a decision, for a recorded decision, whose code is not kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,11 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.record import unpack_actions
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.policies.protocol import decide
+from mlgo_gym.search import search_module
 from mlgo_gym.search.search_space import Budget, SearchSpace
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
@@ -221,6 +223,10 @@ def test_each_way_to_play_gives_a_policy_the_code_and_the_graph(
         while (decision := episode.decision) is not None:
             episode.take(space.action_of(ReadsCode(), decision, episode.decisions))
         assert episode.actions == alone
+    found = search_module(env, module, compiles=4, start=policies["ReadsCode"])
+    assert len(found.actions) > 5
+    with pytest.raises(MlgoError, match="expected an environment without code"):
+        explain_module(env, name, ("default", "always"))
     env.close()
 
 

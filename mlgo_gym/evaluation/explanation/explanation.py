@@ -172,7 +172,8 @@ def explain_module(
     Takes two compiles, one more for credit, and one for each measured difference.
 
     Args:
-        env: An inlining environment with flat observations; with callee features if a policy uses them.
+        env: An inlining environment with flat observations and without `ir=True`; with callee features if a policy uses
+            them.
         module: Name of the module in the corpus.
         policies: The two policies, as in `load_policy()`.
         measured: Maximum number of measured differences, those with the largest credit first.
@@ -180,11 +181,16 @@ def explain_module(
         note: Called with the number of finished steps, the number of steps, and a result in words.
 
     Raises:
-        MlgoError: The module or a policy is unknown, a policy does not fit, a compile failed, or the task is not
-            inlining alone.
+        MlgoError: The module or a policy is unknown, a policy does not fit, a compile failed, or the environment is
+            another.
     """
     if env.task.advisors != (INLINING,):
         raise MlgoError(f"expected an environment of inlining, got {env.task.name}; use mlgo/Inline-v0")
+    if env.setup.options.reads_code:
+        raise MlgoError(
+            "expected an environment without code, since policies are asked about changed features, got ir=True or "
+            "observation='graph'; omit them"
+        )
     compilation = env.compilation(env.corpus.module(module))
     compilation = replace(compilation, flags=(*compilation.flags, *STACK_USAGE_FLAGS))
     timeout = env.setup.timeout
