@@ -14,7 +14,6 @@ from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.policies.network import Network
@@ -59,11 +58,6 @@ def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> No
     assert (data["metric"], data["modules"], data["split"]) == ("object", 2, "train")
     assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
     assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
-
-
-def test_traces_are_reproduced(corpus: Path, tmp_path: Path) -> None:
-    trace("mlgo/Inline-v0", "never", corpus=str(corpus), output=tmp_path / "trace")
-    assert run("validate", tmp_path / "trace").stdout == "reproduced 2 of 2 episodes\n"
 
 
 SEARCH = ("search", "mlgo/Inline-v0", "--corpus")

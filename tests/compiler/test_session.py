@@ -20,7 +20,7 @@ from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
+from mlgo_gym.llvm.advisors import ADVISORS, INLINING
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
@@ -102,24 +102,6 @@ def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBi
         assert len(decisions) == 9
         objects.add(compiled.object_bytes)
     assert len(objects) == 2
-
-
-def test_three_advisors_in_one_compile(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    compilation = plan(Module("pressure", make_bitcode("many_calls.c")), toolchain)
-
-    def answer(decision: Decision) -> bytes:
-        if ADVISORS[decision.advisor] is INLINING:
-            return default(decision)
-        if ADVISORS[decision.advisor] is PRIORITY:
-            return struct.pack("<f", 1.0)
-        mask = struct.unpack_from("<33q", decision.payload)
-        return struct.pack("<q", max(column for column in range(33) if mask[column]))
-
-    with Session(compilation.command, ADVISORS) as session:
-        decisions, compiled = run(session, answer)
-    assert {decision.advisor for decision in decisions} == {0, 1, 2}
-    assert {decision.context for decision in decisions} == {"", "many"}
-    assert object_sizes(compiled.object_bytes).text > 0
 
 
 def test_the_optimisation_record_comes_on_request_and_changes_nothing(

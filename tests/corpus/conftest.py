@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from typer.testing import CliRunner
 
-from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
@@ -35,25 +32,6 @@ def record(project: Path, script: str | list[str], toolchain: Toolchain, **optio
     """Record a shell script or a command as the build of a folder; the corpus is `project/../corpus`."""
     command = ["sh", "-ec", script] if isinstance(script, str) else script
     return record_build(command, project.parent / "corpus", toolchain=toolchain, folder=project, **options)
-
-
-def corpus_command(*words: object) -> str:
-    """Run `mlgo-gym corpus`, check its exit status, and return its standard error."""
-    result = CliRunner().invoke(application, ["corpus", *map(str, words)])
-    assert result.exit_code == 0, f"{result.output}{result.exception}"
-    return result.stderr
-
-
-def description(folder: Path) -> dict[str, Any]:
-    """Return the description of a corpus, with its modules in order."""
-    content: dict[str, Any] = json.loads((folder / "corpus_description.json").read_text())
-    return {**content, "modules": sorted(content["modules"])}
-
-
-def files_below(folder: Path) -> list[str]:
-    """Return the paths of all files below a folder but the description."""
-    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(str(path) for path in paths if path.name != "corpus_description.json")
 
 
 def executable_sections(path: Path) -> dict[str, bytes]:

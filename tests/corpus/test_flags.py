@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym.compiler.limits import confinement_support
@@ -105,20 +104,6 @@ def test_allowed_arguments_that_name_files_do_not_touch_them_for_bitcode(
         assert list(tmp_path.iterdir()) == [], line
 
 
-def test_an_episode_refuses_them_and_of_a_trusted_corpus_runs_them(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
-    folder = make_untrusted_corpus(tmp_path / "corpus", calls, (f"-stats-file={tmp_path / 'target'}",))
-    with gym.make("mlgo/Inline-v0", corpus=str(folder)) as env, pytest.raises(UntrustedError, match="-stats-file="):
-        env.reset(seed=0)
-    assert not (tmp_path / "target").exists()
-    with gym.make("mlgo/Inline-v0", corpus=str(folder), compile_options={"trust_flags": True}) as env:
-        env.reset(seed=0)
-    trusted = open_corpus(folder, toolchain=toolchain, trust_flags=True)
-    assert verify(trusted, toolchain) == []
-    assert not plan(trusted[0], toolchain).confined
-
-
 @pytest.mark.parametrize("recorded", [True, False])
 def test_driver_flags_of_a_description_stay_untrusted_whatever_is_added(
     recorded: bool, calls: Path, toolchain: Toolchain, tmp_path: Path
@@ -159,16 +144,6 @@ def test_a_variable_that_edits_command_lines_of_the_driver_is_not_in_the_result(
     flags = plan(Module("calls", calls), toolchain).flags
     assert "-Oz" in flags
     assert not [flag for flag in flags if "time-trace" in flag]
-
-
-def test_a_module_whose_name_is_an_option_is_a_file_all_the_same(
-    calls: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("-ftime-trace=here", "@arguments"):
-        make_untrusted_corpus(tmp_path / "corpus", calls, (), name)
-        monkeypatch.chdir(tmp_path / "corpus")
-        assert verify(open_corpus(".", toolchain=toolchain), toolchain) == []
-    assert not [path for path in (tmp_path / "corpus").iterdir() if path.name.startswith("here")]
 
 
 def test_extraction_skips_an_object_with_such_flags(

@@ -27,7 +27,6 @@ from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import FileStore
 from tests.corpus.untrusted import make_untrusted_corpus
@@ -74,18 +73,6 @@ def test_a_cmd_file_that_does_not_begin_with_cc1_is_neither_written_nor_read(tmp
         (tmp_path / "x.cmd").write_bytes(data)
         with pytest.raises(CorpusError, match="begin with -cc1"):
             read_command(tmp_path / "x.cmd")
-
-
-def test_empty_truncated_and_huge_files_are_refused_by_name(calls: Path, tmp_path: Path) -> None:
-    path = tmp_path / "m.bc"
-    for content in (b"", b"BC", calls.read_bytes()[:-4]):
-        path.write_bytes(content)
-        with pytest.raises(CorpusError, match=r"m\.bc: .*LLVM bitcode"):
-            read_bitcode(path)
-    with path.open("wb") as file:
-        file.truncate(5 << 30)
-    with pytest.raises(CorpusError, match="magic number"):
-        read_bitcode(path)
 
 
 def test_a_module_that_is_deleted_during_an_episode_is_a_clear_error(calls: Path, tmp_path: Path) -> None:

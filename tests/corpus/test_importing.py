@@ -16,10 +16,10 @@ from mlgo_gym.llvm.toolchain import Toolchain
 Rows = list[dict[str, Any]]
 
 
-def write(path: Path, rows: Rows) -> Path:
+def write(path: Path, rows: Any) -> Path:
     arrow: Any = pytest.importorskip("pyarrow")
     parquet: Any = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.Table.from_pylist(rows), path)
+    parquet.write_table(arrow.Table.from_pylist(rows) if isinstance(rows, list) else rows, path)
     return path
 
 
@@ -55,28 +55,18 @@ def test_every_row_is_a_module_with_its_columns_as_metadata(
     assert verify(corpus, toolchain) == []
 
 
-def test_a_row_whose_text_is_no_utf_8_is_skipped_with_the_reason(rows: Rows, tmp_path: Path) -> None:
+def test_rows_without_bitcode_or_text_are_skipped_and_named_and_no_language_leads_out(
+    rows: Rows, tmp_path: Path
+) -> None:
     arrow: Any = pytest.importorskip("pyarrow")
-    parquet: Any = pytest.importorskip("pyarrow.parquet")
-    damaged = arrow.array([b"c\xff", b"c++"]).view(arrow.utf8())
-    table = arrow.table({"content": [row["content"] for row in rows], "language": damaged})
-    parquet.write_table(table, tmp_path / "x.parquet")
-    report = import_parquet([tmp_path / "x.parquet"], tmp_path / "corpus")
-    assert len(report.modules) == 1
-    assert [label for label, _ in report.skipped] == ["x.parquet:0"]
-    assert "its values cannot be read: 'utf-8' codec" in report.skipped[0][1]
-
-
-def test_rows_without_bitcode_are_skipped_and_named(rows: Rows, tmp_path: Path) -> None:
-    broken = [{**rows[0], "content": b"no bitcode"}, {**rows[0], "content": None}]
-    report = import_parquet([write(tmp_path / "x.parquet", [broken[0], rows[0], broken[1]])], tmp_path / "corpus")
-    assert len(report.modules) == 1
-    assert [name for name, _ in report.skipped] == ["x.parquet:0", "x.parquet:2"]
-
-
-def test_a_language_never_leads_out_of_the_corpus(rows: Rows, tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", [{**rows[0], "language": "../../etc"}])
-    assert import_parquet([path], tmp_path / "corpus").modules[0].startswith("_.._etc/")
+    contents = [b"no bitcode", rows[0]["content"], None, rows[1]["content"]]
+    languages = arrow.array([b"c", b"../../etc", b"c", b"c\xff"]).view(arrow.utf8())
+    path = write(tmp_path / "x.parquet", arrow.table({"content": contents, "language": languages}))
+    report = import_parquet([path], tmp_path / "corpus")
+    (name,) = report.modules
+    assert name.startswith("_.._etc/")
+    assert [label for label, _ in report.skipped] == ["x.parquet:0", "x.parquet:2", "x.parquet:3"]
+    assert "its values cannot be read: 'utf-8' codec" in report.skipped[2][1]
 
 
 def test_another_file_is_an_error_that_names_it(rows: Rows, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -50,38 +49,20 @@ def make_corpus(folder: Path, bitcode: Path, names: list[str]) -> str:
     return str(folder)
 
 
-def run_episode(env: CompilerEnv, module: str) -> dict[str, Any]:
-    _, info = env.reset(options={"module": module})
-    over = False
-    while not over:
-        *_, terminated, truncated, info = env.step(info["default_action"])
-        over = terminated or truncated
-    return info
-
-
-def test_every_name_is_compiled(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_name_is_evaluated_traced_and_replayed(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     folders = ["corpus", "a b", "two\nlines", "-dash", "\udcff", "q'\"", "@x"]
     for folder in folders:
-        corpus = make_corpus(Path(folder), calls, NAMES if folder == "corpus" else ["a b"])
-        env = gym.make("mlgo/Inline-v0", corpus=f"./{corpus}").unwrapped
-        assert isinstance(env, CompilerEnv)
-        for name in env.corpus.names:
-            info = run_episode(env, name)
-            assert not info["error"]
-            assert info["module"] == name
-        env.close()
+        names = NAMES if folder == "corpus" else ["a b"]
+        corpus, results = f"./{make_corpus(Path(folder), calls, names)}", Path("..", "results", folder)
+        result = evaluate("mlgo/Inline-v0", policies=["always"], corpus=corpus, output=results)
+        assert sorted(episode.module for episode in result.episodes) == sorted(names)
+        assert all(episode.error is None for episode in result.episodes)
+        assert sorted(episode.module for episode in read_episodes(results)) == sorted(names)
     assert {path.name for path in tmp_path.iterdir() if path.name != "cache"} == set(folders)
-
-
-def test_every_name_is_evaluated_traced_and_replayed(calls: Path, tmp_path: Path) -> None:
-    corpus = make_corpus(tmp_path / "corpus", calls, NAMES)
-    result = evaluate("mlgo/Inline-v0", policies=["always"], corpus=corpus, output=tmp_path / "results")
-    assert sorted(episode.module for episode in result.episodes) == sorted(NAMES)
-    assert all(episode.error is None for episode in result.episodes)
-    again = read_episodes(tmp_path / "results")
-    assert sorted(episode.module for episode in again) == sorted(NAMES)
-    trace("mlgo/Inline-v0", "always", output=tmp_path / "trace", corpus=corpus)
+    trace("mlgo/Inline-v0", "always", output=tmp_path / "trace", corpus="./corpus")
     assert [verdict.problem for verdict in validate(tmp_path / "trace")] == [""] * len(NAMES)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.errors import MlgoError
 from tests.fakes.compiles import FaultyClang
 from tests.fakes.no_ptrace import without_ptrace
 from tests.faults.catalogue import ENDS, FAULTS, Fault, Outcome, matches
@@ -143,8 +142,3 @@ def test_in_the_driver(
 def test_the_page_lists_every_fault_once() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tests.faults.page`"
     assert len({fault.spec for fault in FAULTS}) == len(FAULTS)
-
-
-def test_an_unknown_fault_is_refused(faults: FaultyClang) -> None:
-    with pytest.raises(MlgoError, match="expected a behaviour such as 'crash@answer', got 'crash'; see tests"):
-        faults.set_fault("crash")

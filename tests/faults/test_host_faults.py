@@ -308,23 +308,6 @@ def test_the_commands_restore_the_handling_of_sigchld(compiler: FaultyCompiler, 
 # Two hosts, and the clock
 
 
-def test_two_hosts_share_an_empty_cache(compiler: FaultyCompiler, own_cache: Path) -> None:
-    program = f"""
-import gymnasium as gym, mlgo_gym, json, sys
-env = gym.make({INLINE!r}, corpus={compiler.corpus!r}, observation="vector").unwrapped
-_, info = env.reset(options={FAULTY})
-over = False
-while not over:
-    *_, over, _, info = env.step(info["default_action"])
-print(json.dumps(info, default=str))
-"""
-    hosts = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    infos = {host.communicate(timeout=60)[0] for host in hosts}
-    assert [host.returncode for host in hosts] == [0, 0]
-    assert len(infos) == 1
-    assert not [path for path in own_cache.rglob("*") if path.is_file() and path.name.startswith((".", "tmp"))]
-
-
 def test_a_clock_that_jumps_changes_nothing(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls = time.time, itertools.count()
     # The clock of the machine belongs to everybody.

@@ -80,19 +80,6 @@ def test_a_policy_that_does_not_exist_is_an_error(run: Run, project: Path) -> No
     assert files(project) == ["calls.c"]
 
 
-@pytest.mark.parametrize("statement", ["exit 1", "kill -9 $$", STALL], ids=["fails", "is killed", "stalls"])
-def test_where_clang_fails_for_the_policy_it_compiles_alone(
-    statement: str, run: Run, project: Path, plain: bytes, fake_clang: FakeClang
-) -> None:
-    timeout = "--mlgo-timeout=0.2" if statement == STALL else "--mlgo-timeout=60"
-    result = run("--mlgo-policy=never", timeout, fake_clang(statement), *COMPILE)
-    reason = b"clang exited with status -9 while a policy decided" if "-9" in statement else b"compiled by clang alone"
-    assert (result.returncode, reason in result.stderr, result.stderr.count(b"\n")) == (0, True, 1)
-    assert (project / "calls.o").read_bytes() == plain
-    if statement == STALL:
-        assert not Path("/proc", (project.parent / "started").read_text().strip()).exists()
-
-
 def test_an_error_of_the_source_and_a_full_disk_fail_and_a_cache_that_cannot_be_written_does_not(
     run: Run, project: Path, plain: bytes, policy: str
 ) -> None:

@@ -1,7 +1,4 @@
-"""Objects of a build, and corpora from them; test names state LLVM's behaviour, or a defect of LLVM's tools.
-
-Numbers in names are those of LLVM's own tests of mlgo-utils.
-"""
+"""Objects of a build, and corpora from them; test names state LLVM's behaviour, or a defect of LLVM's tools."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import corpus_command, description, files_below, write_files
+from tests.corpus.conftest import write_files
 
 Build = Callable[..., Path]
 Extract = Callable[..., CorpusReport]
@@ -266,12 +263,3 @@ def test_an_input_that_is_something_else_is_an_error(tmp_path: Path) -> None:
     source.unlink()
     with pytest.raises(CorpusError):
         read_object_list(source)
-
-
-def test_7_and_20_a_folder_is_all_objects_below_it_each_with_its_flags(build: Build, output: Path) -> None:
-    for name in ("test1.o", "lib/test2.o"):
-        folder = build(name).parent
-    corpus_command("extract", f"--input={folder.parent}", f"--output_dir={output}")
-    assert description(output) == {"has_thinlto": False, "modules": ["lib/test2.o", "test1.o"]}
-    names = [f"{name}.o{suffix}" for name in ("lib/test2", "test1") for suffix in (".bc", ".cmd")]
-    assert files_below(output) == names
