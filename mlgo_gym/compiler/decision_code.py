@@ -155,7 +155,10 @@ class DecisionCode(CallTracker):
         if len(contexts.site.functions) > 1:
             # clang skips the calls in functions that it has removed, which only their uses show.
             expected = (call for call in expected if self._users(call.callee) == users)
-        self._call = next(expected, None)
+        self._call = first = next(expected, None)
+        if first is not None and self._is_recursive(first.callee):
+            # Seen in clang 22: it requests no decision about a callee that calls itself.
+            self._call = next((call for call in expected if not self._is_recursive(call.callee)), first)
         self._component = contexts.site.functions
         alone = self._component[0] if len(self._component) == 1 else ""
         self._caller = alone if self._call is None else self._call.caller
@@ -188,6 +191,10 @@ class DecisionCode(CallTracker):
         if callee.row["linkage"] == INTERNAL and not self._uses(call.callee):
             self._changed_uses.subtract(callee.uses)
             self._calls.drop(call.callee)
+
+    def _is_recursive(self, name: str) -> bool:
+        function = self.module.functions.get(name)
+        return function is not None and name in function.calls
 
     def _uses(self, name: str) -> int:
         return self.module.uses[name] + self._changed_uses[name]

@@ -41,13 +41,13 @@ def make(**arguments: Any) -> InlineEnv:
     return env
 
 
-def decisions(env: InlineEnv) -> Iterator[str]:
-    """Pause at each decision of a module under clang's own choices, and yield the callee that clang names after it."""
-    module, task = env.corpus.module(MODULE["module"]), env.task
+def decisions(env: InlineEnv, name: str = MODULE["module"]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Pause at each decision of a module under clang's own choices; yield the callee that clang names, and the info."""
+    module, task = env.corpus.module(name), env.task
     compiled = run_inline_compile(env.compilation(module), task, lambda pending: int(task.default_action(pending)), 60)
-    _, info = env.reset(options=MODULE)
+    _, info = env.reset(options={"module": name})
     for number, decision in enumerate(compiled.decisions, start=1):
-        yield decision.callee
+        yield decision.callee, info
         _, _, done, _, info = env.step(info.get("default_action"))
         assert done is (number == len(compiled.decisions))
 
@@ -63,7 +63,7 @@ def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -
     env = make(ir=True)
     seen: Counter[str] = Counter()
     texts: dict[str, str] = {}
-    for callee in decisions(env):
+    for callee, _ in decisions(env):
         ir = env.ir()
         # Only components of several functions leave a call unknown.
         seen["unknown"] += not ir.callee
@@ -261,7 +261,8 @@ int zag(int);
 int zig(int n) { return n < 1 ? ping(n) : zag(n - 1) + ping(n + 1) + leaf(n); }
 int zag(int n) { return n < 2 ? leaf(n) : zig(n - 2) + ping(n * 3) + ping(n); }
 extern int nick(int) __attribute__((alias("zig")));
-int outer(int n) { return zig(n) + nick(n); }
+static int twice(int n) { return n < 2 ? other(n) : twice(n - 1) + other(n) + twice(n - 2); }
+int outer(int n) { return zig(n) + nick(n) + twice(n) + leaf(n); }
 """
 
 
@@ -273,7 +274,7 @@ def test_a_call_of_unknown_origin_has_no_caller_and_an_alias_has_an_edge(
     _, info = env.reset()
     unknown, done = 0, False
     while not done:
-        for limit in (None, 7):
+        for limit in (None, 8):
             graph, ir = env.call_graph(limit), env.ir()
             links = [tuple(graph.functions[node] for node in link) for link in graph.edge_links.tolist()]
             aliases = graph.edges[:, EDGE_COLUMNS.index("alias")].tolist()
@@ -287,4 +288,19 @@ def test_a_call_of_unknown_origin_has_no_caller_and_an_alias_has_an_edge(
                 unknown += 1
         *_, done, _, info = env.step(info["decision_index"] % 2)
     assert unknown > 1
+    env.close()
+
+
+def test_outside_cycles_the_callee_of_the_code_is_right_where_that_of_the_features_is_not(
+    make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    (source := tmp_path / "cycle.c").write_text(CYCLE)
+    env = make(corpus=make_bitcode(source), ir=True, callee_features=True)
+    wrong = 0
+    for callee, info in decisions(env, env.corpus[0].name):
+        if len(info["site"].functions) == 1:
+            assert info["code"].ir().callee == callee
+            assert info["code"].ir().caller == info["context"]
+            wrong += info["callee"] != callee
+    assert wrong
     env.close()
