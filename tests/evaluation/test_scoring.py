@@ -32,6 +32,7 @@ def test_a_rule_and_the_same_rule_as_a_program_have_one_score(own_cache: Path, t
     assert "cost_estimate=" in str(rule)
 
 
+@pytest.mark.slow
 def test_a_bad_candidate_ends_early_but_not_after_a_few_modules(own_cache: Path) -> None:
     bad = "cost_estimate < 3000"
     few = score(bad, compiles=8, end_above=0.001, explain=False)
