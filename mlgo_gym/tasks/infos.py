@@ -128,7 +128,7 @@ KEYS: tuple[InfoKey, ...] = (
         "code",
         DECISION,
         "PendingCode",
-        "code of the decision, until it is answered: `ir()` and `call_graph()`",
+        "code of the decision, until it is answered: `ir()` and `call_graph()`; it can be pickled, but is no JSON",
         'with `ir=True` or `observation="graph"`',
         _INLINING,
     ),
