@@ -49,16 +49,6 @@ def test_observations_have_the_normalized_features_that_the_normalization_knows(
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
-def test_the_mask_of_a_masked_environment_stays() -> None:
-    with gym.make("mlgo/RegAllocEvict-v0", corpus="builtin") as env:
-        wrapped = NormalizeFeatures(env, fit_normalization(env, observations=50))
-        observation, info = wrapped.reset(options={"module": "c/bigint"})
-        assert observation in wrapped.observation_space
-        assert np.array_equal(observation["action_mask"], info["action_mask"])
-        assert np.array_equal(wrapped.get_wrapper_attr("action_masks")(), info["action_mask"])
-        assert np.abs(observation["observations"]).max() <= 5
-
-
 def test_the_vector_environment_shows_the_same(
     env: gym.Env[Any, Any], normalization: Normalization, corpus: Path
 ) -> None:

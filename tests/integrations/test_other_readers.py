@@ -62,14 +62,20 @@ def read_rows(stream: IO[bytes]) -> Iterator[Row]:
 
 
 @pytest.mark.parametrize(
-    "environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"]
+    ("environment", "credit"),
+    [
+        ("mlgo/Inline-v0", {"credit": True}),
+        *((f"mlgo/{task}-v0", {}) for task in ("Inline", "RegAllocEvict", "RegAllocPriority", "Joint")),
+    ],
+    ids=str,
 )
 def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
-    environment: str, varied: str, tmp_path: Path
+    environment: str, credit: dict[str, Any], varied: str, tmp_path: Path
 ) -> None:
-    result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5, env_kwargs=SHORT)
-    env = make_environment(environment, {"corpus": varied, **SHORT})
-    contexts = set()
+    arguments = {**SHORT, **credit}
+    result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5, env_kwargs=arguments)
+    env = make_environment(environment, {"corpus": varied, **arguments})
+    contexts, rewarded = set(), 0
     for episode in result.episodes:
         if episode.status == "no-decisions":
             continue
@@ -91,9 +97,13 @@ def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
                 advice = np.frombuffer(step.advice, env.task.headers[number].advice.dtype)  # type: ignore[union-attr]
                 np.testing.assert_array_equal(row.features[DECISION[advisor.name]], advice)
             scores = [row.score for row in rows]
-            assert not any(scores[:-1])
-            if scores:
+            if credit:
+                assert scores == pytest.approx(list(trajectory.rewards or ()), rel=1e-6)
+                rewarded = max(rewarded, sum(score != 0 for score in scores))
+            elif scores:
+                assert not any(scores[:-1])
                 assert scores[-1] == pytest.approx(episode.reward, rel=1e-6)
             contexts |= {row.context for row in rows}
     env.close()
     assert len(contexts) > 1 or environment == "mlgo/Inline-v0"
+    assert rewarded > 1 or not credit

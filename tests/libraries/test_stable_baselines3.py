@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
 pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
 
-from sb3_contrib import MaskablePPO
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -24,13 +23,6 @@ TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "seed": 0,
 
 def policy_for(space: gym.Space[Any]) -> str:
     return "MultiInputPolicy" if isinstance(space, gym.spaces.Dict) else "MlpPolicy"
-
-
-def test_its_first_line_learns_from_an_id() -> None:
-    model: Any = PPO("MlpPolicy", "mlgo/Inline-v0", **TINY)
-    model.learn(8)
-    assert model.num_timesteps == 8
-    model.env.close()
 
 
 def test_ppo_learns_in_make_vec_env_and_is_evaluated_meanwhile(
@@ -54,14 +46,3 @@ def test_ppo_learns_in_make_vec_env_and_is_evaluated_meanwhile(
     assert {path.name for path in tmp_path.iterdir()} == {"best_model.zip", "evaluations.npz"}
     again = PPO.load(tmp_path / "best_model.zip", device="cpu")
     assert again.observation_space == env.observation_space
-
-
-def test_maskable_ppo_learns_from_what_gymnasium_makes(name: str, short: dict[str, Any]) -> None:
-    env = gym.make(name, **{**short, "strict": True})
-    if isinstance(env.action_space, gym.spaces.Box):
-        env.close()
-        pytest.skip("MaskablePPO takes no continuous actions")
-    model: Any = MaskablePPO(policy_for(env.observation_space), env, **TINY)
-    model.learn(16)
-    assert model.num_timesteps == 16
-    model.env.close()

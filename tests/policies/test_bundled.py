@@ -10,7 +10,6 @@ import pytest
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
@@ -18,14 +17,12 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import (
     bundled_policies,
     file_digest,
-    needs_callee_features,
     pack_policies,
     policy_file,
     policy_identity,
     unpack_policy,
 )
 from mlgo_gym.scheduling import FileStore
-from tests.policies.episodes import play
 
 
 def test_every_bundled_policy_loads_has_a_card_and_decides(corpus: Path, varied: str) -> None:
@@ -56,17 +53,6 @@ def test_no_bundled_policy_was_trained_on_a_module_of_the_test_split(toolchain: 
     file.write_text("zstd\n")
     with pytest.raises(CorpusError, match="expected SHA-256 digests of 16 to 64 hexadecimal digits, got 'zstd'"):
         read_digests(file)
-
-
-def test_bundled_policies_of_inlining_need_callee_features(corpus: Path, inline: CompilerEnv) -> None:
-    with_callees = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "callee_features": True})
-    for name in ("inline-oz", "inline-os", "last-call"):
-        assert needs_callee_features(name)
-        assert play(with_callees, load_policy(name, with_callees), "calls")[0]
-        with pytest.raises(PolicyError, match=f"^{name} needs callee features, .* callee_features=True$"):
-            load_policy(name, inline)
-    with pytest.raises(PolicyError, match="there is no policy 'inline-oz-fast'; did you mean inline-oz"):
-        load_policy("inline-oz-fast", inline)
 
 
 def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> None:

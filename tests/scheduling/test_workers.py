@@ -111,7 +111,6 @@ class Scripted(Worker[int, str]):
 
     def send(self, items: Sequence[int]) -> None:
         self.inbox = list(items)
-        self.pool.sent.append(tuple(items))
 
     def receive(self) -> list[tuple[int, str]] | WorkerFailure:
         items, self.inbox = self.inbox, None
@@ -129,11 +128,10 @@ class Scripted(Worker[int, str]):
 class Scripts(Workers[int, str]):
     """Two scripted workers."""
 
-    def __init__(self, exits: dict[int, int], capacity: int = 1, retries: int = 1) -> None:
-        super().__init__(self.start_scripted, self.choose_sending, 2, capacity, retries)
+    def __init__(self, exits: dict[int, int], retries: int) -> None:
+        super().__init__(self.start_scripted, self.choose_sending, 2, 1, retries)
         self.exits = exits
         self.started: list[Scripted] = []
-        self.sent: list[tuple[int, ...]] = []
 
     def start_scripted(self) -> Scripted:
         self.started.append(Scripted(len(self.started), self))
@@ -152,15 +150,6 @@ def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == lost
     assert set(found) == set(range(1, 9))
     assert all(worker.stopped for worker in pool.started)
-
-
-def test_a_deadly_item_among_several_runs_alone_and_is_lost_alone() -> None:
-    with Scripts({50: 9}, capacity=5) as pool:
-        found = dict(pool.run(deque(range(1, 100))))
-    assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == {50}
-    assert set(found) == set(range(1, 100))
-    assert [items for items in pool.sent if 50 in items][1:] == [(50,)] * 2
-    assert max(map(len, pool.sent)) == 5
 
 
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:

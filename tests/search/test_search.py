@@ -10,19 +10,15 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
 from mlgo_gym.search.build_recipes import replay_recipe
-from mlgo_gym.search.moves import Move, make_move
 from mlgo_gym.search.search_space import PORTFOLIO, portfolio_names, search_environment
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
@@ -53,11 +49,6 @@ def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: Com
     assert (result.actions, result.improvements) == (again.actions, again.improvements)
 
 
-def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
-    with InlineEnv(corpus=str(make_bitcode("calls.c"))) as env:
-        search(env, compiles=3)
-
-
 def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) -> None:
     cases: list[tuple[CompilerEnv, str]] = [
         (RegAllocPriorityEnv(corpus=str(calls)), "use mlgo/Inline-v0"),
@@ -68,6 +59,8 @@ def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) ->
     for env, message in cases:
         with pytest.raises((MlgoError, CorpusError), match=message):
             search(env, compiles=2)
+    with pytest.raises(CorpusError, match="has no module 'no_such'"):
+        CorpusSearch(INLINE, {"corpus": str(calls)}, names=("no_such",)).modules()
     for compiles, seconds in ((0, None), (None, 0.0), (None, -1.0)):
         with pytest.raises(MlgoError, match="use None for no limit"):
             Budget(compiles, seconds)
@@ -173,30 +166,6 @@ def test_decisions_that_break_a_module_are_infeasible(
     assert (result.verified, result.error, result.cost) == (True, None, result.baseline)
 
 
-def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
-    arguments, output = {"corpus": str(corpus)}, tmp_path / "found.jsonl"
-    search = CorpusSearch(INLINE, arguments, compiles=3)
-    full = list(search.run(output))
-    assert sorted(result.module for result in full) == ["calls", "more/calls"]
-    assert all(result.verified for result in full)
-    lines = output.read_bytes().splitlines(keepends=True)
-    output.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
-    again = list(search.run(output, execution=Execution(2)))
-    assert sorted(result.module for result in again) == ["calls", "more/calls"]
-    kept = [json.loads(line) for line in output.read_bytes().splitlines()[1:]]
-    assert sorted((line["module"], line["cost"]) for line in kept) == sorted((each.module, each.cost) for each in full)
-    with pytest.raises(MlgoError, match="choose another output"):
-        list(CorpusSearch(INLINE, arguments, compiles=4).run(output))
-    with pytest.raises(CorpusError, match="has no module 'no_such'"):
-        CorpusSearch(INLINE, arguments, names=("no_such",)).modules()
-
-
-def test_a_start_policy_with_callee_features_switches_them_on(varied: str) -> None:
-    search = CorpusSearch(INLINE, {"corpus": varied}, compiles=2, names=("many_calls",), start="inline-oz")
-    (found,) = search.run()
-    assert (found.error, found.verified) == (None, True)
-
-
 def test_a_recipe_has_the_metric_and_the_costs_of_its_search(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     corpus = str(make_bitcode("families.c"))
     weights = {"text": 1.0, "object": 0.5}
@@ -227,8 +196,3 @@ def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: Ma
     assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
     fewer = dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
     assert "expected 1 requests, got" in replay_recipe(fewer, module, toolchain)
-
-
-def flip(callee: str, answer: int, estimate: float) -> Move:
-    decision = InlineDecision(DecisionSite("f", 0, 0), callee, answer, answer, b"", estimate)
-    return make_move("keep" if answer else "inline", [(decision.site, decision)])
