@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,10 +16,9 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
-from mlgo_gym.tasks.infos import END, info_keys
 from tests.fakes.compiles import running_compile
 from tests.fakes.drive import failed_end, play
-from tests.fakes.stepping import clang_of, end_clang
+from tests.fakes.stepping import clang_of
 from tests.traces import alive, traces
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -66,14 +62,6 @@ def test_nothing_is_opened_or_started_before_the_first_reset() -> None:
     env.close()
 
 
-def test_flags_choose_how_modules_without_recorded_ones_are_compiled(corpus: Path) -> None:
-    together, apart = (
-        metrics(InlineEnv(corpus=str(corpus), compile_options={"flags": flags}))
-        for flags in (["-Oz"], ["-Oz", "-ffunction-sections"])
-    )
-    assert apart["object"] > together["object"]
-
-
 def test_extra_flags_are_for_the_baseline_too(corpus: Path) -> None:
     plain, padded = (
         metrics(InlineEnv(corpus=str(corpus), compile_options={"extra_flags": extra}))
@@ -83,15 +71,6 @@ def test_extra_flags_are_for_the_baseline_too(corpus: Path) -> None:
 
 
 # Modules
-
-
-def test_modules_with_decisions_are_sampled_by_the_seed_or_named(env: InlineEnv) -> None:
-    first = modules(env, 12, seed=5)
-    assert set(first) == {"calls", "more/calls"}
-    assert "leaf" in env.corpus
-    assert modules(env, 12, seed=5) == first
-    for name in ("calls", "more/calls"):
-        assert env.reset(options={"module": name})[1]["module"] == name
 
 
 def test_orders_and_weights_of_modules(varied: str) -> None:
@@ -147,15 +126,6 @@ def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> Non
         assert env.reset(seed=1)[1]["module"] in few.names
 
 
-def test_a_module_without_a_decision_is_refused_and_the_next_reset_works(env: InlineEnv) -> None:
-    for _ in range(2):  # not known, then known
-        with pytest.raises(
-            CorpusError, match=r"expected a decision on inlining in module 'leaf' of corpus '.*', got none"
-        ):
-            env.reset(options={"module": "leaf"})
-    assert env.reset(options={"module": "calls"})[1]["decision_index"] == 0
-
-
 # Steps
 
 
@@ -186,27 +156,6 @@ def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: P
 
 
 # Failures
-
-
-def test_a_crash_in_mid_episode_terminates_and_says_why(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    env = InlineEnv(corpus=str(corpus), error_reward=-3.0, render_mode="human")
-    env.reset(options={"module": "calls"})
-    env.step(1)
-    end_clang(env)
-    observation, reward, terminated, truncated, info = env.step(1)
-    assert (reward, terminated, truncated) == (-3.0, True, False)
-    assert (info["error"]["kind"], info["error"]["exit_status"]) == ("signal", -signal.SIGSEGV)
-    assert "SIGSEGV" in info["error"]["message"]
-    assert (info["module"], info["decisions"]) == ("calls", 2)
-    assert {*info} <= {key.name for key in info_keys(env.task) if END in key.when}
-    assert {*info["error"]} == {"kind", "message", "exit_status", "stderr", "command", "answers"}
-    assert any(word.endswith("calls.bc") for word in info["error"]["command"])
-    assert info["error"]["answers"] == bytes([1, *bytes(7)] * 2).hex()
-    assert env.observation_space.contains(observation)
-    assert not observation.any()
-    assert "failed after 2 decisions" in capsys.readouterr().out
-    assert play(env)[-1].terminated
-    assert "is compiled, after 9 decisions" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -247,20 +196,6 @@ def test_a_module_that_clang_cannot_read_is_skipped_or_if_named_an_error(with_br
     with pytest.raises((CompilerError, CorpusError), match=r"Invalid encoding|expected LLVM bitcode"):
         env.reset(options={"module": "broken"})
     assert play(env, module="calls")[-1].terminated
-
-
-def test_flags_that_clang_refuses_are_an_error_in_its_words(corpus: Path) -> None:
-    env = InlineEnv(corpus=str(corpus), compile_options={"extra_flags": ["-no-such-flag"]})
-    with pytest.raises(MlgoError, match="unknown argument: '-no-such-flag'"):
-        env.reset(options={"module": "calls"})
-
-
-def test_an_object_of_another_format_is_a_clear_error(corpus: Path) -> None:
-    env = InlineEnv(corpus=str(corpus), compile_options={"extra_flags": ["-triple", "x86_64-apple-macosx"]})
-    last = play(env, module="calls")[-1]
-    assert last.terminated
-    assert last.info["error"]["kind"] == "object"
-    assert "expected an ELF object" in last.info["error"]["message"]
 
 
 # States and copies
@@ -346,28 +281,3 @@ def test_closing_ends_the_compile_can_be_repeated_and_allows_a_new_episode(env: 
     env.close()
     assert not alive(pid)
     assert play(env)[-1].terminated
-
-
-FORK = """
-import sys
-import gymnasium as gym
-make = lambda: gym.make("mlgo_gym:mlgo/Inline-v0", corpus=sys.argv[1])
-env = make()
-_, info = env.reset(seed=1)
-envs = gym.vector.AsyncVectorEnv([make] * 2, context="fork")
-envs.reset(seed=2)
-for _ in range(12):
-    envs.step([1, 1])
-envs.close()
-steps, over = 0, False
-while not over:
-    _, _, over, truncated, info = env.step(info.get("default_action", 0))
-    assert not truncated, info
-    steps += 1
-print(steps)
-"""
-
-
-def test_forked_workers_leave_the_episode_of_the_parent_alone(corpus: Path) -> None:
-    said = subprocess.check_output([sys.executable, "-W", "ignore", "-c", FORK, str(corpus)], text=True)
-    assert said == "9\n"

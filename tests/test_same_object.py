@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.builtin import PROGRAMS
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from tests.conftest import MakeBitcode
-from tests.ways_to_answer import EVICT, INLINE, PRIORITY, Ways, answering_plugin, in_wrapper, policy_objects
+from tests.ways_to_answer import EVICT, INLINE, PRIORITY, Ways, in_wrapper, policy_objects
 
 WAYS = ("vector", "forked", "warm", "ahead")
 
@@ -77,30 +74,3 @@ def test_a_policys_name_gives_one_object_in_every_way(policy: str, level: str, n
     objects = policy_objects(PROGRAMS / name, policy, level)
     assert list(objects) == ["gym.make", "evaluate", "trace", "mlgo-clang"]
     assert len(set(objects.values())) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("major", [22, 19])
-def test_in_a_plugin(
-    major: int, make_bitcode: MakeBitcode, any_clang: Callable[[int], Toolchain], tmp_path: Path
-) -> None:
-    clang = any_clang(major)
-    library = answering_plugin(major, tmp_path)
-    for program in ("many_calls.c", "families.c"):
-        corpus = str(make_bitcode(program, compiler=clang, triple="x86_64-linux-gnu"))
-        ways = Ways(INLINE, corpus, Path(corpus).stem, f"clang-{major}")
-        assert ways.single() == ways.plugin(library)
-
-
-@pytest.fixture
-def any_clang() -> Callable[[int], Toolchain]:
-    """Return a function that finds a distribution's clang with its headers."""
-
-    def find(major: int) -> Toolchain:
-        for program in (f"clang-{major}", f"clang++-{major}", f"llvm-config-{major}"):
-            if shutil.which(program) is None:
-                pytest.skip(f"{program} is not installed")
-        return find_toolchain(f"clang-{major}")
-
-    return find

@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
@@ -141,17 +140,6 @@ def test_of_actions_with_nan_none_is_sent(name: str, varied: str) -> None:
         assert [running_compile(envs, number).advice for number in range(2)] == [(), ()]
         assert envs.step(info["default_action"])[4]["decision_index"].tolist() == [1, 1]
         envs.close()
-
-
-def test_without_autoreset_an_ended_episode_takes_no_action(varied: str) -> None:
-    envs = make(INLINE, varied, 2, autoreset_mode="Disabled", max_decisions=1)
-    envs.reset(seed=1)
-    assert envs.step([0, 0])[2].all()
-    with pytest.raises(ActionError, match=r"environment 0: .*reset it"):
-        envs.step([0, 0])
-    envs.reset(options={"reset_mask": np.array([True, True])})
-    assert envs.step([0, 0])[2].all()
-    envs.close()
 
 
 def test_masks_say_what_is_legal(varied: str, envs: CompilerVectorEnv) -> None:
@@ -329,18 +317,6 @@ def test_a_mask_chooses_environments_and_booleans_are_no_indices(few: CompilerVe
             start(env_ids=[0], mask=mask)
     with pytest.raises(MlgoError, match="expected 4 actions, one per environment, got 2"):
         few.send([0, 1], mask=mask)
-
-
-# The batch size concerns `recv()` alone
-
-
-def test_gymnasiums_statistics_follow_all_environments(varied: str) -> None:
-    envs = RecordEpisodeStatistics(make(INLINE, varied, 4, batch_size=2, max_decisions=2))
-    envs.reset(seed=1)
-    envs.step(np.ones(4, int))
-    *_, info = envs.step(np.ones(4, int))
-    assert info["episode"]["l"].tolist() == [2] * 4
-    envs.close()
 
 
 def test_a_step_refuses_environments_that_are_running(varied: str) -> None:

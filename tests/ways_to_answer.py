@@ -322,27 +322,23 @@ def in_wrapper(source: Path, seed: int = 0) -> list[str]:
         return [*objects, digest((folder / "driver.o").read_bytes())]
 
 
-def policy_objects(
-    source: Path, policy: str, level: str = "Oz", clang: str = "bundled", plugin: Path | None = None
-) -> dict[str, str]:
+def policy_objects(source: Path, policy: str, level: str = "Oz") -> dict[str, str]:
     """Compile a source in every way that takes a policy by its name; return the digest of each object.
 
     Args:
         source: a C or C++ source.
         policy: a policy.
         level: optimisation level, the letters after `-O`.
-        clang: the compiler, the same in every way.
-        plugin: a pass plugin of the policy, for that compiler.
     """
     language = "g++" if source.suffix == ".cpp" else "gcc"
-    compiler = compiler_command(clang, language)
+    compiler = compiler_command("bundled", language)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = [f"-{level}", "-c", str(source), "-o", str(folder / "driver.o")]
         corpus = str(folder / "module.bc")
         Path(corpus).write_bytes(front_end_bitcode(compiler, words))
         compile_options = {"flags": list(cc1_flags([*compiler, *words])), "timeout": TIMEOUT}
-        arguments = {"clang": clang, "compile_options": compile_options, "error_reward": None}
+        arguments = {"compile_options": compile_options, "error_reward": None}
         objects = {}
         with recorded_objects() as found:
             env = make_environment(INLINE, with_callee_features({**arguments, "corpus": corpus}, [policy]))
@@ -360,16 +356,9 @@ def policy_objects(
             trace(INLINE, policy, corpus=corpus, output=folder / "trace", env_kwargs=arguments)
         (objects["trace"],) = found
         program = Path(sys.executable).with_name("mlgo-clang" if language == "gcc" else "mlgo-clang++")
-        settings = [f"--mlgo-policy={policy}", f"--mlgo-clang={clang}", "--mlgo-strict"]
+        settings = [f"--mlgo-policy={policy}", "--mlgo-clang=bundled", "--mlgo-strict"]
         done = subprocess.run([program, *settings, *words], check=True, capture_output=True)
         assert not done.stderr, done.stderr
         objects["mlgo-clang"] = digest((folder / "driver.o").read_bytes())
-        if plugin is not None:
-            command = env.compilation(next(iter(env.corpus))).command
-            output = folder / "plugin.o"
-            subprocess.run(
-                [*command, f"-fpass-plugin={plugin}", "-o", str(output)], check=True, stdin=subprocess.DEVNULL
-            )
-            objects["plugin"] = digest(output.read_bytes())
         env.close()
         return objects

@@ -14,7 +14,6 @@ import pytest
 
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.fakes.compiles import running_compile
@@ -131,19 +130,6 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
         differing += reward != 0
     assert differing
     env.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "metric", "expected"),
-    [
-        (INLINE, "llvm_size", "'text', .*'linked', .*got 'llvm_size'"),
-        (INLINE, "object", "'text', .*'linked', .*got 'object'"),
-        (INLINE, {"text": 1, "object": 1}, r"'text', .*'linked', .*got \{'text': 1, 'object': 1\}"),
-    ],
-)
-def test_a_metric_that_functions_do_not_share_has_no_credit(name: str, metric: Any, expected: str) -> None:
-    with pytest.raises(MlgoError, match=rf"expected the metric of credit=True among {expected}; use metric='text'"):
-        gym.make(name, metric=metric, credit=True)
 
 
 def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:

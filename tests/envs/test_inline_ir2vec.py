@@ -20,8 +20,6 @@ from tests.textual_ir import instructions, opcodes, predicates
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-DIMENSIONS = 110
-
 
 @pytest.fixture(scope="session")
 def able(any_toolchain: Toolchain) -> Toolchain:

@@ -66,14 +66,6 @@ def test_a_wrong_output_is_a_failed_episode(tmp_path: Path) -> None:
 
 
 @needs_valgrind
-def test_credit_adds_up_to_the_saved_instructions(right: Path) -> None:
-    with InlineEnv(corpus=str(right), metric=METRIC, credit=True, compile_options=TRUST) as env:
-        _, info = play(env, 0)
-    assert sum(info["credit"]) == pytest.approx(info[f"baseline_{METRIC}"] - info[METRIC])
-    assert min(info["credit"]) < 0
-
-
-@needs_valgrind
 def test_only_modules_of_programs_have_episodes() -> None:
     env = InlineEnv(corpus="builtin@O2", metric=METRIC)
     programs = env.setup.project_costs["instructions"]

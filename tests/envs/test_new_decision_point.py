@@ -16,8 +16,6 @@ from mlgo_gym.cli.application import application
 from mlgo_gym.cli.reference import manual
 from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.testing import check_environment
 from tests.envs import toy
 
@@ -58,13 +56,6 @@ def test_its_manual_page_has_its_tables_and_arguments() -> None:
     text = manual(NAME)
     assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all." in text
     assert "- `bias` = `0.0`: A number that nothing uses." in text
-
-
-def test_its_policies_have_names(calls: Path) -> None:
-    result = evaluate(NAME, corpus=str(calls), policies=["default", "small", "random"])
-    assert {episode.policy for episode in result.episodes} == {"default", "small", "random"}
-    assert not result.failures
-    assert policy_identity("small") == "small"
 
 
 def test_commands_take_an_environment_of_another_package(

@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import data_equivalence
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,19 +101,6 @@ def test_both_forms_of_an_observation_say_the_same(kind: MakeEnv, spills: str) -
     whole.close()
 
 
-def test_an_infinite_weight_is_a_flag_and_no_weight_is_above_the_cap(spills: str) -> None:
-    with RegAllocPriorityEnv(corpus=spills) as env:
-        observation, info = env.reset()
-        weights = []
-        while "default_action" in info:
-            assert env.observation_space.contains(observation)
-            weights.append((float(observation[2]), int(observation[3])))
-            observation, *_, info = env.step(info["default_action"])
-        assert {flag for _, flag in weights} == {0, 1}
-        assert all(weight == 2**16 for weight, flag in weights if flag)
-        assert max(weight for weight, flag in weights if not flag) < 2**16
-
-
 def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
     env = RegAllocPriorityEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), render_mode="ansi")
@@ -188,15 +174,6 @@ def test_the_default_evictions_give_the_object_of_plain_clang(
     assert (ours.plain, plain.plain) == (False, True)
     assert ours.object_bytes == plain.object_bytes
     assert last.reward == 0.0
-
-
-@both
-def test_an_episode_is_the_same_with_and_without_optimising_once(kind: MakeEnv, spills: str) -> None:
-    ways: list[list[Step]] = []
-    for options in ({"preoptimize": True}, {"preoptimize": False}):
-        with kind(corpus=spills, compile_options=options) as env:
-            ways.append(play_legal(env, 5))
-    assert data_equivalence(ways[0], ways[1], exact=True)
 
 
 # Rewards

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,12 +128,3 @@ def test_a_module_is_optimised_once_per_compiler_flags_and_content(
     assert starts.read_text().count("started") == before + 2
     assert other_flags.module.bitcode != first.module.bitcode
     assert first.module.bitcode.is_file()
-
-
-def test_a_module_that_clang_cannot_read_is_its_error(
-    broken: Path, compile_calls: Compilation, own_cache: Path
-) -> None:
-    unreadable = replace(compile_calls, module=Module("broken", broken), inputs=("-x", "ir", str(broken)))
-    with pytest.raises(CompilerError, match="Invalid encoding"):
-        preoptimized(unreadable)
-    assert not [*own_cache.glob("optimized/*/*")]

@@ -20,7 +20,7 @@ from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.search import search_module
 from mlgo_gym.search.corpus_search import make_recipe
 from mlgo_gym.vector_env import as_vector
-from tests.fakes.drive import failed_end
+from tests.fakes.drive import failed_end, play
 from tests.fakes.stepping import row_info
 
 HEADER = """
@@ -32,18 +32,11 @@ static int own(int n) {{ int s = 0; for (int i = 0; i < n; ++i) s += i * n * {0}
 int twice_{0}(int n) {{ return shared(n) + shared(n + 1) + own(n) + own(n + {0}); }}
 """
 UNUSED = "int unused(int n) { return n * 3 + (n >> 7) * 5; }"
-SHARED = "_Z6sharedi"
 
 
 def end(corpus: Any, metric: str, action: int, module: str = "a.o", **options: Any) -> dict[str, Any]:
     """Play an episode with one action; return its last info."""
-    env = InlineEnv(corpus=corpus, metric=metric, **options)
-    _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
-    over = False
-    while not over:
-        *_, over, _, info = env.step(action)
-    env.close()
-    return dict(info)
+    return play(InlineEnv(corpus=corpus, metric=metric, **options), action, module=module)[-1].info
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +64,6 @@ def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same modules without link steps."""
     folder = tmp_path_factory.mktemp("unlinked") / "corpus"
     return str(copytree(build, folder, ignore=ignore_patterns(LINKS_FILE)))
-
-
-def plain_object(corpus: str, module: str) -> bytes:
-    """Return the object of plain clang."""
-    env = InlineEnv(corpus=corpus)
-    with env.compilation(env.corpus.module(module)).session() as session:
-        data = session.finish(60).object_bytes
-    env.close()
-    return data
 
 
 def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> None:

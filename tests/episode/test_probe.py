@@ -10,9 +10,8 @@ import pytest
 
 from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY, Advisor
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-from mlgo_gym.llvm.training_log import TensorSpec
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -24,24 +23,6 @@ def clang_that(tmp_path: Path, script: str) -> Toolchain:
     path.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec "{zig}" {mode} "$@";; esac\n{script}\n')
     path.chmod(0o755)
     return find_toolchain(str(path))
-
-
-@pytest.mark.parametrize(
-    ("advisor", "name", "advice"),
-    [
-        (INLINING, "inlining_decision", "int64_t"),
-        (EVICTION, "index_to_evict", "int64_t"),
-        (PRIORITY, "priority", "float"),
-    ],
-    ids=["inlining", "eviction", "priority"],
-)
-def test_a_clang_asks_for_the_advice_of_each_advisor(
-    advisor: Advisor, name: str, advice: str, any_toolchain: Toolchain
-) -> None:
-    found = probe(any_toolchain, advisor)
-    assert found.header.advice == TensorSpec(name, advice, (1,))
-    assert found.decisions == 2 if advisor is INLINING else found.decisions > 0
-    assert len(found.first) == found.header.observation_bytes
 
 
 def test_a_second_process_starts_no_clang_to_build_its_spaces(

@@ -20,7 +20,6 @@ from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes.compiles import running_compile
 from tests.fakes.stepping import INLINE, clang_of, end_clang, make, row_info
-from tests.traces import alive
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -60,33 +59,6 @@ def faulty(varied: str, tmp_path: Path) -> dict[str, Any]:
     return {"corpus": str(folder), "clang": str(program), "compile_options": {"timeout": 0.7}}
 
 
-def test_a_crash_terminates_its_own_episode_with_an_error(envs: CompilerVectorEnv) -> None:
-    end_clang(envs, 1)
-    observations, rewards, terminations, truncations, info = envs.step([1, 1, 1])
-    assert rewards.tolist() == [0.0, -3.0, 0.0]
-    assert terminations.tolist() == [False, True, False]
-    assert not truncations.any()
-    assert not observations[1].any()
-    assert info["error"]["kind"][1] == "signal"
-    assert info["error"]["exit_status"][1] == -signal.SIGSEGV
-    assert info["_error"].tolist() == [False, True, False]
-    assert info["decision_index"][[0, 2]].tolist() == [1, 1]
-    *_, info = envs.step([1, 1, 1])
-    assert info["decision_index"].tolist() == [2, 0, 2]
-
-
-def test_with_same_step_the_next_episode_follows_a_crash_at_once(varied: str) -> None:
-    envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
-    envs.reset(options={"module": "calls"})
-    end_clang(envs, 0)
-    *_, terminations, truncations, info = envs.step([1, 1])
-    assert terminations.tolist() == [True, False]
-    assert not truncations.any()
-    assert info["decision_index"].tolist() == [0, 1]
-    assert info["final_info"]["error"]["kind"][0] == "signal"
-    envs.close()
-
-
 def test_an_agent_may_take_longer_than_the_timeout(varied: str, monkeypatch: pytest.MonkeyPatch) -> None:
     envs = make(INLINE, varied, 2)
     _, info = envs.reset(seed=1, options={"module": "calls"})
@@ -100,40 +72,6 @@ def test_an_agent_may_take_longer_than_the_timeout(varied: str, monkeypatch: pyt
         elapsed += 1e6
         _, _, _, truncations, info = envs.recv()
         assert not truncations.any()
-    envs.close()
-
-
-def test_a_clang_that_stalls_is_killed_at_its_deadline_while_the_others_continue(varied: str) -> None:
-    envs = make(INLINE, varied, 3, batch_size=2, compile_options={"timeout": 0.5})
-    envs.reset(seed=1, options={"module": "calls"})
-    pid = clang_of(envs, 0)
-    os.kill(pid, signal.SIGSTOP)
-    envs.send([1, 1, 1])
-    received: list[int] = []
-    while 0 not in received:
-        *_, truncations, info = envs.recv()
-        received = info["env_id"].tolist()
-        if 0 not in received:
-            assert sorted(received) == [1, 2]
-            envs.send([1, 1])
-    row = received.index(0)
-    assert truncations[row]
-    assert info["error"]["kind"][row] == "timeout"
-    assert "within 0.5 s" in info["error"]["message"][row]
-    assert not truncations[1 - row]
-    assert not alive(pid)
-    envs.close()
-
-
-def test_an_error_that_is_raised_leaves_the_other_environments_intact(varied: str) -> None:
-    envs = make(INLINE, varied, error_reward=None)
-    envs.reset(options={"module": "calls"})
-    end_clang(envs, 1)
-    with pytest.raises(CompilerError, match=r"^environment 1: .*SIGSEGV"):
-        envs.step([1, 1, 1])
-    envs.async_reset(env_ids=[1], options={"module": "calls"})
-    *_, info = envs.recv()
-    assert info["decision_index"].tolist() == [1, 0, 1]
     envs.close()
 
 
@@ -246,19 +184,3 @@ def test_after_a_module_that_fails_the_next_one_is_drawn(calls: Path, broken: Pa
     assert {*ours} == {"broken", "calls"}
     for env in made:
         env.close()
-
-
-def test_a_clang_that_cannot_be_started_is_an_error(varied: str, tmp_path: Path) -> None:
-    program = tmp_path / "clang"
-    program.write_text('#!/bin/sh\nexec "{}" {} "$@"\n'.format(*bundled_command()))
-    program.chmod(0o755)
-    envs = make(INLINE, varied, 3, clang=str(program), prefetch=0)
-    envs.reset(options={"module": "calls"})
-    program.chmod(0o644)
-    with pytest.raises(CompilerError, match="cannot start"):
-        envs.reset(options={"reset_mask": np.array([True, False, False]), "module": "calls"})
-    program.chmod(0o755)
-    envs.async_reset(env_ids=[0])
-    envs.send([1, 1], [1, 2])
-    assert envs.recv()[4]["decision_index"].tolist() == [0, 1, 1]
-    envs.close()

@@ -96,6 +96,11 @@ def test_elements_are_named_by_feature_and_column_without_what_is_left_out() -> 
 
 
 CLANGS = ["bundled", *(f"clang-{version}" for version in range(OLDEST_SUPPORTED, 23))]
+ADVICE = {
+    "inlining": ("inlining_decision", "int64_t"),
+    "eviction": ("index_to_evict", "int64_t"),
+    "priority": ("priority", "float"),
+}
 LENGTHS: dict[int | str, int] = {COLUMNS: 33, DIMENSIONS: len(ENTITIES)}
 
 
@@ -121,8 +126,11 @@ def tensors(advisor: str, version: int) -> list[tuple[str, str, tuple[int, ...]]
 
 @pytest.mark.parametrize("advisor", ADVISORS, ids=lambda advisor: advisor.name)
 def test_the_features_are_exactly_those_of_the_header(every_toolchain: Toolchain, advisor: Advisor) -> None:
-    header = probe(every_toolchain, advisor).header
-    expected = tensors(advisor.name, every_toolchain.version[0])
+    found = probe(every_toolchain, advisor)
+    header, expected = found.header, tensors(advisor.name, every_toolchain.version[0])
+    assert header.advice == TensorSpec(*ADVICE[advisor.name], (1,))
+    assert found.decisions == 2 if advisor is INLINING else found.decisions > 0
+    assert len(found.first) == header.observation_bytes
     assert [(spec.name, spec.type, spec.shape) for spec in header.features] == expected
 
 
