@@ -52,20 +52,6 @@ def test_a_budget_is_handed_on_and_processes_find_the_same(varied: str, nothing_
     assert everything(evaluate(INLINE, envs=3, execution=Execution(2), **arguments)) == everything(alone)
 
 
-class Counts:
-    """Has a state: inlines every second call of an episode."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        if info["decision_index"] == 0:
-            self.asked = 0
-        self.asked += 1
-        assert self.asked == info["decision_index"] + 1
-        return self.asked % 2
-
-
 class Batched:
     """Records the number of decisions of each call."""
 

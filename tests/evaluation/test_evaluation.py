@@ -88,16 +88,6 @@ def test_an_evaluation_that_was_left_resumes(varied: str, tmp_path: Path, nothin
     assert everything(load_result(tmp_path)) == everything(resumed)
 
 
-def test_other_configurations_are_not_mixed(corpus: Path, tmp_path: Path) -> None:
-    arguments: dict[str, Any] = {"corpus": str(corpus), "policies": ["default"], "output": tmp_path}
-    Evaluation(INLINE, **arguments).close()
-    with pytest.raises(MlgoError, match="cannot be mixed") as caught:
-        Evaluation(INLINE, **arguments, env_kwargs={"max_decisions": 3}, seed=1, split="train")
-    assert "arguments: recorded {}, requested {'max_decisions': 3}" in str(caught.value)
-    assert "seed: recorded 0, requested 1" in str(caught.value)
-    assert "split: recorded None, requested train" in str(caught.value)
-
-
 def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpus: Path, tmp_path: Path) -> None:
     features = ("inlining_default", "callee_kept", "callee_users")
     weights = np.array([[1], [0], [0]], np.float32)
@@ -112,23 +102,6 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
     result = evaluate(INLINE, policies=["always"], corpus=str(corpus), env_kwargs={"metric": "max_frame"})
     grown = sum(episode.grown_frames or 0 for episode in result.episodes)
     assert f"Larger stack frames than plain clang's: always {grown}" in notes(result)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"policies": []}, "at least one policy"),
-        ({"policies": ["nver"]}, "did you mean never"),
-        ({"environment": "mlgo/Nothing-v0"}, "expected one of mlgo/Inline-v0"),
-        ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
-        ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
-        ({"limit": 0}, "expected limit ≥ 1, got 0"),
-        ({"envs": 0}, "expected envs ≥ 1, got 0"),
-    ],
-)
-def test_bad_arguments_are_refused(corpus: Path, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message):
-        evaluate(**{"environment": INLINE, "corpus": str(corpus), "policies": ["default"], **arguments})
 
 
 def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolchain) -> None:

@@ -171,15 +171,6 @@ def test_a_page_escapes_names_that_cannot_be_printed(name: str) -> None:
     assert not re.search(r"[\x00-\x08\x7f\u202e]", text)
 
 
-@pytest.mark.slow
-def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
-    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
-    assert "== one ==" in report(*runs, "--html", tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
-    check_page(text)
-    assert "<title>a (C): 100 → 50, -49.50 %</title>" in text
-
-
 def check_page(text: str) -> None:
     page = Page(text)
     assert page.open == []

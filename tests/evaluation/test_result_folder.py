@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -46,20 +43,6 @@ def test_temporary_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
     ResultFolder(tmp_path, CONFIGURATION).close()
     assert not left.exists()
     assert {written.name, ".hidden", "meta.json", "episodes.jsonl"} == {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
-    program = f"""
-import os, pathlib, signal
-from mlgo_gym.evaluation.record import EpisodeRecord
-from mlgo_gym.evaluation.result import ResultFolder
-from tests.evaluation.runs import CONFIGURATION
-ResultFolder(pathlib.Path({str(tmp_path)!r}), CONFIGURATION).append(EpisodeRecord("default", "a", "p", "done"))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    root = Path(__file__).parents[2]
-    assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == -signal.SIGKILL
-    assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
 def changed(name: str) -> dict[str, Any]:

@@ -124,9 +124,6 @@ def test_a_table_shows_the_bytes_in_memory_beside_a_metric_that_falls() -> None:
         assert dict(zip(table.columns, table.rows[0], strict=True)).get("loaded") == shown
 
 
-SIZES = {"small": 1, "large": 9, "medium": 5}
-
-
 @pytest.fixture
 def result() -> EvaluationResult:
     episodes = (

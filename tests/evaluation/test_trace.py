@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
-import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,6 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
 from mlgo_gym.evaluation.trace import Trajectory, log_names, trace, validate
-from tests.conftest import MakeBitcode
 from tests.fakes.compiles import FaultyClang
 
 POLICY = "threshold:0"
@@ -60,53 +57,6 @@ def test_modules_with_a_decision_have_a_log(corpus: Path, tmp_path: Path) -> Non
     assert result.without_decisions == ["leaf"]
     assert (result.configuration.environment, result.policies) == ("mlgo/Inline-v0", (POLICY,))
     assert problems(folder) == {(POLICY, "calls"): "", (POLICY, "more/calls"): ""}
-
-
-def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
-    trajectories: list[Trajectory] = []
-    result = trace(
-        "mlgo/Inline-v0",
-        "random",
-        corpus=str(make_bitcode("families.c")),
-        output=tmp_path / "trace",
-        env_kwargs={"credit": True},
-        progress=trajectories.append,
-    )
-    (trajectory,) = trajectories
-    (episode,) = result.episodes
-    assert trajectory.rewards is not None
-    log = (tmp_path / "trace" / "logs" / f"{episode.module}.log").read_bytes()
-    payloads = re.findall(rb'\n\{"outcome":\d+\}\n(.{4})\n', log, re.DOTALL)
-    outcomes = [struct.unpack("<f", payload)[0] for payload in payloads]
-    contexts = []
-    for line in log.split(b"\n"):
-        if line.startswith(b'{"context":'):
-            context = json.loads(line)["context"]
-        elif line.startswith(b'{"observation":'):
-            contexts.append(context)
-    assert outcomes == pytest.approx(list(trajectory.rewards), rel=1e-6)
-    assert sum(trajectory.rewards) == pytest.approx(episode.reward)
-    assert sum(outcome != 0 for outcome in outcomes) > 1
-    assert contexts == [step.decision.context for step in trajectory.steps]
-    assert len(set(contexts)) > 3
-    assert [verdict.problem for verdict in validate(tmp_path / "trace")] == [""]
-
-
-def test_a_failed_compile_is_recorded_and_reproduced(calls: Path, broken: Path, tmp_path: Path) -> None:
-    corpus, folder = tmp_path / "corpus", tmp_path / "t"
-    corpus.mkdir()
-    (corpus / "calls.bc").write_bytes(calls.read_bytes())
-    (corpus / "broken.bc").write_bytes(broken.read_bytes())
-    result = trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder)
-    failed, done = sorted(result.episodes, key=lambda episode: episode.module)
-    assert (failed.module, failed.decisions) == ("broken", 0)
-    assert not (folder / "logs" / "broken.log").exists()
-    assert failed.error is not None
-    assert "Invalid encoding" in failed.error["stderr"]
-    assert (done.module, done.error) == ("calls", None)
-    assert problems(folder) == {(POLICY, "broken"): "", (POLICY, "calls"): ""}
-    (corpus / "broken.bc").write_bytes(calls.read_bytes())
-    assert "expected 0 decisions, got more" in problems(folder)[POLICY, "broken"]
 
 
 def test_a_crash_is_reproduced_if_it_recurs(calls: Path, tmp_path: Path) -> None:
