@@ -80,6 +80,14 @@ def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
     return find_toolchain(name)
 
 
+def write_program(path: Path, text: str) -> Path:
+    """Write the text of a shell script as a program; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def clang_argument(toolchain: Toolchain) -> str:
     """Return the argument `clang` of an environment that compiles with a toolchain."""
     return "bundled" if toolchain.bundled else toolchain.command[0]
@@ -191,7 +199,5 @@ def counted_clang(tmp_path: Path) -> tuple[Path, Path]:
     starts = tmp_path / "starts"
     starts.touch()
     zig, mode = bundled_command()
-    program = tmp_path / "counted-clang"
-    program.write_text(f'#!/bin/sh\necho started >> "{starts}"\nexec "{zig}" {mode} "$@"\n')
-    program.chmod(0o755)
+    program = write_program(tmp_path / "counted-clang", f'echo started >> "{starts}"\nexec "{zig}" {mode} "$@"')
     return program, starts

@@ -11,9 +11,7 @@ import pytest
 
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run
-from tests.conftest import clang_argument
-
-"""A flag that needs a model, which no released compiler has."""
+from tests.conftest import clang_argument, write_program
 
 
 def examine(clang: str = "bundled", **variables: str) -> tuple[dict[str, Any], list[str], str]:
@@ -21,12 +19,6 @@ def examine(clang: str = "bundled", **variables: str) -> tuple[dict[str, Any], l
     findings = json.loads(run("doctor", "--json", "--clang", clang, env=variables).stdout)
     problems = findings["problems"]
     return findings, [each["problem"] for each in problems], "\n".join(each["remedy"] for each in problems)
-
-
-def program(path: Path, text: str) -> str:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_a_complete_installation_has_no_problems(any_toolchain: Toolchain, cache: Path) -> None:
@@ -52,7 +44,7 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
     assert "problem 1: /bin/true is not clang" in result.stdout
     assert "remedy: choose clang 17 or newer" in result.stdout
     broken = "case $* in *--version*) echo clang version 19.0.0;; *) echo broken >&2; exit 1;; esac"
-    findings, problems, _ = examine(program(tmp_path / "clang", broken))
+    findings, problems, _ = examine(str(write_program(tmp_path / "clang", broken)))
     assert findings["clang"]["version"] == "19.0.0"
     assert all("broken" in advisor["error"] for advisor in findings["clang"]["advisors"].values())
     assert len(problems) == 3
@@ -62,7 +54,7 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
 
 
 def test_a_rustc_that_cannot_be_used_has_a_reason_and_is_needed_for_crates_only(tmp_path: Path) -> None:
-    program(tmp_path / "rustc", "echo 'release: 1.63.0\nLLVM version: 14.0.5'")
+    write_program(tmp_path / "rustc", "echo 'release: 1.63.0\nLLVM version: 14.0.5'")
     findings, _, _ = examine(PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert findings["rustc"]["reason"] == "expected LLVM 17 or newer; run rustup update"
     findings, problems, _ = examine(PATH="/nowhere")

@@ -171,10 +171,6 @@ def test_a_file_of_a_stranger_compiles_and_no_more_unless_it_is_trusted(
 
 LINKS = (
     {"arguments": ["0.o", "-fplugin=./evil.so"]},
-    {"arguments": ["0.o", "-Wl,-plugin,./evil.so"]},
-    {"arguments": ["0.o", "--target=corpus/evil"]},
-    {"arguments": ["0.o", "-target", "corpus/evil"]},
-    {"arguments": ["0.o", "-gen-cdb-fragment-path", "."]},
     {"target": "@evil"},
     {"target": "x86_64-linux-musl --config=evil"},
 )

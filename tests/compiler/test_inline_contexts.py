@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.compiler.test_session import default, run
 from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -42,19 +43,6 @@ def command(toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path_factory: p
     return list(plan(Module("contexts", make_bitcode(source)), toolchain).command)
 
 
-def default(decision: Decision) -> bytes:
-    return decision.payload[-8:]
-
-
-def finish(session: Session, answer: Callable[[Decision], bytes] = default) -> tuple[list[Decision], bytes]:
-    """Return the remaining decisions and the object."""
-    decisions = []
-    while (decision := session.wait(LONG)) is not None:
-        decisions.append(decision)
-        session.advise(answer(decision))
-    return decisions, session.finish(LONG).object_bytes
-
-
 def callees(session: Session, decisions: Sequence[Decision]) -> list[str | None]:
     """Return the callees that the remarks of a finished session name."""
     assert session.contexts is not None
@@ -64,7 +52,7 @@ def callees(session: Session, decisions: Sequence[Decision]) -> list[str | None]
 
 def test_every_decision_has_the_component_and_the_callee_of_its_call(command: list[str]) -> None:
     with Session(command, [INLINING], contexts=True) as session:
-        decisions, _ = finish(session)
+        decisions, _ = run(session)
         names = callees(session, decisions)
     places = [(*decision.site, callee) for decision, callee in zip(decisions, names, strict=True)]
     assert places[:2] == [("two", 0, 0, "one"), ("two", 0, 1, "one")]
@@ -76,7 +64,7 @@ def test_every_decision_has_the_component_and_the_callee_of_its_call(command: li
 def test_every_clang_prints_contexts_and_compiles_the_same(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     command = plan(Module("calls", make_bitcode("calls.c", compiler=any_toolchain)), any_toolchain).command
     with Session(command, [INLINING]) as plain, Session(command, [INLINING], contexts=True) as session:
-        without, with_contexts = finish(plain), finish(session)
+        without, with_contexts = run(plain), run(session)
         assert plain.stderr == session.stderr == ""
         assert all(callees(session, with_contexts[0]))
     assert len(without[0]) == 9
@@ -97,11 +85,11 @@ def test_sites_depend_on_no_other_decision_and_are_equal_in_a_copy(command: list
             ends = []
             for continued in (copied, session):
                 continued.advise(bytes(8))
-                ends.append((finish(continued), continued.contexts and continued.contexts.remarks))
+                ends.append((run(continued), continued.contexts and continued.contexts.remarks))
         assert ends[0] == ends[1]
         tops = {decision.site for decision in ends[0][0][0] if decision.site.context == "top"}
         assert len(tops) > 3
-        assert tops <= {decision.site for decision in finish(other)[0]}
+        assert tops <= {decision.site for decision in run(other)[0]}
 
 
 def test_contexts_go_on_after_megabytes_of_code(
@@ -113,7 +101,7 @@ def test_contexts_go_on_after_megabytes_of_code(
     source.write_text("\n".join([declared, *functions]))
     command = plan(Module("long", make_bitcode(source)), toolchain).command
     with Session(command, [INLINING], contexts=True) as session:
-        decisions, _ = finish(session)
+        decisions, _ = run(session)
     assert [decision.site for decision in decisions] == [DecisionSite(f"f{number}", 0, 0) for number in range(7)]
 
 

@@ -21,7 +21,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, write_program
 from tests.traces import children, ends_within
 
 HUGE = """
@@ -105,9 +105,8 @@ def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
 
 def test_modules_beyond_a_limit_fail_alone(huge: Path, calls: Path, tmp_path: Path) -> None:
     zig, mode = bundled_command()
-    program = tmp_path / "clang"
-    program.write_text(f'#!/bin/sh\ncase "$*" in */endless.bc*) while :; do :; done;; esac\nexec "{zig}" {mode} "$@"\n')
-    program.chmod(0o755)
+    endless = 'case "$*" in */endless.bc*) while :; do :; done;; esac'
+    program = write_program(tmp_path / "clang", f'{endless}\nexec "{zig}" {mode} "$@"')
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for name, bitcode in (("calls", calls), ("endless", calls), ("huge", huge)):

@@ -30,6 +30,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import FileStore
 from tests.corpus.untrusted import make_untrusted_corpus
+from tests.fakes.drive import finish
 
 
 def test_what_is_written_is_read_back_and_has_the_keys_of_llvm_s_tools(tmp_path: Path) -> None:
@@ -78,16 +79,10 @@ def test_a_cmd_file_that_does_not_begin_with_cc1_is_neither_written_nor_read(tmp
 def test_a_module_that_is_deleted_during_an_episode_is_a_clear_error(calls: Path, tmp_path: Path) -> None:
     shutil.copy(calls, tmp_path / "calls.bc")
     env = InlineEnv(corpus=str(tmp_path), compile_options={"extra_flags": ["-mllvm", "-inline-threshold=7"]})
-    env.reset()
+    _, info = env.reset()
     (tmp_path / "calls.bc").unlink()
-
-    def play() -> None:
-        over = False
-        while not over:
-            *_, over, _, _ = env.step(0)
-
     with pytest.raises(CorpusError, match="expected the bitcode of a module, got no such file"):
-        play()
+        finish(env, info)
     env.close()
 
 

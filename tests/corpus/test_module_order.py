@@ -16,17 +16,7 @@ def taken(order: ModuleOrder, count: int, seed: int = 0, cursor: OrderCursor | N
     return [position for _ in range(count) if (position := order.draw(np_random, cursor, frozenset())) is not None]
 
 
-def test_shuffled_each_comes_once_a_round_and_rounds_differ() -> None:
-    positions = taken(ModuleOrder(NAMES, "shuffle"), 60)
-    rounds = [tuple(positions[start : start + 6]) for start in range(0, 60, 6)]
-    assert {tuple(sorted(each)) for each in rounds} == {(0, 1, 2, 3, 4, 5)}
-    assert len(set(rounds)) > 5
-
-
-def test_equal_seeds_take_equal_modules_and_environments_that_go_together_share_a_round() -> None:
-    for name in ("shuffle", "random"):
-        assert taken(ModuleOrder(NAMES, name), 30, seed=3) == taken(ModuleOrder(NAMES, name), 30, seed=3)
-        assert taken(ModuleOrder(NAMES, name), 30, seed=3) != taken(ModuleOrder(NAMES, name), 30, seed=4)
+def test_environments_that_go_together_share_a_round() -> None:
     for name in ("cycle", "shuffle"):
         shares = [taken(ModuleOrder(NAMES, name), 2, number, OrderCursor(number, 3)) for number in range(3)]
         assert sorted(position for share in shares for position in share) == [0, 1, 2, 3, 4, 5]
@@ -47,10 +37,3 @@ def test_weights_make_modules_likelier() -> None:
     assert 0 not in counts
     assert 4_700 < counts[5] < 5_300
     assert all(850 < counts[position] < 1_150 for position in (1, 2, 3, 4))
-
-
-def test_a_copy_goes_on_alone() -> None:
-    order, cursor, np_random = ModuleOrder(NAMES, "cycle"), OrderCursor(), np.random.default_rng(0)
-    order.draw(np_random, cursor, frozenset())
-    copied = cursor.copy()
-    assert order.draw(np_random, copied, frozenset()) == order.draw(np_random, cursor, frozenset()) == 1

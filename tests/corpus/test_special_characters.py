@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import pytest
@@ -16,6 +17,7 @@ from mlgo_gym.evaluation.trace import trace, validate
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS
 from tests.corpus.untrusted import BENIGN
+from tests.fakes.drive import run
 from tests.sampling import one_of_each
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -119,11 +121,8 @@ def test_a_function_of_any_name_is_an_episode(
     key, shown = "context", printed
     if inlines:  # the name of a callee comes from LLVM's assembly
         key, shown = "callee", written.replace(r"\5C", r"\\")
-    _, info = env.reset(options={"module": module, **({} if inlines else {"function": printed})})
-    names, over = set(), False
-    while not over:
-        names.add(info[key])
-        *_, over, truncated, info = env.step(info["default_action"])
-        assert not truncated
-    assert shown in names
+    chosen: Any = {} if inlines else {"function": printed}
+    infos, last = run(env, module=module, **chosen)
+    assert last.terminated
+    assert shown in {info[key] for info in infos}
     env.close()

@@ -25,10 +25,10 @@ from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.corpus.conftest import record, write_files
+from tests.fakes.drive import run
 from tests.ways_to_answer import INLINE, make
 
-OTHERS = [name for name in TARGETS if name != DEFAULT_TARGET]
-SLOW = [name for name in OTHERS if name != "thumbv7em"]
+SLOW = [name for name in TARGETS if name not in (DEFAULT_TARGET, "thumbv7em")]
 ELF = {"aarch64-linux": (183, True), "riscv64gc": (243, True), "riscv32imc": (243, False), "thumbv7em": (40, False)}
 
 
@@ -37,27 +37,16 @@ def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name:
     with gym.make("mlgo/Inline-v0", corpus=f"builtin@Oz@{name}", credit=True) as env:
         compiler: Any = env.unwrapped
         assert compiler.corpus.name == f"builtin@Oz@{name}"
-        _, info = env.reset(options={"module": "c/btree"})
-        over = False
-        while not over:
-            _, _, terminated, truncated, info = env.step(info["default_action"])
-            over = terminated or truncated
+        target, module = TARGETS[name], compiler.corpus.module("c/btree")
+        assert read_bitcode(module.bitcode).triple == target.triple
+        assert module.flags[module.flags.index("-triple") + 1] == target.triple
+        assert target_of_triple(target.triple) == target
+        assert (module.flags[module.flags.index("-mrelocation-model") + 1] == "pic") == ("-fPIC" in target.flags)
+        info = run(env, module="c/btree")[1].info
     assert info["text"] == info["baseline_text"] > 0
     assert info["object"] == info["baseline_object"]
     assert sum(info["function_sizes"].functions.values()) + info["function_sizes"].unnamed == info["text"]
     assert sum(info["credit"]) == 0
-
-
-@pytest.mark.slow
-def test_bitcode_flags_and_triples_belong_together(toolchain: Toolchain) -> None:
-    for name in OTHERS:
-        target = TARGETS[name]
-        module = next(iter(open_corpus(f"builtin@Oz@{name}", toolchain=toolchain)))
-        flags = module.flags or ()
-        assert read_bitcode(module.bitcode).triple == target.triple
-        assert flags[flags.index("-triple") + 1] == target.triple
-        assert target_of_triple(target.triple) == target
-        assert (flags[flags.index("-mrelocation-model") + 1] == "pic") == ("-fPIC" in target.flags)
 
 
 @pytest.mark.slow
@@ -101,12 +90,7 @@ def test_webassembly_has_a_wide_size_limit_unless_its_flags_name_one(
 @pytest.mark.parametrize("task", ["RegAllocEvict", "RegAllocPriority"])
 def test_register_allocation_decides_for_machines_with_registers(task: str) -> None:
     with gym.make(f"mlgo/{task}-v0", corpus="builtin@O2@thumbv7em", max_decisions=5) as env:
-        _, info = env.reset(options={"module": "kernels/dct"})
-        over = False
-        while not over:
-            _, _, terminated, truncated, info = env.step(info["default_action"])
-            over = terminated or truncated
-        assert not info["error"]
+        assert not run(env, module="kernels/dct")[1].info["error"]
     other = gym.make(f"mlgo/{task}-v0", corpus="builtin@O2@wasm32-wasi")
     with other, pytest.raises(MlgoError, match=r"expected a target with registers for .*, got wasm32-unknown-wasip1"):
         other.reset(options={"module": "kernels/dct"})

@@ -26,6 +26,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.conftest import write_program
 from tests.fakes.compiles import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
@@ -261,10 +262,8 @@ def test_an_object_beyond_the_file_size_limit_is_a_failure_of_the_compiler(both:
 
 
 def test_a_compiler_with_too_little_memory_to_start_is_an_error(compiler: FaultyCompiler, tmp_path: Path) -> None:
-    starved = tmp_path / "starved"
     limit = 'case "$*" in *faulty*channel*) ulimit -v 150000 ;; esac'
-    starved.write_text(f'#!/bin/sh\n{limit}\nexec {" ".join(bundled_command())} "$@"\n')
-    starved.chmod(0o755)
+    starved = write_program(tmp_path / "starved", f'{limit}\nexec {" ".join(bundled_command())} "$@"')
     env = gym.make(INLINE, corpus=compiler.corpus, clang=str(starved)).unwrapped
     assert isinstance(env, CompilerEnv)
     assert run_single(env).kind == "signal"

@@ -11,12 +11,7 @@ import pytest
 
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-
-
-def script(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+from tests.conftest import write_program
 
 
 def test_a_clang_is_found_by_its_path_by_its_name_and_by_the_environment(
@@ -57,7 +52,7 @@ def test_a_missing_or_another_program_and_an_old_clang_are_refused(tmp_path: Pat
         path.chmod(mode)
         with pytest.raises(ToolchainError, match=message):
             find_toolchain(str(path))
-    vendor = script(tmp_path / "clang", "echo 'Acme clang version 17.0.6-rc2 (git abc)'")
+    vendor = write_program(tmp_path / "clang", "echo 'Acme clang version 17.0.6-rc2 (git abc)'")
     assert find_toolchain(str(vendor)).version == (17, 0, 6)
 
 
@@ -76,7 +71,7 @@ def test_a_second_process_starts_no_clang_and_a_replaced_binary_is_another_compi
 
 
 def test_a_compiler_that_hangs_is_ended_and_one_that_is_gone_is_named(tmp_path: Path) -> None:
-    hanging = Toolchain((str(script(tmp_path / "clang", "exec sleep 60")),), (17, 0, 0), "x", bundled=False)
+    hanging = Toolchain((str(write_program(tmp_path / "clang", "exec sleep 60")),), (17, 0, 0), "x", bundled=False)
     with pytest.raises(ToolchainError, match=r"was to finish within 0\.1 s"):
         hanging.run(["-c"], timeout=0.1)
     gone = Toolchain((str(tmp_path / "gone"),), (17, 0, 0), "x", bundled=False)

@@ -14,8 +14,19 @@ import pytest
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.training_log import LONGEST_LINE, Context, LogDecoder, LogHeader, LogWriter, Observation, TensorSpec
+from mlgo_gym.llvm.training_log import (
+    LONGEST_LINE,
+    SCALAR_TYPES,
+    Context,
+    LogDecoder,
+    LogHeader,
+    LogWriter,
+    Observation,
+    TensorSpec,
+)
 from tests.conftest import PROGRAMS, MakeBitcode
+
+SIZES = {"float": 4, "double": 8, **{f"{sign}int{8 * n}_t": n for sign in ("", "u") for n in (1, 2, 4, 8)}}
 
 HEADER = LogHeader((TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2,))))
 SCORED = LogHeader(HEADER.features, score=TensorSpec("reward", "float", (1,)))
@@ -76,6 +87,15 @@ def rewritten(log: bytes) -> bytes:
     decoder, events = decode(log)
     assert decoder.header is not None
     return written(decoder.header, events)
+
+
+def test_every_scalar_type_of_llvm_has_the_bytes_of_numpy_and_survives_json() -> None:
+    assert {*SCALAR_TYPES} == {*SIZES}
+    for scalar, size in SIZES.items():
+        spec = TensorSpec("a", scalar, (3, 4), port=2)
+        assert TensorSpec.from_json(spec.to_json()) == spec
+        assert (spec.size, spec.nbytes) == (12, 12 * size)
+    assert np.frombuffer(b"\x01\x00\x00\x00\x00\x00\x00\x80", SCALAR_TYPES["int64_t"])[0] == 1 - 2**63
 
 
 @pytest.mark.parametrize("advisor", ADVISORS, ids=lambda advisor: advisor.name)
@@ -141,6 +161,18 @@ FIRST_LINES = [
     (b"{}\n", "list of features"),
     (b'{"features":[]}\n', "at least one feature"),
     (b'{"features":[1]}\n', "expected a tensor with a name"),
+    *(
+        (HEADER_LINE.replace(old, new), complaint)
+        for old, new, complaint in (
+            (b'"name":"a"', b'"name":null', "expected a tensor with a name"),
+            (b'"type":"float"', b'"type":null', "expected a tensor with a name"),
+            (b'"shape":[2]', b'"shape":null', "expected a tensor with a name"),
+            (b'"shape":[2]', b'"shape":[1.0]', "expected a tensor with a name"),
+            (b'"port":0', b'"port":true', "expected a tensor with a name"),
+            (b'"type":"float"', b'"type":"half"', "known are"),
+            (b'"shape":[2]', b'"shape":[1,-1]', "at least 1"),
+        )
+    ),
     (HEADER_LINE.replace(b'"b"', b'"a"'), "twice"),
     (b"[" * 100_000 + b"\n", "nested too deeply"),
     (b" " * (LONGEST_LINE + 1), "a JSON line of at most"),
@@ -159,6 +191,8 @@ LATER_LINES = [
 
 
 def test_a_malformed_log_raises_one_error_that_names_the_offset() -> None:
+    decoder, _ = decode(HEADER_LINE.replace(b',"port":0', b""))
+    assert decoder.header == HEADER
     for before, data, complaint in (*((b"", *line) for line in FIRST_LINES), *LATER_LINES):
         for chunk in (1 if len(data) < 10_000 else 1000, 1 << 20):
             with pytest.raises(TrainingLogError) as caught:

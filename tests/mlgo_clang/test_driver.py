@@ -19,6 +19,7 @@ from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search.build_recipes import cc1_flags
+from tests.conftest import write_program
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted
 
 
@@ -121,9 +122,7 @@ def test_each_word_is_read_as_it_was_given_by_every_caller(
 
 
 def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:
-    driver = tmp_path / "clang"
-    driver.write_text("#!/bin/sh\necho ' \"a\"' >&2\nexec sleep 60\n")
-    driver.chmod(0o755)
+    driver = write_program(tmp_path / "clang", "echo ' \"a\"' >&2\nexec sleep 60")
     assert shown_commands([str(driver)], 0.05) == []
     assert shown_commands(["/bin/false"]) == []
 
@@ -202,9 +201,7 @@ def test_flags_of_variables_files_and_scripts_are_found(
     run: Run, clang: dict[str, list[str]], project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLGO_POLICY", "never")
-    program = project / "clang"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(clang["gcc"])} "$@" -Oz\n')
-    program.chmod(0o755)
+    write_program(project / "clang", f'exec {shlex.join(clang["gcc"])} "$@" -Oz')
     assert run("--mlgo-clang=./clang", "-c", "calls.c").returncode == 0
     assert run("-c", "calls.c", CCC_OVERRIDE_OPTIONS="+-Oz").returncode == 0
     assert counted("compiled with a policy") == 2

@@ -17,6 +17,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import read_counters
 from mlgo_clang.files import digest_of, holder, is_stopped, lock, read_checked, write_checked
+from tests.conftest import write_program
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
 HOLD = """
@@ -66,13 +67,8 @@ def test_a_lock_is_waited_for_until_the_deadline_or_its_release_and_not_while_it
 def counting_clang(folder: Path) -> Path:
     """A program that runs the bundled clang, and notes each library that it links."""
     words = compiler_command("bundled", "gcc")
-    program = folder / "clang"
-    program.write_text(
-        f'#!/bin/sh\nif [ "$1" = -shared ]; then echo 1 >> "{folder}/shared"; exec {words[0]} ld.lld "$@"; fi\n'
-        f'exec {" ".join(words)} "$@"\n'
-    )
-    program.chmod(0o755)
-    return program
+    link = f'if [ "$1" = -shared ]; then echo 1 >> "{folder}/shared"; exec {words[0]} ld.lld "$@"; fi'
+    return write_program(folder / "clang", f'{link}\nexec {" ".join(words)} "$@"')
 
 
 def test_the_first_parallel_build_makes_the_native_code_once_and_equal_networks_share_it(

@@ -19,8 +19,9 @@ from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors
 from tests.conftest import PROGRAMS
-from tests.mlgo_clang.conftest import DRIVERS, Run, counted, text, write_network
-from tests.policies.episodes import eviction_network
+from tests.fakes import drive
+from tests.mlgo_clang.conftest import DRIVERS, Run, counted, files, text, write_network
+from tests.policies.episodes import eviction_network, play
 
 COMPILE = ("-Oz", "-c", "calls.c")
 PRESSURE = ("--mlgo-strict", "-Os", "-c", "pressure.c")
@@ -196,12 +197,7 @@ def test_inlining_always_makes_a_module_grow_within_a_limit(target: str, source:
     words = (*([target] if target else ()), *COMPILE)
     front = ("-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", "calls.bc")
     assert run("--mlgo-policy=default", *words, *front).returncode == 0
-    env = InlineEnv(corpus=str(project / "calls.bc"))
-    _, info = env.reset()
-    over, reward = False, 0.0
-    while not over:
-        _, reward, terminated, truncated, info = env.step(1)
-        over = terminated or truncated
+    _, reward, *_, info = drive.play(InlineEnv(corpus=str(project / "calls.bc")), 1)[-1]
     assert (info["error"], info.get("size_limited")) == ({}, source == TREE if target else None)
     assert reward >= -10
     assert info["text"] < (24 if target else 4) * info["baseline_text"]
@@ -233,15 +229,7 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
     subprocess.run(words, cwd=project, check=True)
     env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
     eviction_network().save(path)
-    policy = load_policy(f"mlp:{path}", env)
-    observation, info = env.reset()
-    over, deviations = False, 0
-    while not over:
-        action = policy.act(observation, info)
-        deviations += action != info["default_action"]
-        observation, _, terminated, truncated, info = env.step(action)
-        over = terminated or truncated
-    assert deviations > 0
+    _, info = play(env, load_policy(f"mlp:{path}", env), "pressure")
     sizes = {}
     for name in (f"mlp:{path}", "default"):
         assert run("--mlgo-policy=default", f"--mlgo-eviction-policy={name}", *PRESSURE).returncode == 0
@@ -342,11 +330,20 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         assert (result.returncode, message in result.stderr) == (1, True), result.stderr
 
 
-def test_clang_compiles_alone_if_a_policy_cannot_be_used(run: Run, project: Path, tmp_path: Path, plain: bytes) -> None:
-    foreign = write_network(tmp_path / "foreign.safetensors", "no_such_feature", 1, 0)
-    result = run(f"--mlgo-policy={foreign}", *COMPILE)
-    assert (result.returncode, b"no_such_feature" in result.stderr) == (0, True)
-    assert (project / "calls.o").read_bytes() == plain
+def test_clang_compiles_alone_if_a_policy_cannot_be_used(
+    run: Run, project: Path, tmp_path: Path, plain: bytes, own_cache: Path
+) -> None:
+    write_network(tmp_path / "foreign", "no_such_feature", 1, 0)
+    (tmp_path / "garbage").write_bytes(bytes(100))
+    for number, (name, reason) in enumerate((("foreign", b"no_such_feature"), ("garbage", b"a safetensors file")), 1):
+        result = run(f"--mlgo-policy=mlp:{tmp_path / name}", *COMPILE)
+        assert (result.returncode, reason in result.stderr) == (0, True)
+        assert result.stderr.count(b"mlgo-clang: warning: calls.c is compiled by clang alone") == 1
+        assert (project / "calls.o").read_bytes() == plain
+        assert counted("compiled by clang alone") == number
+        strict = run(f"--mlgo-policy=mlp:{tmp_path / name}", "--mlgo-strict", *COMPILE, "-o", "strict.o")
+        assert (strict.returncode, b"error: calls.c" in strict.stderr) == (1, True)
+    assert files(project) == ["calls.c", "calls.o"]
     result = run("--mlgo-eviction-policy=inline-oz", "--mlgo-policy=default", "--mlgo-strict", *COMPILE)
     assert (result.returncode, b"use a network for evictions" in result.stderr) == (1, True)
     result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", *COMPILE)

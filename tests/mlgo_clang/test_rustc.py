@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import write_program
 from tests.mlgo_clang.conftest import counted, text
 from tests.rust import SHAPES, needs_rust, write_workspace
 
@@ -36,10 +37,7 @@ def test_without_rustc_and_for_a_search_one_line_names_the_remedy() -> None:
 def test_a_named_rustc_counts_then_the_variable_then_the_path(tmp_path: Path) -> None:
     programs = {}
     for name in ("named", "variable", "path/rustc"):
-        programs[name] = tmp_path / name
-        programs[name].parent.mkdir(exist_ok=True)
-        programs[name].write_text(f'#!/bin/sh\necho {name} "$@"\n')
-        programs[name].chmod(0o755)
+        programs[name] = write_program(tmp_path / name, f'echo {name} "$@"')
     on_path = {"PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"}
     for words, variables, printed in (
         ((programs["named"], "--version"), {"MLGO_RUSTC": str(programs["variable"])}, "named --version"),
@@ -52,9 +50,8 @@ def test_a_named_rustc_counts_then_the_variable_then_the_path(tmp_path: Path) ->
 
 
 def test_an_old_rustc_compiles_alone_with_the_reason(tmp_path: Path) -> None:
-    old = tmp_path / "rustc"
-    old.write_text("#!/bin/sh\ncase \"$*\" in -vV) echo 'LLVM version: 14.0.6';; */proc/*) exit 1;; esac\n")
-    old.chmod(0o755)
+    script = "case \"$*\" in -vV) echo 'LLVM version: 14.0.6';; */proc/*) exit 1;; esac"
+    old = write_program(tmp_path / "rustc", script)
     (tmp_path / "shapes.rs").write_text(SHAPES)
     result = compile_library(tmp_path, *ONE_UNIT, MLGO_POLICY="never", MLGO_RUSTC=str(old))
     assert result.returncode == 0

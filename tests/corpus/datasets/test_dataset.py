@@ -38,6 +38,7 @@ from mlgo_gym.corpus.recording import record
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from tests.conftest import write_program
 from tests.corpus.conftest import write_files
 from tests.corpus.datasets.conftest import FILES, NAME, describe_tiny
 from tests.corpus.package_index import PackageIndex, source_distribution
@@ -178,10 +179,8 @@ def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch
     describe_compiling(index, tmp_path)
     fault = tmp_path / "fault"
     fault.touch()
-    program = tmp_path / "clang"
     kill = f'if [ -e "{fault}" ]; then case "$*" in *-emit-llvm-bc*more.c) kill -9 $$;; esac; fi'
-    program.write_text(f'#!/bin/sh\n{kill}\nexec {" ".join(bundled_command())} "$@"\n')
-    program.chmod(0o755)
+    program = write_program(tmp_path / "clang", f'{kill}\nexec {" ".join(bundled_command())} "$@"')
     toolchain = find_toolchain(str(program))
     folder = fetch_dataset("tiny", toolchain=toolchain)
     (failure,) = read_report("tiny", folder).failures

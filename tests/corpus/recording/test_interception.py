@@ -15,6 +15,7 @@ from mlgo_gym.corpus.folder import read_description
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.conftest import write_program
 from tests.corpus.conftest import record, write_files
 
 OTHER_SIGNALS = [pytest.param(how, marks=pytest.mark.slow) for how in (signal.SIGINT, signal.SIGHUP)]
@@ -29,11 +30,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def own_compiler(tmp_path: Path, toolchain: Toolchain) -> Path:
     """A compiler in a folder of its own, which logs each call."""
-    program = tmp_path / "tools" / "bin" / "x86_64-own-linux-clang-22"
-    text = f'#!/bin/sh\necho called >> {tmp_path}/log\nexec {" ".join(toolchain.command)} "$@"\n'
-    write_files(program.parent, {program.name: text})
-    program.chmod(0o755)
-    return program
+    text = f'echo called >> {tmp_path}/log\nexec {" ".join(toolchain.command)} "$@"'
+    return write_program(tmp_path / "tools" / "bin" / "x86_64-own-linux-clang-22", text)
 
 
 @pytest.mark.parametrize("intercept_paths", [True, False])
@@ -78,9 +76,7 @@ def test_every_way_to_start_a_program_is_intercepted(project: Path, own_compiler
 def test_scripts_with_the_name_of_a_compiler_and_calls_of_the_front_end_hide_no_compile(
     project: Path, own_compiler: Path, toolchain: Toolchain
 ) -> None:
-    script = project / "build-cc"
-    script.write_text(f"#!/bin/sh\n$CC -c f.c && {own_compiler} -c g.c && echo token > /proc/self/fd/$1\n")
-    script.chmod(0o755)
+    write_program(project / "build-cc", f"$CC -c f.c && {own_compiler} -c g.c && echo token > /proc/self/fd/$1")
     read, write = os.pipe()
     os.set_inheritable(write, True)  # as make leaves its jobserver to a build
     calls = [f"{compiler} -cc1 -fsyntax-only h.c" for compiler in ("$CC", own_compiler)]

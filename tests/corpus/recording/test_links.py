@@ -29,6 +29,7 @@ from mlgo_gym.corpus.recording.links import (
 )
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.conftest import write_program
 from tests.corpus.conftest import record, write_files
 
 SOURCES = {
@@ -163,9 +164,7 @@ def test_a_linker_has_the_limits_of_a_compile(
 ) -> None:
     (link,) = recorded_links(project, f"{LINK} f.c -o libf.so", toolchain)
     objects = compile_modules(project, link, toolchain)
-    driver = project.parent / "driver"
-    driver.write_text(f"#!/bin/sh\n{linker}\n")
-    driver.chmod(0o755)
+    driver = write_program(project.parent / "driver", linker)
     odd = replace(toolchain, command=(str(driver),), bundled=False)
     with pytest.raises((CorpusError, ToolchainError), match=expected):
         relink(link, project.parent / "corpus", objects, project.parent / "made", odd, limits=limits)
@@ -177,7 +176,8 @@ REFUSED = (
     "-Wl,-Map,/tmp/written", "-Wl,--reproduce=/tmp/written", "-Wl,-o,/tmp/written", "@file", "-Wl,@file",
     "-specs=/tmp/evil", "-Wl,--script=/tmp/evil", "--config=/tmp/evil", "-Wl,--time-trace=/tmp/written",
     "-Wl,-mllvm,-load=./evil.so", "-wrapper", "-fprofile-generate=/tmp", "-Xclang", "-Wl,--save-temps",
-    "-fsave-optimization-record", "-mllvm", "-Wl,-m,@file",
+    "-fsave-optimization-record", "-mllvm", "-Wl,-m,@file", "--target=corpus/evil",
+    "-target", "-gen-cdb-fragment-path",
 )  # fmt: skip
 
 

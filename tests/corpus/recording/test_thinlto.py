@@ -14,6 +14,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.corpus.conftest import write_files
+from tests.fakes.drive import play
 
 SOURCES = {
     "user.c": "int helper(int); int twice(int x) { return helper(x) + helper(x + 1); }\n",
@@ -61,12 +62,6 @@ def distributed(prelinked: Path, toolchain: Toolchain, tmp_path_factory: pytest.
 @pytest.mark.slow
 def test_the_default_policy_gives_the_text_of_the_build(distributed: tuple[Path, Corpus]) -> None:
     folder, corpus = distributed
-    environment = InlineEnv(corpus=corpus, clang="bundled")
-    _, info = environment.reset(options={"module": "native/user.o"})
-    terminated = False
-    while not terminated:
-        _, reward, terminated, truncated, info = environment.step(info["default_action"])
-        assert not truncated, info
-    environment.close()
+    last = play(InlineEnv(corpus=corpus, clang="bundled"), module="native/user.o")[-1]
     (built,) = read_elf_sections(folder / "native" / "user.o", (".text",))
-    assert (reward, info["text"]) == (0.0, len(built))
+    assert (last.reward, last.terminated, last.info["text"]) == (0.0, True, len(built))
