@@ -81,12 +81,17 @@ def test_forks_of_every_kind_go_on_as_their_original(
     def run() -> None:
         with kind(corpus=str(mixed), max_decisions=MOST) as env:
             env.reset(seed=1)
+            env.action_space.seed(6)
             go_on(env, 1, steps=2)
             with env.fork() as fork, fork.fork() as again:
                 assert (env.fork_method, fork.fork_method) == (None, method)
                 assert type(fork) is type(env)
                 assert fork.corpus is env.corpus
                 assert len({clang_of(one) for one in (env, fork, again)}) == 3
+                assert fork.np_random is not env.np_random
+                assert fork.np_random.integers(1 << 60) == env.np_random.integers(1 << 60)
+                assert fork.action_space is not env.action_space
+                assert [fork.action_space.sample() for _ in range(9)] == [env.action_space.sample() for _ in range(9)]
                 expected = go_on(env, 2)
                 assert len(expected) > 2
                 assert expected[-1][2]
@@ -97,16 +102,6 @@ def test_forks_of_every_kind_go_on_as_their_original(
                 assert go_on(again, 2) == expected
 
     without_ptrace(run) if method == "replay" else run()
-
-
-def test_random_generators_go_on_alike_and_apart(env: InlineEnv) -> None:
-    env.reset(seed=5)
-    env.action_space.seed(6)
-    with env.fork() as fork:
-        assert fork.np_random.integers(1 << 60) == env.np_random.integers(1 << 60)
-        assert [fork.action_space.sample() for _ in range(40)] == [env.action_space.sample() for _ in range(40)]
-        assert fork.np_random is not env.np_random
-        assert fork.action_space is not env.action_space
 
 
 def test_a_fork_is_taken_from_inside_the_wrappers_at_a_decision_only(mixed: Path) -> None:

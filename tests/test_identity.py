@@ -17,7 +17,6 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation, evaluate
-from mlgo_gym.evaluation.record import EpisodeRecord
 from mlgo_gym.identity import identity_of, module_identity, refuse_other_identity
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import bundled_command
@@ -181,17 +180,3 @@ def test_labels_repeat_changed_and_failed_modules_alone(two: Path, tmp_path: Pat
     for change in changes:
         with pytest.raises(MlgoError, match="choose another output"):
             next(replace(labelling, **change).run(lines.parent))
-
-
-def test_results_of_another_release_are_not_added_to(
-    two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[EpisodeRecord] = []
-    arguments: dict[str, Any] = {"corpus": str(two), "policies": ["never"], "progress": seen.append}
-    evaluate(INLINE, output=tmp_path / "out", **arguments)
-    header = (tmp_path / "out" / "meta.json").read_bytes()
-    monkeypatch.setattr(mlgo_gym, "__version__", "9.9")
-    with pytest.raises(MlgoError, match=r"mlgo_gym: recorded .*, requested 9\.9"):
-        evaluate(INLINE, output=tmp_path / "out", **arguments)
-    assert (tmp_path / "out" / "meta.json").read_bytes() == header
-    assert len(seen) == 2

@@ -11,18 +11,10 @@ import pytest
 from gymnasium.utils.env_checker import data_equivalence
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes.stepping import INLINE, end_clang, make
 from tests.traces import traces
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
-
-@pytest.fixture
-def envs(varied: str) -> Iterator[CompilerVectorEnv]:
-    made = make(INLINE, varied)
-    yield made
-    made.close()
 
 
 def test_copies_have_the_arguments_and_deep_copies_the_random_generators(varied: str) -> None:
@@ -52,8 +44,8 @@ def make_generators() -> Iterator[np.random.Generator]:
     return map(np.random.default_rng, (5, 6))
 
 
-def test_closing_ends_every_compile_and_can_be_repeated(envs: CompilerVectorEnv) -> None:
-    before = traces().children
+def test_closing_ends_every_compile_and_can_be_repeated(varied: str) -> None:
+    before, envs = traces().children, make(INLINE, varied)
     envs.reset()
     envs.step([0, 0, 0])
     assert len(traces().children - before) == 6

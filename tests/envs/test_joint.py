@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES, JointVectorEnv
+from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
 from tests.conftest import MakeBitcode
@@ -130,20 +130,3 @@ def test_what_belongs_to_allocation_alone_is_refused(arguments: dict[str, Any]) 
     (name,) = arguments.get("compile_options", arguments)
     with pytest.raises(MlgoError, match=name):
         JointEnv(**arguments)
-
-
-def test_a_batched_info_has_a_callee_where_the_single_one_has(many_calls: str) -> None:
-    env = JointEnv(corpus=many_calls, callee_features=True)
-    envs = JointVectorEnv(1, corpus=many_calls, callee_features=True)
-    (_, info), (_, infos) = env.reset(seed=1), envs.reset(seed=1)
-    seen = set()
-    for _ in range(200):
-        seen.add("callee" in info)
-        assert ("callee" in info) == bool(infos.get("_callee", [False])[0])
-        if len(seen) == 2 or "default_action" not in info:
-            break
-        *_, infos = envs.step(infos["default_action"])
-        *_, info = env.step(info["default_action"])
-    assert seen == {True, False}
-    env.close()
-    envs.close()

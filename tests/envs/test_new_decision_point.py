@@ -52,12 +52,6 @@ def test_it_is_a_vector_environment(calls: Path) -> None:
     envs.close()
 
 
-def test_its_manual_page_has_its_tables_and_arguments() -> None:
-    text = manual(NAME)
-    assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all." in text
-    assert "- `bias` = `0.0`: A number that nothing uses." in text
-
-
 def test_commands_take_an_environment_of_another_package(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +61,7 @@ def test_commands_take_an_environment_of_another_package(
     monkeypatch.syspath_prepend(tmp_path)
     shown = CliRunner().invoke(application, ["env", "toys:mine/Toy-v0"])
     assert shown.stdout.startswith("# mine/Toy-v0\n"), shown.output
+    assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all." in shown.stdout
     assert "- `bias` = `0.0`: A number that nothing uses." in shown.stdout
     arguments = ["--corpus", str(calls), "--policy", "default,small", "--json"]
     found = CliRunner().invoke(application, ["evaluate", "toys:mine/Toy-v0", *arguments])

@@ -41,21 +41,20 @@ def test_a_second_process_starts_no_clang_to_build_its_spaces(
     assert counts[1] == counts[0]
 
 
-def test_a_clang_that_refuses_the_flags_is_reported_in_its_own_words(tmp_path: Path) -> None:
-    old = clang_that(tmp_path, "echo \"Unknown command line argument '-enable-ml-inliner'\" >&2; exit 1")
-    with pytest.raises(ToolchainError, match=r"clang 22\.1\.8\) to compile a tiny module .* got an error \(exit\)"):
-        probe(old, INLINING)
-
-
-def test_a_clang_without_the_interactive_mode_is_refused(tmp_path: Path) -> None:
-    zig, mode = bundled_command()
-    mute = clang_that(tmp_path, f'exec "{zig}" {mode} -cc1 -Oz -emit-obj -x c /dev/null -o -')
-    with pytest.raises(
-        ToolchainError, match=r"decisions of the inlining advisor of .*, got none: this build has no interactive mode"
-    ):
-        probe(mute, INLINING)
-
-
-def test_a_clang_that_leaves_no_object_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="expected an ELF object"):
-        probe(clang_that(tmp_path, "exit 0"), INLINING)
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            "echo 'Unknown command line argument' >&2; exit 1",
+            r"22\.1\.8\) to compile a tiny module .* got an error \(exit\)",
+        ),
+        (
+            'exec "{}" {} -cc1 -Oz -emit-obj -x c /dev/null -o -',
+            "decisions of the inlining advisor of .*, got none: this build has no interactive mode",
+        ),
+        ("exit 0", "expected an ELF object"),
+    ],
+)
+def test_a_clang_that_makes_no_decisions_or_no_object_is_refused(script: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=message):
+        probe(clang_that(tmp_path, script.format(*bundled_command())), INLINING)

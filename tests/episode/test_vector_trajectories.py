@@ -33,11 +33,14 @@ def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetc
         (INLINE, {"credit": True, "max_decisions": 3}),
         (INLINE, {"prefetch": 0, "max_decisions": 3}),
         (INLINE, {"prefetch": 3, "max_decisions": 3}),
+        # Only decisions on inlining have a callee.
+        ("mlgo/Joint-v0", {"callee_features": True, "max_decisions": 12}),
     ],
     ids=str,
 )
 def test_no_option_makes_a_difference(name: str, options: dict[str, Any], varied: str) -> None:
-    assert assert_same(name, varied, AutoresetMode.SAME_STEP, 16, **options) >= 6
+    steps = max(16, 2 * options["max_decisions"])
+    assert assert_same(name, varied, AutoresetMode.SAME_STEP, steps, **options) >= 6
 
 
 def test_prefetching_with_failing_and_empty_modules_changes_nothing(

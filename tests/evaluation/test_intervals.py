@@ -54,12 +54,6 @@ def test_there_is_no_interval_where_none_is_honest_and_the_table_says_why() -> N
     assert Change(()).estimate.value == 0
 
 
-def test_a_large_project_carries_no_mean() -> None:
-    change = Change(((50, 100),) * 96 + ((100, 100),) * 3, ("large",) * 96 + tuple("abc"))
-    assert change.mean == pytest.approx((51 / 101) ** 0.25 - 1)
-    assert (change.better, change.equal) == (96, 3)
-
-
 def test_means_exclude_modules_of_the_training_and_sums_do_not() -> None:
     clusters, modules = ("a", "a", "b", "c", "d", "e"), tuple("uvwxyz")
     pairs = ((50, 100), (90, 100), (80, 100), (90, 100), (95, 100), (70, 100))
