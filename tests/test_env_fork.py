@@ -18,6 +18,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import ActionError, SnapshotError
 from tests.conftest import MakeBitcode
+from tests.envs.test_registered import legal_action
 from tests.fakes.compiles import running_compile
 from tests.fakes.no_ptrace import without_ptrace
 from tests.fakes.stepping import clang_of
@@ -48,13 +49,6 @@ def env(mixed: Path) -> Iterator[InlineEnv]:
     made = InlineEnv(corpus=str(mixed))
     yield made
     made.close()
-
-
-def legal_action(env: CompilerEnv, chance: np.random.Generator) -> Any:
-    mask = env.action_masks()
-    if mask is not None:
-        return int(chance.choice(np.flatnonzero(mask)))
-    return chance.uniform(0, 1, env.action_space.shape or ()).astype(np.float32)
 
 
 def go_on(env: CompilerEnv, seed: int, steps: int = 10**6) -> list[tuple[Any, ...]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
-from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes.compiles import running_compile
 from tests.fakes.stepping import EVICT, INLINE, clang_of, make, make_sync
 from tests.traces import children
@@ -31,16 +30,6 @@ def few(varied: str) -> Iterator[CompilerVectorEnv]:
     made = make(INLINE, varied, 4, batch_size=2, max_decisions=3)
     yield made
     made.close()
-
-
-# Making one
-
-
-def test_gymnasiums_own_vector_environment_is_not_taken_for_ours(varied: str) -> None:
-    envs = gym.make_vec(INLINE, num_envs=1, vectorization_mode="sync", corpus=varied)
-    with pytest.raises(MlgoError, match="got SyncVectorEnv"):
-        as_vector(envs)
-    envs.close()
 
 
 # Resets

@@ -11,6 +11,7 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.integrations import StepRewards
 from mlgo_gym.testing import check_environment
+from tests.envs.test_registered import legal_action
 from tests.fakes.compiles import running_compile
 from tests.fakes.drive import finish, play
 from tests.fakes.stepping import EVICT, INLINE
@@ -38,8 +39,7 @@ def test_the_rewards_add_up_to_that_of_the_episode(name: str, options: dict[str,
         _, info = env.reset(options={"module": "mixed"})
 
         def choose(info: dict[str, Any]) -> Any:
-            mask = inner.action_masks()
-            other = chance.random(1, np.float32) if mask is None else int(chance.choice(np.flatnonzero(mask)))
+            other = legal_action(inner, chance)
             return info["default_action"] if chance.random() < 0.5 else other
 
         steps = finish(env, info, choose)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG, InlineIR2VecTask
 from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
-from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import SCALAR_TYPES, LogHeader, TensorSpec
 from mlgo_gym.tasks.features import (
     BOUND,
@@ -95,24 +94,12 @@ def test_elements_are_named_by_feature_and_column_without_what_is_left_out() -> 
     assert layout.flat(record([1, 1, 1], 2, [3, 4], 5)).tolist() == [2, 3, 4, 5]
 
 
-CLANGS = ["bundled", *(f"clang-{version}" for version in range(OLDEST_SUPPORTED, 23))]
 ADVICE = {
     "inlining": ("inlining_decision", "int64_t"),
     "eviction": ("index_to_evict", "int64_t"),
     "priority": ("priority", "float"),
 }
 LENGTHS: dict[int | str, int] = {COLUMNS: 33, DIMENSIONS: len(ENTITIES)}
-
-
-@pytest.fixture(
-    scope="module", params=[CLANGS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in CLANGS[1:])]
-)
-def every_toolchain(request: pytest.FixtureRequest) -> Toolchain:
-    """Each clang from 17 on that is on PATH."""
-    name: str = request.param
-    if name != "bundled" and shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
-    return find_toolchain(name)
 
 
 def tensor(feature: Feature) -> tuple[str, str, tuple[int, ...]]:
@@ -125,21 +112,21 @@ def tensors(advisor: str, version: int) -> list[tuple[str, str, tuple[int, ...]]
 
 
 @pytest.mark.parametrize("advisor", ADVISORS, ids=lambda advisor: advisor.name)
-def test_the_features_are_exactly_those_of_the_header(every_toolchain: Toolchain, advisor: Advisor) -> None:
-    found = probe(every_toolchain, advisor)
-    header, expected = found.header, tensors(advisor.name, every_toolchain.version[0])
+def test_the_features_are_exactly_those_of_the_header(any_toolchain: Toolchain, advisor: Advisor) -> None:
+    found = probe(any_toolchain, advisor)
+    header, expected = found.header, tensors(advisor.name, any_toolchain.version[0])
     assert header.advice == TensorSpec(*ADVICE[advisor.name], (1,))
     assert found.decisions == 2 if advisor is INLINING else found.decisions > 0
     assert len(found.first) == header.observation_bytes
     assert [(spec.name, spec.type, spec.shape) for spec in header.features] == expected
 
 
-def test_a_vocabulary_adds_the_embeddings(every_toolchain: Toolchain) -> None:
-    version = every_toolchain.version[0]
+def test_a_vocabulary_adds_the_embeddings(any_toolchain: Toolchain) -> None:
+    version = any_toolchain.version[0]
     if version < OLDEST_CLANG:
         pytest.skip(f"clang {version} is older than {OLDEST_CLANG}")
-    flags = InlineIR2VecTask("one-hot").flags(every_toolchain)
-    found = probe(every_toolchain, INLINING, flags).header.features
+    flags = InlineIR2VecTask("one-hot").flags(any_toolchain)
+    found = probe(any_toolchain, INLINING, flags).header.features
     *call_site, default = tensors("inlining", version)
     expected = [*call_site, *(tensor(feature) for feature in EMBEDDINGS), default]
     assert [(spec.name, spec.type, spec.shape) for spec in found] == expected
