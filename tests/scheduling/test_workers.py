@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from contextlib import closing
 
 import pytest
@@ -99,57 +99,43 @@ def test_a_runner_that_cannot_start_is_an_error() -> None:
         list(workers.run(deque(range(20))))
 
 
-class Scripted(Worker[int, str]):
-    """A worker that exits as often as the script says for one of its items, or for 0 without one."""
+class Scripted(Worker[int, int]):
+    """A worker that exits as often as a counter shows for its item."""
 
-    def __init__(self, number: int, pool: Scripts) -> None:
+    def __init__(self, exits: Counter[int]) -> None:
         super().__init__()
-        self.number = number
-        self.pool = pool
+        self.exits, self.stopped = exits, False
         self.inbox: list[int] | None = []
-        self.stopped = False
 
     def send(self, items: Sequence[int]) -> None:
-        self.inbox = list(items)
+        self.inbox = [*items]
 
-    def receive(self) -> list[tuple[int, str]] | WorkerFailure:
-        items, self.inbox = self.inbox, None
-        assert items is not None
-        for item in items or [0]:
-            if self.pool.exits.get(item, 0):
-                self.pool.exits[item] -= 1
+    def receive(self) -> list[tuple[int, int]] | WorkerFailure:
+        items, self.inbox = self.inbox or [], None
+        for item in items:
+            if self.exits[item]:
+                self.exits[item] -= 1
                 return WorkerFailure("exit status 3", 3)
-        return [(item, f"{item} by {self.number}") for item in items]
+        return [(item, item) for item in items]
 
     def stop(self, timeout: float) -> None:
         self.stopped = True
 
 
-class Scripts(Workers[int, str]):
-    """Two scripted workers."""
-
-    def __init__(self, exits: dict[int, int], retries: int) -> None:
-        super().__init__(self.start_scripted, self.choose_sending, 2, 1, retries)
-        self.exits = exits
-        self.started: list[Scripted] = []
-
-    def start_scripted(self) -> Scripted:
-        self.started.append(Scripted(len(self.started), self))
-        return self.started[-1]
-
-    def choose_sending(self, workers: Sequence[Worker[int, str]]) -> Iterable[Worker[int, str]]:
-        sending = [worker for worker in workers if isinstance(worker, Scripted) and worker.inbox is not None]
-        assert sending, "no worker would ever send a message"
-        return sending
-
-
 @pytest.mark.parametrize(("retries", "lost"), [(0, {2, 5}), (1, {5}), (2, set())])
 def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries: int, lost: set[int]) -> None:
-    with Scripts({2: 1, 5: 2}, retries=retries) as pool:
+    started: list[Scripted] = []
+    exits = Counter({2: 1, 5: 2})
+
+    def begin() -> Scripted:
+        started.append(Scripted(exits))
+        return started[-1]
+
+    with Workers(begin, lambda _: [one for one in started if one.inbox is not None], 2, 1, retries) as pool:
         found = dict(pool.run(deque(range(1, 9))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == lost
     assert set(found) == set(range(1, 9))
-    assert all(worker.stopped for worker in pool.started)
+    assert all(worker.stopped for worker in started)
 
 
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:
