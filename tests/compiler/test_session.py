@@ -218,9 +218,6 @@ def test_a_pending_decision_times_out_like_any_silence_and_the_session_has_exite
         assert str(error).startswith(f"expected a decision or the end of clang within {seconds} s")
 
 
-# A program that violates the protocol: `tests/faults` has all others
-
-
 # Standard error
 
 

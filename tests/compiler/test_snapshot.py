@@ -328,6 +328,3 @@ def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert children() <= before
         waiting.fork().close()
-
-
-# Where ptrace is denied

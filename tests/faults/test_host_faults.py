@@ -19,7 +19,6 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_clang.files import scratch_parent
 from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
@@ -28,7 +27,7 @@ from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.conftest import write_program
 from tests.fakes.compiles import FaultyClang
-from tests.faults.catalogue import ENDS, FORKED, IGNORING, SHORTAGES, Outcome, matches
+from tests.faults.catalogue import ENDS, FORKED, IGNORING, POINTS, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
     DRIVER,
     FAULTY,
@@ -43,8 +42,6 @@ from tests.faults.hosts import (
 )
 from tests.sampling import one_of_each
 from tests.traces import ends_within
-
-POINTS = ("start", "header", "question", "answer", "end")
 
 HOSTS = {
     "single": """
@@ -110,12 +107,6 @@ def test_a_signal_ends_the_host_and_its_compilers(
     for pid in pids:
         assert ends_within(pid, 10)
     assert not compiler.source.with_suffix(".o").exists()
-    # The next host removes the folder of one that a signal ended.
-    folders = f"mlgo-gym-{running.pid}-*"
-    if list(Path(scratch_parent()).glob(folders)):
-        next_host = "from mlgo_gym.compiler.connection import scratch_root; scratch_root()"
-        subprocess.run([sys.executable, "-c", next_host], check=True)
-    assert not list(Path(scratch_parent()).glob(folders))
 
 
 @pytest.fixture
