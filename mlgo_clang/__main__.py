@@ -67,24 +67,27 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if not invocation.reason and (shown is not None or not invocation.is_clear):
         invocation = driven(invocation, shown_text(words, rest) if shown is None else shown)
     if invocation.reason or settings.problem_of_level(invocation.level, "-O"):
-        _compile_alone(settings, invocation, command)
-    from mlgo_clang.advised import Job, compile_advised
+        _report(settings, invocation)
+        if invocation.reason or invocation.level == "0" or not settings.internal:
+            _leave_to_clang(command)
+        settings.decide_nothing()
+    from mlgo_clang.advised import compile_advised
+    from mlgo_clang.job import Job
 
     return compile_advised(Job(settings, invocation, words, rest, clang=compiler))
 
 
-def _compile_alone(settings: Settings, invocation: Invocation, command: Sequence[str]) -> NoReturn:
-    """Become clang, which compiles alone; if another command helps, one line of a build says so, or all are errors."""
+def _report(settings: Settings, invocation: Invocation) -> None:
+    """Count a compile in which no policy decides; if another command helps, a line of a build says so, or all fail."""
     level, reason, source = settings.problem_of_level(invocation.level, "-O"), invocation.reason, invocation.source
     problem = f"{reason}; {invocation.remedy}" if invocation.remedy else "" if reason else level
-    if problem and not is_probe(source, working_folder()):
+    if problem and not settings.decides_nothing and not is_probe(source, working_folder()):
         if settings.strict and not level:
             say(f"error: {source}: no policy decides: {problem}")
             sys.exit(FAILED)
         if is_first_of_build():
             say(f"warning: {source}, the first of this build, is compiled by clang alone: {problem}")
     count("left to clang", f"because {reason or f'not at a level of MLGO_LEVELS: -O{invocation.level}'}")
-    _leave_to_clang(command)
 
 
 def _warn_of_folding(path: str, mode: str) -> None:

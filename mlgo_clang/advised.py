@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
-from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, die_by, say, write_errors
+from mlgo_clang.compiler import FAILED, become, die_by, say, write_errors
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import digest_of, remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps, run_alone
-from mlgo_clang.programs import FrameList, SourceList, check_frames, front_end_bitcode, run_program
+from mlgo_clang.programs import FrameList, check_frames, run_program
 from mlgo_clang.recipes import replay, stored_decisions
 
 TYPE_CHECKING = False
@@ -21,69 +20,15 @@ if TYPE_CHECKING:
 
     from mlgo_clang.channel import Bind
     from mlgo_clang.interactive import Advisor
-    from mlgo_clang.invocation import Invocation
+    from mlgo_clang.job import Job
     from mlgo_clang.native import NativeNetwork
-    from mlgo_clang.settings import Settings
 
     Candidate = tuple[list[Advisor], int | None, NativeNetwork | None]
     """The advisors of one compile, the number of decisions if it is known, and the network that needs two steps."""
 
 
-class Job:
-    """One source to compile to one object.
-
-    The words `compiler` start the compiler with the arguments `rest`, alone with `command`. The words `clang` start the
-    clang that builds native code, by default the compiler. `output` is empty for a compiler that writes other files.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        invocation: Invocation,
-        compiler: Sequence[str],
-        rest: Sequence[str],
-        dialect: Dialect = CLANG,
-        clang: Sequence[str] = (),
-    ) -> None:
-        self.settings, self.invocation, self.dialect = settings, invocation, dialect
-        self.compiler, self.rest, self.clang = compiler, rest, clang or compiler
-        self.command = [*compiler, *rest]
-        self._steps: TwoSteps | None = None
-        self._start = time.time()
-        self.sources = SourceList()
-        self.output = invocation.output
-        if not self.output and dialect is CLANG:
-            # Without `-o` clang writes the object to the current folder.
-            self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
-
-    def bitcode(self) -> bytes:
-        """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
-        return front_end_bitcode([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
-
-    def explain(self, problem: str) -> str:
-        """Return the problem of a compile with a policy, or the reason for it."""
-        return problem
-
-    def remove_temporary_outputs(self) -> None:
-        """Remove what clang leaves on a full disk: `NAME-01234567.o.tmp` for `NAME.o` (CompilerInstance.cpp)."""
-        folder, name = os.path.split(self.output)
-        stem, suffix = os.path.splitext(name)
-        if not self.output or not os.path.isdir(folder or "."):
-            return
-        for entry in os.listdir(folder or "."):
-            middle, path = entry[len(stem) + 1 :][:8], os.path.join(folder, entry)
-            # Clocks of file systems are a little late.
-            if entry == f"{stem}-{middle}{suffix}.tmp" and os.lstat(path).st_mtime > self._start - 1:
-                remove_file(path)
-
-    def two_steps(self) -> TwoSteps:
-        """Return the steps of the compile; the front end runs once for all policies."""
-        self._steps = self._steps or self.make_steps()
-        return self._steps
-
-    def make_steps(self) -> TwoSteps:
-        """Run the front end, and return the steps."""
-        return TwoSteps([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
+class _OneStepError(Exception):
+    """A message about the code that clang makes names a line of the source only in a compile in one step."""
 
 
 def compile_advised(job: Job) -> int:
@@ -94,12 +39,14 @@ def compile_advised(job: Job) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
+        changes_linkage, job.may_change_linkage = job.may_change_linkage, False
+        problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None  # made without internal functions
+        job.may_change_linkage = changes_linkage
         if problem:
             count("recipe failed", _because(problem))
         if problem == "":
             return 0
-        if job.settings.decides_nothing and not job.sources.stream():
+        if job.settings.decides_nothing and not changes_linkage and not job.sources.stream():
             become(job.command)
         problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
@@ -165,8 +112,13 @@ def _compile_by_policies(job: Job) -> str:
         count("left to clang", _because(str(error)))
         job.sources.read()
         become(job.command)
+    except _OneStepError:
+        job.keep_linkage()
+        return _compile_by_policies(job)
     if not problem:
-        count("compiled with a policy")
+        count("left to clang" if job.settings.decides_nothing else "compiled with a policy")
+    if not problem and job.internal_functions:
+        count("functions made internal", number=job.internal_functions)
     return problem
 
 
@@ -309,11 +261,13 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
     Clang's standard error goes to this process's, or into `warnings`.
     """
     advisors, decisions, network = candidate
-    if network is not None:
+    if network is not None or job.changes_linkage:
         steps = job.two_steps()
         run, printed = steps.compile(network, advisors)
         if problem := _problem(job, run, None):
             return problem
+        if printed and job.changes_linkage and not job.sources.stream():
+            raise _OneStepError
         if (not printed and not job.settings.max_frame) or job.sources.stream():
             _pass_on(steps.warnings + printed, warnings)
             return ""

@@ -17,13 +17,13 @@ def counters_folder() -> str:
     return os.path.join(cache_folder(), "mlgo-clang", "builds")
 
 
-def count(*names: str) -> None:
-    """Add one to each counter, whose name has no line break; without a writable cache nothing is counted."""
+def count(*names: str, number: int = 1) -> None:
+    """Add a number to each counter, whose name has no line break; without a writable cache nothing is counted."""
     try:
         descriptor, path = _open("", 0)
         try:
             # Compiles count at the same time: the kernel appends a short text at once.
-            os.write(descriptor, _lines(dict.fromkeys(names, 1)))
+            os.write(descriptor, _lines(dict.fromkeys(names, number)))
             if os.fstat(descriptor).st_size > _LARGEST and lock(descriptor, 0):
                 sums = _lines(parse(read_untrusted(path)))
                 # A count of another compile in this moment is lost.

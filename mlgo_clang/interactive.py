@@ -257,7 +257,7 @@ def run_alone(command: Sequence[str]) -> int:
 
 
 _BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes", "-o", "-")
-_FROM_BITCODE = (*REMARKS, "-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
+_FROM_BITCODE = ("-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
 _FRONT_END = (
     "-dependency-file", "-MT", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
     "-fdiagnostics-show-category", "-fdiagnostics-format",
@@ -331,7 +331,7 @@ class TwoSteps:
         """Run the back end; return the compile and what clang printed in this step.
 
         Args:
-            network: the network, which decides for the first advisor; None discards what clang prints.
+            network: the network, which decides for the first advisor, if it uses callee features.
             advisors: the advisors that request decisions.
             output: the object; empty for that of the command line.
         """
@@ -341,11 +341,12 @@ class TwoSteps:
         back = [word for word in words if word not in _FRONT_END_ALONE]
         messages = _message_file()
         try:
-            rest = [*back, *(("-o", output) if output else ()), *_FROM_BITCODE]
+            remarks = () if network is None else REMARKS
+            rest = [*back, *(("-o", output) if output else ()), *remarks, *_FROM_BITCODE]
             run = InteractiveCompile(self._program, rest, advisors, messages, self._timeout, (self._bitcode, -1))
             server = run.servers[0] if run.servers else None
             if network is None:
-                printed = b""
+                printed = _contents(messages)
             elif isinstance(server, NativeServer):
                 printed = server.other_messages()
             else:
@@ -353,6 +354,14 @@ class TwoSteps:
         finally:
             os.close(messages)
         return run, printed
+
+    def make_internal(self, names: frozenset[bytes]) -> int:
+        """Give functions of these names internal linkage in the bitcode, and return their number."""
+        from mlgo_clang.internal_linkage import make_internal
+
+        bitcode, number = make_internal(_contents(self._bitcode), names)
+        os.pwrite(self._bitcode, bitcode, 0)
+        return number
 
     @property
     def warnings(self) -> bytes:

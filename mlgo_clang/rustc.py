@@ -12,12 +12,13 @@ import mlgo_clang.import_path  # noqa: F401 - first, because it decides which mo
 import os
 import sys
 
-from mlgo_clang.advised import Job, compile_advised
+from mlgo_clang.advised import compile_advised
 from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, say, which
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.interactive import TwoSteps, run_alone
 from mlgo_clang.invocation import Invocation
+from mlgo_clang.job import Job
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
 from mlgo_clang.settings import PREFIX, VARIABLES, show_help, split_arguments
 
@@ -49,6 +50,7 @@ def _run(arguments: Sequence[str]) -> int:
         show_help()
         return 0
     program, rest = _split_program(rest)
+    settings.internal = False  # Rust has no linkonce_odr functions
     if settings.search:
         raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")
     if settings.max_frame:

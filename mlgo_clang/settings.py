@@ -29,6 +29,7 @@ _OPTIONS = {
     "max-frame": ("MLGO_MAX_FRAME", "BYTES", "largest stack frame that a policy may cause; default: no limit"),
     "recipes": ("MLGO_RECIPES", "DIR", "folder of recipes"),
     "link-facts": ("MLGO_LINK_FACTS", "FILE", "file of link facts"),
+    "internal": ("MLGO_INTERNAL", "on|off", "internal linkage for functions of one object, by the facts; default: on"),
     "search": ("MLGO_SEARCH", "COMPILES", "compiles of a search for a file without a recipe; default: 0"),
     "timeout": ("MLGO_TIMEOUT", "SECONDS", "silence after which a clang that requests decisions is stopped"),
 }
@@ -69,6 +70,7 @@ class Settings:
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
+        internal: whether functions that one object alone uses, by the link facts, get internal linkage.
         search: number of compiles that a search of inlining may take for a module without a recipe; 0 never searches.
         timeout: seconds without a sign of life after which a clang that requests decisions is stopped.
         strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
@@ -90,11 +92,16 @@ class Settings:
             raise UsageError(f"expected --mlgo-metric={' or '.join(METRICS)}, got {self.metric!r}")
         self.recipes = values.get("recipes") or ""
         self.link_facts = values.get("link-facts") or ""
+        internal = values.get("internal") or "on"
+        if internal not in ("on", "off"):
+            raise UsageError(f"expected --mlgo-internal=on or off, got {internal!r}")
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
         self.search = _number(values, "search", "a number of compiles")
         self.max_frame = _number(values, "max-frame", "bytes")
+        # A frame is compared with that of clang alone, where the functions are not internal.
+        self.internal = bool(self.link_facts) and internal == "on" and not self.max_frame
         self.timeout = _seconds(values.get("timeout"))
         for policy in self.policies:
             if policy not in ("default", DEFAULT_POLICY):
@@ -127,10 +134,14 @@ class Settings:
         other = f", or set MLGO_LEVELS={level}" if level != "0" else ""
         return f"expected {expected}, got {flag}{level}; compile with {expected}{other}"
 
+    def decide_nothing(self) -> None:
+        """Leave all decisions to clang."""
+        self.policies, self.eviction_policy, self.recipes = ("default",), "default", ""
+
     @property
     def uses_clang_alone(self) -> bool:
-        """Whether neither a policy nor a recipe makes any decision."""
-        return self.decides_nothing and not self.recipes
+        """Whether neither a policy nor a recipe makes any decision, and no linkage changes."""
+        return self.decides_nothing and not self.recipes and not self.internal
 
 
 def _check_policy(policy: str, *, rules: bool = True) -> None:

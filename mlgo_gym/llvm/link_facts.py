@@ -189,25 +189,23 @@ class LinkFacts:
             for name in weak
         }
         twins = dict[str, int]()
-        for names, others in _merged_functions(tables, folding):
+        for sections in _merged_functions(tables, folding):
+            names, others = set[str]().union(*sections), sum(not section for section in sections)
             total = others + sum(sum(references.get(name, {}).values()) for name in names)
-            number = len(names) + others - 1
             for name in names & weak:
-                counts[name] = copies[name] + number, total
-                twins[name] = number
+                twins[name] = len(sections) - 1
+                counts[name] = copies[name] + twins[name], total
         described = frozenset(sources), False, twins, uses, frozenset(compilers), frozenset(targets), folding
         return cls(counts, *described)
 
 
-def _merged_functions(tables: Sequence[SymbolTable], folding: Folding) -> Iterator[tuple[set[str], int]]:
-    """Yield the visible functions that folding merges, by name, and the number of others that it merges with them."""
+def _merged_functions(tables: Sequence[SymbolTable], folding: Folding) -> Iterator[list[set[str]]]:
+    """Yield the names of the visible functions in each of the sections that folding merges."""
     link = Link(tables)
     members: dict[int, list[set[str]]] = {}
     for place, number in link.folded_sections(folding).items():
         members.setdefault(number, []).append(link.functions_of.get(place, set()))
-    for names in members.values():
-        if len(names) > 1:
-            yield set[str]().union(*names), sum(not own for own in names)
+    yield from (sections for sections in members.values() if len(sections) > 1)
 
 
 def _references(table: SymbolTable, number: int) -> tuple[Counter[tuple[str, object]], set[str]]:

@@ -183,11 +183,12 @@ def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_
     for policy, path, message in (
         ("last-call", damaged, f"expected a complete file of link facts, got {damaged}"),
         ("last-call", "/dev/zero", "expected a file of link facts, got /dev/zero"),
-        ("inline-oz", damaged, ""),
+        ("inline-oz", damaged, f"expected a complete file of link facts, got {damaged}"),
+        ("inline-oz", f"{damaged} --mlgo-internal=off", ""),
         ("inline-oz", "", ""),
     ):
         words = (
-            (WRAPPER, f"--mlgo-policy={policy}", f"--mlgo-link-facts={path}")
+            (WRAPPER, f"--mlgo-policy={policy}", *f"--mlgo-link-facts={path}".split())
             if path
             else (WRAPPER, "--mlgo-policy=inline-oz")
         )
@@ -198,8 +199,8 @@ def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_
         assert message in done.stderr
         objects.append(output.read_bytes())
     plain = (build / "first.o").read_bytes()
-    assert objects[:2] == [plain, plain]
-    assert objects[2] == objects[3]
+    assert objects[:3] == [plain] * 3
+    assert objects[3] == objects[4]
 
 
 def test_clang_decides_about_functions_that_the_facts_do_not_contain_in_a_source_without_facts(

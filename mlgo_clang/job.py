@@ -1,0 +1,94 @@
+"""One compile of a source to an object: its commands, its temporary files, and its two steps."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from mlgo_clang.compiler import CLANG, Dialect
+from mlgo_clang.files import remove_file
+from mlgo_clang.interactive import TwoSteps
+from mlgo_clang.link_facts import own_functions, read_lines
+from mlgo_clang.programs import SourceList, front_end_bitcode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mlgo_clang.invocation import Invocation
+    from mlgo_clang.settings import Settings
+
+
+class Job:
+    """One source to compile to one object.
+
+    The words `compiler` start the compiler with the arguments `rest`, alone with `command`. The words `clang` start the
+    clang that builds native code, by default the compiler. `output` is empty for a compiler that writes other files.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        invocation: Invocation,
+        compiler: Sequence[str],
+        rest: Sequence[str],
+        dialect: Dialect = CLANG,
+        clang: Sequence[str] = (),
+    ) -> None:
+        self.settings, self.invocation, self.dialect = settings, invocation, dialect
+        self.compiler, self.rest, self.clang = compiler, rest, clang or compiler
+        self.command = [*compiler, *rest]
+        self._steps: TwoSteps | None = None
+        # C has no functions that several objects may define.
+        self.may_change_linkage = (
+            settings.internal and dialect is CLANG and not invocation.source.endswith((".c", ".i"))
+        )
+        self.internal_functions = 0
+        self._start = time.time()
+        self.sources = SourceList()
+        self.output = invocation.output
+        if not self.output and dialect is CLANG:
+            # Without `-o` clang writes the object to the current folder.
+            self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
+
+    def bitcode(self) -> bytes:
+        """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
+        return front_end_bitcode([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
+
+    def explain(self, problem: str) -> str:
+        """Return the problem of a compile with a policy, or the reason for it."""
+        return problem
+
+    def remove_temporary_outputs(self) -> None:
+        """Remove what clang leaves on a full disk: `NAME-01234567.o.tmp` for `NAME.o` (CompilerInstance.cpp)."""
+        folder, name = os.path.split(self.output)
+        stem, suffix = os.path.splitext(name)
+        if not self.output or not os.path.isdir(folder or "."):
+            return
+        for entry in os.listdir(folder or "."):
+            middle, path = entry[len(stem) + 1 :][:8], os.path.join(folder, entry)
+            # Clocks of file systems are a little late.
+            if entry == f"{stem}-{middle}{suffix}.tmp" and os.lstat(path).st_mtime > self._start - 1:
+                remove_file(path)
+
+    def two_steps(self) -> TwoSteps:
+        """Return the steps of the compile; the front end runs once for all policies."""
+        if self._steps is None:
+            self._steps = self.make_steps()
+            if self.may_change_linkage and self._steps.exact:
+                names = own_functions(read_lines(self.settings.link_facts))
+                self.internal_functions = self._steps.make_internal(names)
+        return self._steps
+
+    @property
+    def changes_linkage(self) -> bool:
+        """Whether the compile has two steps, because functions become internal between them."""
+        return self.may_change_linkage and self.two_steps().exact
+
+    def keep_linkage(self) -> None:
+        """Start over without internal functions."""
+        self.may_change_linkage, self.internal_functions, self._steps = False, 0, None
+
+    def make_steps(self) -> TwoSteps:
+        """Run the front end, and return the steps."""
+        return TwoSteps([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
