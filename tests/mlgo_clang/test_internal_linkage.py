@@ -42,7 +42,7 @@ struct Base { virtual ~Base(); int value; };
 struct Derived : virtual Base { Derived() { value = sink(1); } ~Derived() { sink(value); } };
 inline int counting(int x) { static int count = 0; return count += sink(x); }
 int user(int x) {
-    asm("call _Z5namedi");
+    asm(".hidden _Z5namedi");
     Derived derived;
     return plain(x) + used(x) + retained(x) + placed(x) + named(x) + named_by_module(x) + behind(x) + aliased(x)
         + unmangled(x) + weak(x) + counting(x) + derived.value;
