@@ -86,7 +86,8 @@ def test_without_a_place_for_the_cache_and_in_a_removed_folder_it_compiles(
         result = run("--mlgo-policy=never", *words, before=before)
         assert (result.returncode, result.stderr, files(project)) == (0, b"", ["calls.c"])
     assert (tmp_path / ".cache" / "mlgo-gym" / "mlgo-clang" / "builds").is_dir()
-    result = run(f"--mlgo-policy=mlp:{network}", *words, before=("env", "-u", "MLGO_CACHE", "-u", "XDG_CACHE_HOME", "HOME="))
+    without_home = ("env", "-u", "MLGO_CACHE", "-u", "XDG_CACHE_HOME", "HOME=")
+    result = run(f"--mlgo-policy=mlp:{network}", *words, before=without_home)
     assert (result.returncode, b"expected a cache folder that can be written" in result.stderr) == (0, True)
     own_cache = ("env", f"MLGO_CACHE={tmp_path / 'cache'}")  # other tests of this build may have warned already
     removed = (*own_cache, "sh", "-c", 'mkdir gone; cd gone; rmdir ../gone; exec "$@"', "sh")
