@@ -6,7 +6,7 @@ import os
 import signal
 
 from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
-from mlgo_clang.compiler import FAILED, become, die_by, say, write_errors
+from mlgo_clang.compiler import CLANG, FAILED, become, die_by, say, write_errors
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import digest_of, remove_file
@@ -288,7 +288,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         # After a crash the compiler compiles alone, so no reproducer is needed.
         compiler = [
             *job.compiler,
-            *job.sources.read(),
+            *(job.sources.read() if job.dialect is CLANG else ()),  # rustc has no such options
             *job.dialect.without_reports,
             *(frames.options if frames is not None else ()),
         ]

@@ -94,15 +94,16 @@ FROM_IMITATION = ("maskable_ppo.py",)
 
 @pytest.fixture(scope="session")
 def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of sixteen tiny modules, of which their names put some to testing, and some to validation."""
+    """A folder of sixteen projects of one tiny module, of which some are for testing, and some for validation."""
     folder, sources = (tmp_path_factory.mktemp(name) for name in ("small", "sources"))
     for program in ("many_calls", "mixed"):
         text = (PROGRAMS / f"{program}.c").read_text()
         for number in range(8):
-            # Modules with the same content would all be on one side of a split.
-            source = sources / f"{program}{number}.c"
+            # Copies of held-out modules are in no part for training.
+            source, project = sources / f"{program}{number}.c", folder / f"{program}{number}"
             source.write_text(f"{text}\nint variant_{number} = {number};\n")
-            shutil.copy(make_bitcode(source), folder / f"{program}{number}.bc")
+            project.mkdir()
+            shutil.copy(make_bitcode(source), project / "module.bc")
     return folder
 
 
