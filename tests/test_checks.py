@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs import registration
 
 import mlgo_gym
 from mlgo_gym.integrations import NormalizeFeatures, fit_normalization
@@ -15,6 +16,15 @@ from mlgo_gym.testing import check_environment, check_vector_environment
 INLINE, BANDIT = "mlgo/Inline-v0", "mlgo/InlineBandit-v0"
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+@pytest.fixture
+def own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `TimeLimit` of Gymnasium; rl_zoo3 replaces it, once imported, by one that does not truncate at an end."""
+    for module in (registration, gym.wrappers, gym.wrappers.common):
+        kinds = module.TimeLimit.mro()
+        own = next(kind for kind in kinds if kind.__module__.startswith("gymnasium."))
+        monkeypatch.setattr(module, "TimeLimit", own)
 
 
 @pytest.mark.parametrize("name", mlgo_gym.APPROXIMATIONS)
@@ -35,6 +45,7 @@ def test_an_environment_of_gymnasium_itself_passes_without_refusals() -> None:
     check_environment("CartPole-v1", check_refusals=False)
 
 
+@pytest.mark.usefixtures("own_time_limit")
 @pytest.mark.parametrize("limit", [2, 4])
 def test_a_time_limit_of_a_vector_environment_is_that_of_gymnasium(limit: int, varied: str) -> None:
     """With 4 the limit and the end of the episode are at the same step."""

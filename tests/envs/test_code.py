@@ -246,7 +246,8 @@ def test_the_code_in_infos_is_that_of_its_decision_and_can_be_copied(calls: Path
         copy.deepcopy(first)["code"].call_graph()
     env.close()
     assert "code" not in make(corpus=calls, ir=True, info="numeric").reset()[1]
-    making = partial(gym.make, "mlgo/Inline-v0", corpus=calls, observation="graph")
+    # With the module in the id: torchrl makes `spawn` the start method of the whole process.
+    making = partial(gym.make, "mlgo_gym:mlgo/Inline-v0", corpus=calls, observation="graph")
     for envs in (gym.vector.AsyncVectorEnv([making] * 2, shared_memory=False), gym.vector.SyncVectorEnv([making] * 2)):
         _, infos = envs.reset()
         assert [code.ir() for code in infos["code"]] == [ir, ir]
