@@ -97,8 +97,8 @@ class Never:
 def test_every_training(cluster: str, varied: str, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     env, small = make_environment("mlgo/Inline-v0", {"corpus": str(corpus)}), NetworkSettings((4,), 20)
-    labelling = Labelling(str(corpus), arguments={"callee_features": True}, compiles=2)
-    training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0, 20.0), varied)
+    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=2)
+    training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0,), varied)
     files = []
     for name, address in (("here", None), ("there", cluster)):
         execution, folder = Execution(ray=address), tmp_path / name
