@@ -97,8 +97,12 @@ class Never:
 def test_every_training(cluster: str, varied: str, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     env, small = make_environment("mlgo/Inline-v0", {"corpus": str(corpus)}), NetworkSettings((4,), 20)
-    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=2)
-    training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0,), varied)
+    projects = tmp_path / "projects"
+    for project, module in (("many_calls5", "mixed"), ("many_calls4", "many_calls")):  # for fitting, and for validation
+        (projects / project).mkdir(parents=True)
+        shutil.copy(Path(varied) / f"{module}.bc", projects / project)
+    labelling = Labelling(f"{projects}:fit", arguments={"callee_features": True}, compiles=2)
+    training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0, 20.0), str(projects))
     files = []
     for name, address in (("here", None), ("there", cluster)):
         execution, folder = Execution(ray=address), tmp_path / name
