@@ -356,13 +356,16 @@ def join_corpora(corpora: Sequence[Corpus], parts: Sequence[Sequence[Part]] = ()
         raise CorpusError(f"expected corpora with different names, got {text}; rename a folder")
     modules = _JoinedModules(by_name)
     joined = Corpus(",".join(corpus.name for corpus in corpora), modules, origin=modules.origin)
-    names = list[str]()
-    for (prefix, corpus), its_parts in zip(by_name.items(), parts or [()] * len(corpora), strict=True):
-        members = [f"{prefix}/{name}" for name in corpus.names]
-        for part in its_parts:
-            members = joined.without_copies(members, part)
-        names += members
-    return joined._select(names)
+    members = {
+        f"{prefix}/{name}": its_parts
+        for (prefix, corpus), its_parts in zip(by_name.items(), parts or [()] * len(corpora), strict=True)
+        for name in corpus.names
+    }
+    for part in PARTS:
+        names = [name for name, its_parts in members.items() if part in its_parts]
+        for copy in set(names).difference(joined.without_copies(names, part)):
+            del members[copy]
+    return joined._select(list(members))
 
 
 class _JoinedModules:
