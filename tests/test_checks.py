@@ -7,7 +7,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.envs import registration
 
 import mlgo_gym
 from mlgo_gym.integrations import NormalizeFeatures, fit_normalization
@@ -21,9 +20,9 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 @pytest.fixture
 def own_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The `TimeLimit` of Gymnasium; rl_zoo3 replaces it, once imported, by one that does not truncate at an end."""
-    for module in (registration, gym.wrappers, gym.wrappers.common):
-        kinds = module.TimeLimit.mro()
-        own = next(kind for kind in kinds if kind.__module__.startswith("gymnasium."))
+    kinds = gym.wrappers.TimeLimit.mro()
+    own = next(kind for kind in kinds if kind.__module__.startswith("gymnasium."))
+    for module in (gym.wrappers, gym.wrappers.common):
         monkeypatch.setattr(module, "TimeLimit", own)
 
 
