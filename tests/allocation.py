@@ -1,7 +1,5 @@
 """The costs of register allocation, by an independent reader of clang's optimisation record."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures for every test: a cache, compilers, and small programs as bitcode."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

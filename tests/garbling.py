@@ -1,7 +1,5 @@
 """Ways in which a file of a cache is damaged."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A small cargo workspace, and the mark for tests that need the tools of Rust."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Choice of the parameters that every run tests; the others are slow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 

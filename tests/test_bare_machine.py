@@ -1,7 +1,5 @@
 """`.ci/bare`: a PATH without compilers and build tools."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The smallest runs of benchmarks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every environment passes the checks that authors of other environments can call, and the checks find faults."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """The loop that is the same for every task, shown on inlining."""
 
-from __future__ import annotations
-
 import copy
 import math
 import shutil

@@ -1,7 +1,5 @@
 """`CompilerEnv.fork()`: independent environments at the same decision, by snapshot or by replay."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator

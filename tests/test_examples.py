@@ -1,7 +1,5 @@
 """The examples run as their headers say, those of training with each library for a tiny budget."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """Results are reused only if nothing that decides them has changed: each input in turn."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The code of the pages runs, their commands and links exist, and their figures are measured; the package imports."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -3,8 +3,6 @@
 `benchmarks/exactness.py` compares many modules; these tests compare a few.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Everything random follows its seed: equal seeds give equal results, and other seeds give others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The vector environment's own interface: resets, calls, and environments that answer when they are ready."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

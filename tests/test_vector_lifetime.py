@@ -1,7 +1,5 @@
 """The lifetime of vector environments: copies, the end, and nothing that is left."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Iterator

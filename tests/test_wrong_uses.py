@@ -1,7 +1,5 @@
 """Wrong uses are refused in one line, which names the value and the remedy; as early as possible."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Counts the parts of a function in LLVM's textual IR."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Children, descriptors and scratch folders of this process, to compare before and after a test."""
 
-from __future__ import annotations
-
 import gc
 import os
 import select
@@ -17,7 +15,7 @@ class Traces:
     descriptors: int
     scratch: frozenset[str]
 
-    def __le__(self, before: Traces) -> bool:
+    def __le__(self, before: "Traces") -> bool:
         """Whether nothing is left since `before`. Processes that ended meanwhile, such as Ray's, make no difference."""
         return (
             self.children <= before.children

@@ -3,8 +3,6 @@
 `benchmarks/exactness.py` compares them on many modules, `test_same_object.py` on a few.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

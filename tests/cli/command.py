@@ -1,7 +1,5 @@
 """Runs commands of `mlgo-gym` in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

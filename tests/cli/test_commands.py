@@ -1,7 +1,5 @@
 """Commands that evaluate, search, label and train."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`mlgo-gym corpus`: output and exit status of its commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`mlgo-gym doctor`: a complete installation, and a problem with its remedy for each fault."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every option of a command arrives: with another value the command returns or writes something else."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables, progress and untrusted names on terminals."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 SECURITY.md has the same table. Each attack runs on the real compiler, and is shown to work if the file is trusted.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

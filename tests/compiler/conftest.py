@@ -1,7 +1,5 @@
 """Skips tests of copies where they are prohibited."""
 
-from __future__ import annotations
-
 import pytest
 
 from mlgo_gym.compiler.snapshot_support import snapshot_support

@@ -1,7 +1,5 @@
 """Callees of decisions are predicted, and callee features are part of every form of observation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gymnasium as gym

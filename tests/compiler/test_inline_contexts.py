@@ -1,7 +1,5 @@
 """Contexts of inlining decisions, from clang's standard error."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An interrupt at any point of the Python code raises `KeyboardInterrupt`, and nothing is left."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

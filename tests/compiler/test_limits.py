@@ -1,7 +1,5 @@
 """Limits of compiles and of other programs: memory, CPU time, silence, folders."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """The native code computes the callee features that Python computes, bit by bit."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import subprocess

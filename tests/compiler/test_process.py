@@ -1,7 +1,5 @@
 """Processes of compilers: how they start, end, and end with their host."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """Scratch folders: private, in memory, and removed after hosts that were killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

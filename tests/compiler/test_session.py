@@ -1,7 +1,5 @@
 """One running clang: its decisions, its result, and its failures."""
 
-from __future__ import annotations
-
 import os
 import signal
 import struct

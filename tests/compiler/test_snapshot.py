@@ -1,7 +1,5 @@
 """Forks of a waiting clang equal the original, and leave nothing."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

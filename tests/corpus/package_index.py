@@ -1,7 +1,5 @@
 """A package index on this machine, with source distributions made by the test."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tarfile

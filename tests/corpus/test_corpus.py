@@ -1,7 +1,5 @@
 """Corpora: folders, lookup, filters, splits, samples and edited flags."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Flags: the command line of a module, edits, and untrusted ones, of which only arguments that shape code are run."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Corpora in folders: the files that are written and read, in this process and in others."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Corpora from Parquet files (skipped without pyarrow)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The order in which episodes take modules."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

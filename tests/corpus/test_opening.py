@@ -1,7 +1,5 @@
 """Corpora by name, path and part of a split, and the builtin one."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

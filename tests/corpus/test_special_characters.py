@@ -1,7 +1,5 @@
 """Names of modules, functions and folders with spaces, quotes, newlines, dashes and bytes that are not UTF-8."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

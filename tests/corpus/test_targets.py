@@ -1,7 +1,5 @@
 """Targets: named corpora, bare bitcode, datasets, recordings, episodes and programs of other machines."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

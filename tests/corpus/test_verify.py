@@ -1,7 +1,5 @@
 """Verification and statistics of a corpus."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

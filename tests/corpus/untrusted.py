@@ -1,7 +1,5 @@
 """Command lines that an untrusted corpus may contain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from mlgo_gym.corpus.folder import write_description

@@ -1,7 +1,5 @@
 """Fixtures: networks of every kind, and observations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

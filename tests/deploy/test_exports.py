@@ -1,7 +1,5 @@
 """Headers for LLVM's release mode, models of evictions, and the commands that export them."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Networks as graphs and as native code."""
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pass plugin: the same decisions as the policy in the environment, in the compiler's own process."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

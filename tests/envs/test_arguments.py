@@ -1,7 +1,5 @@
 """Every argument of an environment has an effect: with another value an episode differs, or is refused."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """The code and the call graph at inlining decisions: on demand, as an observation, and nothing without the argument."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Credit: the cost that each decision saved, and the reward of each decision, by every metric and reward."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import shutil

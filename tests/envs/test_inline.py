@@ -1,7 +1,5 @@
 """`mlgo/Inline-v0`."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

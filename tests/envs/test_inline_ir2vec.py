@@ -1,7 +1,5 @@
 """Embeddings of IR2Vec: vocabularies and observations."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Environments with `metric="instructions"`: programs run after each compile."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

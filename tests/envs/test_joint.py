@@ -1,7 +1,5 @@
 """`mlgo/Joint-v0`."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A new decision point is one file and one line of registration: CONTRIBUTING's recipe, carried out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mlgo/RegAllocEvict-v0` and `mlgo/RegAllocPriority-v0`: actions, costs, and episodes of one function."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -1,7 +1,5 @@
 """Properties of every registered environment, in every form of its observations."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """A new decision point in one file, as CONTRIBUTING describes it: it asks about calls, and says no or yes."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

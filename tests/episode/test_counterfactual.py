@@ -1,7 +1,5 @@
 """A counterfactual is the cost of an episode with one decision flipped, by its index or by its site."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

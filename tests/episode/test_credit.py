@@ -1,7 +1,5 @@
 """Credits add up to the total, and exact credit is the cost of a flip."""
 
-from __future__ import annotations
-
 import random
 import shlex
 import struct

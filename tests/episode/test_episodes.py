@@ -1,7 +1,5 @@
 """What episodes share: baselines, headers of channels, optimised bitcode, waiting clangs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Many flips in one compile: the functions that each can change, which are independent, and the bytes of each."""
 
-from __future__ import annotations
-
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.episode.attribution.affected_functions import (
     AffectedFunctions,

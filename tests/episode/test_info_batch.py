@@ -1,7 +1,5 @@
 """Batched infos equal Gymnasium's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

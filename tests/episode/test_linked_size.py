@@ -1,7 +1,5 @@
 """The metric `linked`, on two objects that share an inline function."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 from pathlib import Path

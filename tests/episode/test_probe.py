@@ -1,7 +1,5 @@
 """The capabilities of a clang are tested once, then cached."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs of corpora: descriptions, runs, and counters."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

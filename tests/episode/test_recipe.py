@@ -1,7 +1,5 @@
 """Recipes are written, read again, checked and kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A compiler that crashes, stalls or writes much affects only its own environment."""
 
-from __future__ import annotations
-
 import os
 import select
 import shutil

@@ -1,7 +1,5 @@
 """A vector environment equals Gymnasium's `SyncVectorEnv` of single environments, step by step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

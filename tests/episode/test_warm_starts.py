@@ -1,7 +1,5 @@
 """Warm resets: episodes from copies of waiting clangs are the episodes of fresh ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Fixtures of the tests of evaluation."""
 
-from __future__ import annotations
-
 from multiprocessing import resource_tracker
 
 import pytest

@@ -1,7 +1,5 @@
 """Made-up evaluations for the tests of reports, and a reader of pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict

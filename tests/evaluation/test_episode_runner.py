@@ -1,7 +1,5 @@
 """Several episodes at once, in one process or several, have the results of each alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Mapping, Sequence

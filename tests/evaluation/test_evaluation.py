@@ -1,7 +1,5 @@
 """Policies against modules, with the real compiler."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Why two policies make different code of a module."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from xml.etree import ElementTree

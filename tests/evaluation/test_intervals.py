@@ -1,7 +1,5 @@
 """Intervals of changes over projects; scipy is the oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Commands get SIGKILL at random moments and resume: their results are those of an uninterrupted run, times aside."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib.util

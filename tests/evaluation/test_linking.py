@@ -1,7 +1,5 @@
 """Sizes of linked programs with the objects of policies, as recorded and in other modes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

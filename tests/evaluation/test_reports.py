@@ -1,7 +1,5 @@
 """Comparisons of evaluations, and the report as a page."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Results on disk."""
 
-from __future__ import annotations
-
 import os
 from contextlib import closing
 from dataclasses import replace

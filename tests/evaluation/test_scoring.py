@@ -1,7 +1,5 @@
 """Scores of candidates: rules and programs, failures, and the words for their author."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

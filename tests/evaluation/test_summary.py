@@ -1,7 +1,5 @@
 """Summaries, pairs and the smallest of several policies; the tables and notes of an evaluation."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Traces: training logs that other readers accept; the reproduction of traces and evaluations by recorded actions."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

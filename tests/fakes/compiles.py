@@ -1,7 +1,5 @@
 """The compiles of environments, for tests that inspect them or inject a fault, and a clang that fails on one module."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple

@@ -26,8 +26,6 @@ object: `object:missing`, `object:empty`, `object:cut`, `object:text`, or `objec
 recording.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Forbids ptrace, as some containers do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

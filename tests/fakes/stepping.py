@@ -1,7 +1,5 @@
 """Steps vector environments, ours and Gymnasium's."""
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

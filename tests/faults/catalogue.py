@@ -1,7 +1,5 @@
 """All faults with their outcomes: the tests of this folder check them, and docs/explanation/faults.md lists them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The faulty compiler, and a check that faults leave nothing."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Hosts of a compiler: an environment, a vector environment, a fork, and `mlgo-clang`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Writes the table of docs/explanation/faults.md from the catalogue: `python -m tests.faults.page`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

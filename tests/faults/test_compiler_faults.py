@@ -1,7 +1,5 @@
 """Every fault of a compiler in every host: the expected outcome in bounded time, and the next episode works."""
 
-from __future__ import annotations
-
 import pytest
 
 from mlgo_gym.compiler.snapshot_support import snapshot_support

@@ -1,7 +1,5 @@
 """A host that is interrupted, killed, forked or short of a resource: its compilers exit with it, or it continues."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import os

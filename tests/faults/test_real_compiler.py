@@ -1,7 +1,5 @@
 """A crash of a real clang that can be repeated without this package."""
 
-from __future__ import annotations
-
 import signal
 import struct
 import subprocess

@@ -10,8 +10,6 @@ tests read all files in `tests/fuzz/found/FORMAT`.
 The exit status is 1 if there is a finding.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -4,8 +4,6 @@ A reader takes bytes and raises only an `MlgoError`, or the corresponding error 
 lazy parts of the result, so that no damage is found later.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable

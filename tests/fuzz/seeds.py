@@ -1,7 +1,5 @@
 """Valid inputs of each format, from their real writers: clang, this package, and the libraries of models."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged files of every format, and all findings of fuzzing, are refused with the typed error in bounded time."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -4,8 +4,6 @@ It copies each input to a file before it reads it: libFuzzer saves no input that
 SIGKILL.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

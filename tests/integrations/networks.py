@@ -1,7 +1,5 @@
 """Networks with random weights for the features of an environment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

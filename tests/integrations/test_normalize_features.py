@@ -1,7 +1,5 @@
 """Environments with normalized features: one, many, and masked ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

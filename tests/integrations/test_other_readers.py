@@ -5,8 +5,6 @@ JSON with one key each: `context`; `observation`, whose number restarts with eac
 to back and a newline; `outcome`, with the number of its observation, followed by the score and a newline.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from math import prod

@@ -1,7 +1,5 @@
 """Networks become PyTorch modules and come back."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """`ReductionLog` writes the curves of episodes for any logger."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

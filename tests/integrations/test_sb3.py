@@ -1,7 +1,5 @@
 """stable-baselines3 and sb3-contrib learn in single and vector environments, and start from networks."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

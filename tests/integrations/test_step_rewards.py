@@ -1,7 +1,5 @@
 """`StepRewards` pays the reward of an episode decision by decision."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """Fixtures of every library's test: an environment's id, and arguments that keep its episodes short."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

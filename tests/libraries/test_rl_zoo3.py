@@ -1,7 +1,5 @@
 """rl_zoo3 by its command lines: train an agent, watch it, and search for its hyperparameters."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Runners in processes of their own are in `examples/rllib_ppo.py`, which is tried too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stable-Baselines3 and sb3-contrib by the first lines of their documentation: an id, and no word of ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tianshou by its own vector of environments, which stacks the infos of all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """TorchRL by `GymEnv`, which makes environments from their ids, and by `GymWrapper` around our vectors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The costs in clang's optimisation record, compared with those that PyYAML reads, and in its remarks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

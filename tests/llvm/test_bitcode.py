@@ -1,7 +1,5 @@
 """The facts of bitcode, compared with clang's own textual form of it."""
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import replace

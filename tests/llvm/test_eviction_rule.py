@@ -1,7 +1,5 @@
 """LLVM's own eviction heuristic, as far as the features show it."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

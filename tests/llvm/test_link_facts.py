@@ -1,7 +1,5 @@
 """Link facts: from objects to a file, and their effect on the policy `last-call`."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """Sections and functions of ELF objects, against pyelftools, and of WebAssembly files. Fuzzing damages them."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The compiler: found by path, name or environment, refused with a remedy, remembered."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """LLVM's training-log format, read and written. Fuzzing damages logs."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

@@ -1,7 +1,5 @@
 """Fixtures: the drivers as a build calls them, the underlying clang, and networks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

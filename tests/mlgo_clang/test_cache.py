@@ -1,7 +1,5 @@
 """The cache of `mlgo-clang`: damage, and places where it cannot be."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Command lines of the driver, and what it starts for them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

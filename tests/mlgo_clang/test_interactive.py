@@ -3,8 +3,6 @@
 Policies of clang's features compile in one step, those with callee features in two.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Internal linkage of functions that one object alone uses, by link facts, in builds with `mlgo-clang`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A process that holds a lock and does not continue delays no compile."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

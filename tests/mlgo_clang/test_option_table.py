@@ -3,8 +3,6 @@
 The table is `Options.inc` of Debian's `libclang-22-dev`, or `$CLANG_OPTIONS`. With `-s` the tests print their figures.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

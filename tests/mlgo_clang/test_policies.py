@@ -1,7 +1,5 @@
 """Policies in the driver, in one step or two: decisions, settings, counters and objects."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

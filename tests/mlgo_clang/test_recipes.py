@@ -1,7 +1,5 @@
 """Recipes in builds: found, replayed, and used only for their module."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`mlgo-rustc` as the wrapper of cargo, and as rustc itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Environments on small modules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

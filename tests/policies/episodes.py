@@ -1,7 +1,5 @@
 """Episodes under a policy, and networks with random weights."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Models of other libraries: linear ones, which decide `sum(weight · feature) + bias > 0`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bundled policies: found by name, and not trained on the test split; files of models, and their way elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

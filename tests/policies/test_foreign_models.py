@@ -1,7 +1,5 @@
 """The policies `tflite:FILE` and `onnx:FILE`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence

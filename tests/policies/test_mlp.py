@@ -1,7 +1,5 @@
 """Networks and normalizations: their outputs, their files, and their decisions as the policies `mlp:FILE`."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable

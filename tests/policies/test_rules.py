@@ -1,7 +1,5 @@
 """Rules: those with a name, and conditions in files."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

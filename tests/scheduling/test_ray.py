@@ -1,7 +1,5 @@
 """Work on a Ray cluster of two nodes gives the results of this process, with workers that exit or have no files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

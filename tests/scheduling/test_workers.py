@@ -1,7 +1,5 @@
 """Workers in this process, in worker processes and of a script: one result per item; only a deadly item is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """Searches find verified actions that cost no more than clang's own choices; they resume, and their recipes replay."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

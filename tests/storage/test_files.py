@@ -1,7 +1,5 @@
 """Files that several processes use, and files of others: caches, records, locks, untrusted input."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """A corpus of one builtin module, with programs that a test describes."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path

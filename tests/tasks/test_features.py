@@ -1,7 +1,5 @@
 """Features and measurements of tasks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labels of inlining and networks that need no compiler."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mlgo_gym.policies.network import Network

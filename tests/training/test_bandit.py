@@ -1,7 +1,5 @@
 """`mlgo/InlineBandit-v0` gives what the labels say, to one environment and to many."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

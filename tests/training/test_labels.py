@@ -1,7 +1,5 @@
 """Labels: files, draws, and exact labels by flips of single decisions."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

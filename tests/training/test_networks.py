@@ -1,7 +1,5 @@
 """Networks learn from labels: by trees, by classification, and of evictions."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A pipeline collects, fits and chooses; the best checkpoint and margin are chosen on validation modules."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """The package index of several tests, and the dataset `tiny`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Datasets: built from source distributions and crates, complete, pinned and explained."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

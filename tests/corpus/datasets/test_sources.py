@@ -1,7 +1,5 @@
 """Source distributions: downloaded by their digests, and unpacked within their folders."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

@@ -1,7 +1,5 @@
 """Objects of a build, and corpora from them; test names state LLVM's behaviour, or a defect of LLVM's tools."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

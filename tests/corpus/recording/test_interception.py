@@ -1,7 +1,5 @@
 """Compilers that a build calls by path run unchanged and are recorded; interrupted builds keep their records."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

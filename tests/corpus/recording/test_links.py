@@ -1,7 +1,5 @@
 """Recorded link steps: their modules and files, and relinking with other objects."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

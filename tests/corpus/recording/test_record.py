@@ -1,7 +1,5 @@
 """Recording of a build: modules, names, levels, skipped compiles, and the effects on the build."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

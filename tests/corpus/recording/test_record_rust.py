@@ -1,7 +1,5 @@
 """Recording of builds with cargo and rustc."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

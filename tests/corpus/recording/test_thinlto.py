@@ -1,7 +1,5 @@
 """ThinLTO builds of two files: extracted, loaded, compiled, and run in environments."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
