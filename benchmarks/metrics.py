@@ -33,7 +33,7 @@ class Group(NamedTuple):
 INLINE, RULES = "mlgo/Inline-v0", ("never", "always", "random", "last-call")
 SIZES = ("text", "llvm_size", "loaded", "object")
 BUILDS = ("pypi:marisa-trie==1.4.1@Oz", "pypi:python-crfsuite==0.9.12@Oz")
-SPILLS, EVICTIONS = ("spill_cost", "spill_count", "text"), ("never_evict", "first_legal", "random", "evict")
+SPILLS, EVICTIONS = ("spill_cost", "text"), ("never_evict", "first_legal", "random", "evict")
 COUNTED = ("instructions",)
 GROUPS = {
     "programs": Group(

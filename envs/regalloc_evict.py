@@ -132,9 +132,8 @@ class RegAllocEvictEnv(CompilerEnv):
 
     0 until the end. The default metric `spill_cost` is the weighted cost of spills, reloads, folded reloads and copies
     in clang's optimisation record, summed over functions; the reward is its relative change against a plain compile.
-    `spill_count` counts spills, reloads and folded reloads; `text` and the other sizes measure the object.
-    LLVM scores allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp).
-    `metric="instructions"` counts executed instructions.
+    LLVM scores allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp). `text` and the other sizes
+    measure the object; `metric="instructions"` counts executed instructions.
 
     ## Start and end
 

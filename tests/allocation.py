@@ -1,6 +1,5 @@
 """The costs of register allocation, by an independent reader of clang's optimisation record."""
 
-from collections import Counter
 from typing import Any
 
 import yaml
@@ -39,18 +38,3 @@ def costs(record: bytes) -> dict[str, float]:
         function: sum(price * float(values.get(name, 0)) for name, price in prices.items())
         for function, values in arguments(record).items()
     }
-
-
-def counts(record: bytes) -> dict[str, int]:
-    """Return the number of spills and reloads, folded ones too, of each function that has any cost."""
-    names = ("NumSpills", "NumFoldedSpills", "NumReloads", "NumFoldedReloads")
-    found: Counter[str] = Counter()
-    for function, values in arguments(record).items():
-        found[function] = sum(int(values.get(name, 0)) for name in names)
-    return dict(found)
-
-
-def totals(info: dict[str, Any], prefix: str = "") -> tuple[float, float]:
-    """Return the sums over the functions that an episode's last `info` lists: costs and counts."""
-    rows = info["functions"]
-    return sum(row[f"{prefix}spill_cost"] for row in rows), sum(row[f"{prefix}spill_count"] for row in rows)

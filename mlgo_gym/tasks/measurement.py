@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mlgo_clang.object_size import read_frames
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record, read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 
 SIZE_METRICS = ("text", "llvm_size", "loaded", "object")
@@ -49,13 +49,13 @@ class Measurement:
 
     Attributes:
         sizes: those of the object file; None where the compile was ended before there was one.
-        allocation: cost of register allocation of each function with any; empty without the optimisation record.
+        allocation: weighted cost of register allocation by function, empty without the optimisation record.
         frames: bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`.
         project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.
     """
 
     sizes: ObjectSizes | None
-    allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
+    allocation: Mapping[str, float] = field(default_factory=dict)
     frames: Mapping[str, int] | None = None
     project: Mapping[str, float] = field(default_factory=dict)
 
@@ -88,14 +88,13 @@ class Measurement:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Measurement:
         """Build a measurement from `to_json()`'s result; other data raise a KeyError or TypeError."""
-        costs = {function: AllocationCosts(*numbers) for function, numbers in value["allocation"].items()}
+        costs = {function: float(cost) for function, cost in value["allocation"].items()}
         return cls(ObjectSizes(**value["sizes"]), costs, value.get("frames"))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
         assert self.sizes is not None, "what was ended early is no baseline"
-        costs = {function: astuple(cost) for function, cost in self.allocation.items()}
-        record: dict[str, Any] = {"sizes": asdict(self.sizes), "allocation": costs}
+        record: dict[str, Any] = {"sizes": asdict(self.sizes), "allocation": dict(self.allocation)}
         if self.frames is not None:
             record["frames"] = dict(self.frames)
         return record

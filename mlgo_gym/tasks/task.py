@@ -16,7 +16,6 @@ from gymnasium.vector.utils import create_empty_array
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.features import FeatureTable
@@ -211,22 +210,22 @@ class AllocationTask(Task):
     after_optimization: ClassVar[bool] = True
     has_contexts: ClassVar[bool] = True
     default_metric: ClassVar[str] = "spill_cost"
-    function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost", "spill_count")
+    function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost",)
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics of allocation, `spill_cost` and `spill_count`, then the sizes."""
+        """The metric of allocation, `spill_cost`, then the sizes."""
         return (*self.function_metrics, *super().metrics)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile; all metrics except sizes count one function alone if there is a function."""
         if metric not in self.function_metrics:
             return super().outcome(measurement, metric)
-        if function is None:
-            costs = AllocationCosts.total(measurement.allocation.values())
-        else:
-            costs = measurement.allocation.get(function, NOTHING)
-        return costs.cost if metric == "spill_cost" else float(costs.count)
+        return (
+            math.fsum(measurement.allocation.values())
+            if function is None
+            else measurement.allocation.get(function, 0.0)
+        )
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return the metrics except sizes for the policy and the baseline, and a row per function that has any cost."""
@@ -240,8 +239,6 @@ class AllocationTask(Task):
                 "function": name,
                 "spill_cost": self.outcome(measurement, "spill_cost", name),
                 "baseline_spill_cost": self.outcome(baseline, "spill_cost", name),
-                "spill_count": measurement.allocation.get(name, NOTHING).count,
-                "baseline_spill_count": baseline.allocation.get(name, NOTHING).count,
             }
             for name in names
         ]

@@ -15,7 +15,6 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import count, known_decisions, measure_baseline
 from mlgo_gym.episode.setup import preoptimize
 from mlgo_gym.errors import CompilerError
-from mlgo_gym.llvm.allocation_record import AllocationCosts
 from mlgo_gym.llvm.sizes import ObjectSizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.tasks.measurement import Measurement
@@ -57,7 +56,7 @@ def test_a_baseline_without_the_record_is_none_with_it(
 
 @pytest.mark.parametrize("frames", [None, {"f": 16, "g": 0}])
 def test_a_measurement_comes_back_as_it_was_kept(frames: dict[str, int] | None) -> None:
-    measurement = Measurement(ObjectSizes(1, 2, 3, 4), {"f": AllocationCosts(1, 0.1, 2, 2e300)}, frames)
+    measurement = Measurement(ObjectSizes(1, 2, 3, 4), {"f": 0.1, "g": 2e300}, frames)
     assert Measurement.from_json(json.loads(json.dumps(measurement.to_json()))) == measurement
 
 

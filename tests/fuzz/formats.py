@@ -159,10 +159,9 @@ def _object(data: bytes) -> None:
 
 
 def _record(data: bytes) -> None:
-    for name, costs in read_allocation_record(data).items():
+    for name, cost in read_allocation_record(data).items():
         assert isinstance(name, str)
-        assert costs.count is not None
-        _ = costs.cost
+        assert isinstance(cost, float)
 
 
 def _acts(policy: Policy) -> None:
