@@ -208,7 +208,7 @@ def main() -> None:
             drawn = random.Random(options.seed).sample(every, min(options.sample, len(every)))
             counts = dict.fromkeys(("killed", "survived", "untested"), 0)
             for mutant in drawn:
-                line: int = mutant.node.lineno  # type: ignore[attr-defined]
+                line: int = mutant.node.lineno  # type: ignore[attr-defined]  # statements and expressions have a place
                 near = f"tests/{'/'.join(Path(mutant.path).parts[-2:-1])}/"
                 lines = contexts(mutant.path, data)
                 # Lines that run at import have no test of their own.

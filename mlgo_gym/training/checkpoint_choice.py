@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.network import Network, feature_columns
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training.distillation import Matrix
@@ -90,18 +91,22 @@ class BestCheckpoint:
         A checkpoint that fails on a module is not kept, and its change is infinite.
 
         Args:
-            policy: A model in a file, such as `mlp:FILE`; the file is copied.
+            policy: A model in a file, such as `mlp:FILE`, or a bundled policy; the file is copied.
 
         Raises:
-            MlgoError: the file does not exist or does not fit the environment, or the modules have no decision.
+            MlgoError: the policy has no file or does not fit the environment, or the modules have no decision.
         """
+        file = policy_file(policy)
+        if file.is_dir():
+            raise PolicyError(f"expected a model in one file, got the folder {policy!r}; offer mlp:FILE or onnx:FILE")
         result = self._evaluate(policies={"checkpoint": policy})
         if result.failures:
             return math.inf
         change = result.change("checkpoint")
         if change < self.change - self._min_improvement or not self.policy:
-            kind, _, file = policy.partition(":")
-            write_atomically(self._file, Path(file).read_bytes())
+            write_atomically(self._file, file.read_bytes())
+            kind, colon, _ = policy.partition(":")
+            kind = kind if colon else "rule" if is_rule(policy) else "mlp"
             self.policy, self.change = f"{kind}:{self._file}", change
         return change
 

@@ -13,8 +13,9 @@ import pytest
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.policies.loading import policy_file
 from mlgo_gym.policies.network import Network, Normalization
 from mlgo_gym.training import (
     BestCheckpoint,
@@ -49,8 +50,14 @@ def test_the_better_checkpoint_is_kept_in_any_order(
         assert (best.change, best.policy) == (changes[1], f"mlp:{kept}")
         assert best.offer(policies[2]) == changes[1], "the same decisions, by another network"
         assert kept.read_bytes() == (tmp_path / "1.safetensors").read_bytes()
-    with pytest.raises(MlgoError, match=r"nothing\.safetensors"):
-        best.offer(f"mlp:{tmp_path / 'nothing.safetensors'}")
+    refused = {f"mlp:{tmp_path}/no": "there is no", f"tflite:{tmp_path}": "in one file", "always": "a bundled policy"}
+    for policy, complaint in refused.items():
+        with pytest.raises(PolicyError, match=complaint):
+            best.offer(policy)
+    for bundled, kind in (("last-call", "rule"), ("inline-oz", "mlp")):
+        first = BestCheckpoint("mlgo/Inline-v0", corpus, kept, env_kwargs={"callee_features": True})
+        assert first.offer(bundled) == first.change
+        assert (first.policy, kept.read_bytes()) == (f"{kind}:{kept}", policy_file(bundled).read_bytes())
     failing = BestCheckpoint("mlgo/Inline-v0", open_corpus(broken, toolchain=toolchain), tmp_path / "kept.safetensors")
     assert (failing.offer(policies[1]), failing.policy) == (math.inf, "")
     assert not (tmp_path / "kept.safetensors").exists()

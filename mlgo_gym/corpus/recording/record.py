@@ -11,7 +11,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -47,7 +46,6 @@ _LOCK_SECONDS = 60.0
 PROGRESS_SECONDS = 30.0
 """Interval between two reports of the progress of a build, in seconds."""
 
-_CLOCK_STEP = 0.1  # resolution of file times in seconds
 _ARCHIVERS = {"ar": ("ar", "gcc-ar", "llvm-ar"), "ranlib": ("ranlib", "gcc-ranlib", "llvm-ranlib")}
 
 
@@ -130,7 +128,7 @@ def record_build(
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         if intercept_paths:
             variables |= _preload_variables(shims, variables)
-        start = time.time() - _CLOCK_STEP
+        before = recorder.objects()
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
                 status = _run_build(
@@ -143,7 +141,7 @@ def record_build(
                 )
         except OSError as error:
             raise CorpusError(f"expected a command that runs in {folder}: {error}") from error
-        unseen = recorder.count_unseen(start)
+        unseen = recorder.count_unseen(before)
         skipped = {"an object of a cache or of a compiler that was not intercepted": unseen} if unseen else {}
         try:
             recording = recorder.collect(output, metadata)

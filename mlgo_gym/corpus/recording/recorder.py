@@ -17,6 +17,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlgo_clang.files import file_identity
 from mlgo_gym.cache import sha256_of
 from mlgo_gym.corpus.driver import (
     NATIVE,
@@ -194,12 +195,16 @@ class Recorder:
             compiler_paths=Counter(record["compiler_path"] for record in modules.values() if record["compiler_path"]),
         )
 
-    def count_unseen(self, start: float) -> int:
-        """Return the number of objects below the root, written since a time, that no intercepted compile wrote."""
-        seen = {path.name for path in (self._folder / "seen").iterdir()}
+    def objects(self) -> dict[Path, str]:
+        """Return the identity of each object below the root."""
         paths = (Path(folder, file) for folder, _, files in os.walk(self._root) for file in files)
         objects = (path for path in paths if path.suffix in (".o", ".obj") and path.is_file())
-        written = (path for path in objects if path.stat().st_mtime >= start)
+        return {path: file_identity(path.stat()) for path in objects}
+
+    def count_unseen(self, before: Mapping[Path, str]) -> int:
+        """Return the number of objects, not among those before the build, that no intercepted compile wrote."""
+        seen = {path.name for path in (self._folder / "seen").iterdir()}
+        written = (path for path, identity in self.objects().items() if before.get(path) != identity)
         return sum(file_kind(str(path), is_word=False) == "object" and sha256_of(path) not in seen for path in written)
 
     def _read(self) -> _Records:

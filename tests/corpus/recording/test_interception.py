@@ -37,6 +37,7 @@ def test_a_compiler_by_its_path_is_run_once_and_recorded_or_counted(
     project: Path, own_compiler: Path, toolchain: Toolchain, intercept_paths: bool
 ) -> None:
     script = f"$CC -c g.c; {own_compiler} -c f.c; printf '.text\\n' > s.s; $CC -c s.s; env -i {own_compiler} -c h.c"
+    script += "; touch -d 2001-01-01 h.o"  # a cache can restore the time of an object, too
     build = record(project, script, toolchain, intercept_paths=intercept_paths)
     unseen = "an object of a cache or of a compiler that was not intercepted"
     assert build.status == 0
