@@ -2,9 +2,10 @@
 
 import gc
 import os
+import shlex
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,27 @@ def write_program(path: Path, text: str) -> Path:
     return path
 
 
+def clang_program(path: Path, statement: str) -> Path:
+    """Write a program that runs a statement of the shell and then the bundled clang; return its path."""
+    return write_program(path, f'{statement}\nexec {shlex.join(bundled_command())} "$@"')
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write text files by their path below a folder; return the folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def copy_modules(folder: Path, modules: Mapping[str, Path]) -> Path:
+    """Copy bitcode into a folder by the names of modules; return the folder."""
+    for name, bitcode in modules.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(bitcode, folder / f"{name}.bc")
+    return folder
+
+
 def clang_argument(toolchain: Toolchain) -> str:
     """Return the argument `clang` of an environment that compiles with a toolchain."""
     return "bundled" if toolchain.bundled else toolchain.command[0]
@@ -163,12 +185,7 @@ def compile_calls(calls: Path, toolchain: Toolchain) -> Compilation:
 @pytest.fixture(scope="session")
 def corpus(calls: Path, leaf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules `calls`, `more/calls` of the same bitcode, and `leaf`, which has no decision."""
-    folder = tmp_path_factory.mktemp("corpus")
-    folder.joinpath("more").mkdir()
-    shutil.copy(calls, folder / "calls.bc")
-    shutil.copy(calls, folder / "more" / "calls.bc")
-    shutil.copy(leaf, folder / "leaf.bc")
-    return folder
+    return copy_modules(tmp_path_factory.mktemp("corpus"), {"calls": calls, "more/calls": calls, "leaf": leaf})
 
 
 @pytest.fixture(scope="session")
@@ -196,6 +213,4 @@ def counted_clang(tmp_path: Path) -> tuple[Path, Path]:
     """A program that runs the bundled clang, and the file to which it appends a line at each start."""
     starts = tmp_path / "starts"
     starts.touch()
-    zig, mode = bundled_command()
-    program = write_program(tmp_path / "counted-clang", f'echo started >> "{starts}"\nexec "{zig}" {mode} "$@"')
-    return program, starts
+    return clang_program(tmp_path / "counted-clang", f'echo started >> "{starts}"'), starts

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import write_files
+
 SHAPES = """\
 use std::fmt;
 
@@ -85,8 +87,4 @@ def write_workspace(folder: Path) -> Path:
         "draw/build.rs": 'fn main() { println!("cargo:rustc-env=MADE_BY_THE_BUILD_SCRIPT=made") }\n',
         "draw/src/main.rs": f"macros::nothing!();\n{DRAW}",
     }
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return folder
+    return write_files(folder, files)

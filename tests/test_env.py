@@ -2,7 +2,6 @@
 
 import copy
 import math
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
+from tests.conftest import PROGRAMS, copy_modules
 from tests.fakes.compiles import running_compile
 from tests.fakes.drive import failed_end, play
 from tests.fakes.stepping import clang_of
@@ -32,11 +32,8 @@ def env(corpus: Path) -> Iterator[InlineEnv]:
 @pytest.fixture(params=["damaged", "no bitcode"])
 def with_broken(request: pytest.FixtureRequest, corpus: Path, broken: Path, tmp_path: Path) -> Path:
     """A corpus of a module that works and one that clang cannot read."""
-    folder = tmp_path / "with_broken"
-    folder.mkdir()
-    shutil.copy(corpus / "calls.bc", folder)
-    folder.joinpath("broken.bc").write_bytes(broken.read_bytes() if request.param == "damaged" else b"text")
-    return folder
+    other = broken if request.param == "damaged" else PROGRAMS / "calls.c"
+    return copy_modules(tmp_path / "with_broken", {"calls": corpus / "calls.bc", "broken": other})
 
 
 def modules(env: gym.Env[Any, Any], count: int, seed: int | None = 0) -> list[str]:

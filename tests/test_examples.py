@@ -13,7 +13,7 @@ import pytest
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.llvm.sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import PROGRAMS, MakeBitcode
+from tests.conftest import PROGRAMS, MakeBitcode, copy_modules
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -98,10 +98,8 @@ def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -
         text = (PROGRAMS / f"{program}.c").read_text()
         for number in range(8):
             # Copies of held-out modules are in no part for training.
-            source, project = sources / f"{program}{number}.c", folder / f"{program}{number}"
-            source.write_text(f"{text}\nint variant_{number} = {number};\n")
-            project.mkdir()
-            shutil.copy(make_bitcode(source), project / "module.bc")
+            (source := sources / f"{program}{number}.c").write_text(f"{text}\nint variant_{number} = {number};\n")
+            copy_modules(folder, {f"{program}{number}/module": make_bitcode(source)})
     return folder
 
 

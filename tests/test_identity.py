@@ -23,6 +23,7 @@ from mlgo_gym.policies.rules import Rule
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.training import Labelling
+from tests.conftest import copy_modules
 from tests.training.label_samples import constant
 
 INLINE = "mlgo/Inline-v0"
@@ -119,11 +120,7 @@ def test_every_input_of_a_run_counts(
 @pytest.fixture
 def two(varied: str, tmp_path: Path) -> Path:
     """A folder of two modules."""
-    folder = tmp_path / "two"
-    folder.mkdir()
-    for name in ("calls", "mixed"):
-        shutil.copy(Path(varied, f"{name}.bc"), folder)
-    return folder
+    return copy_modules(tmp_path / "two", {name: Path(varied, f"{name}.bc") for name in ("calls", "mixed")})
 
 
 def test_an_evaluation_refuses_other_modules_and_policies_without_contents(two: Path, tmp_path: Path) -> None:

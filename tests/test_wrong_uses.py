@@ -69,7 +69,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"compile_options": {"flags": "-Oz -fPIC"}}, "expected flags as a list"),
     ({"compile_options": {"preoptimize": True}}, "preoptimize"),
     ({"timeout": 3}, "it is an entry of compile_options: compile_options={'timeout': …}"),
-    ({"compile_options": {"memory_limit": -1}}, "expected memory_limit > 0 or None, got -1"),
+    ({"compile_options": {"memory_limit": 0}}, "expected memory_limit > 0 or None, got 0"),
     ({"compile_options": {"cpu_limit": 0.05}}, "expected cpu_limit ≥ 1 or None, got 0.05"),
     ({"metric": {"text": -1}}, "expected positive weights by metrics of"),
     # Arguments without effect

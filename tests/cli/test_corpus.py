@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_description, write_command, write_description
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run, run_json
+from tests.conftest import copy_modules
 
 
 @pytest.fixture
@@ -44,8 +44,7 @@ def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: P
     assert run_json("corpus", "info", corpus)["modules"] == 3
     result = run("corpus", "verify", corpus)
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 1)
-    for name in ("good", "bad"):
-        shutil.copy(corpus / "leaf.bc", tmp_path / f"{name}.bc")
+    copy_modules(tmp_path, dict.fromkeys(("good", "bad"), corpus / "leaf.bc"))
     write_command(tmp_path / "bad.cmd", ["-cc1", "-no-such-flag"])
     result = run("corpus", "verify", tmp_path)
     bad, good, total = result.stdout.splitlines()

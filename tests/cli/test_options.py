@@ -11,7 +11,7 @@ from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.training import read_labels
 from tests.cli.command import run
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, copy_modules
 
 Options = dict[str, tuple[object, ...]]
 
@@ -115,14 +115,9 @@ ELSEWHERE = {
 def corpora(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Two folders of modules with equal names and other contents; the names put some of the first to testing."""
     corpus, other = (tmp_path_factory.mktemp(name) for name in ("corpus", "other"))
-    for project, program in (("one", "families"), ("two", "mixed")):
-        (corpus / project).mkdir()
-        for number in range(2):
-            make_bitcode(f"{program}.c").rename(corpus / project / f"{program}{number}.bc")
-    (other / "two").mkdir()
-    make_bitcode("calls.c").rename(other / "two" / "mixed0.bc")
-    (other / "one").mkdir()
-    make_bitcode("calls.c").rename(other / "one" / "families0.bc")
+    for name in ("one/families", "two/mixed"):
+        copy_modules(corpus, dict.fromkeys((f"{name}0", f"{name}1"), make_bitcode(f"{name[4:]}.c")))
+    copy_modules(other, dict.fromkeys(("two/mixed0", "one/families0"), make_bitcode("calls.c")))
     return {"corpus": str(corpus), "other": str(other)}
 
 

@@ -1,6 +1,5 @@
 """Corpora for several tests."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.untrusted import BENIGN
 
 SIZES = {"lib/a.o": 30, "lib/b.o": 10, "main.o": 20}
-
-
-def write_files(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write text files by their path below a folder; return the folder."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def record(project: Path, script: str | list[str], toolchain: Toolchain, **options: Any) -> Recording:

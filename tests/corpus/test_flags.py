@@ -21,8 +21,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError, MlgoError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from tests.conftest import MakeBitcode
-from tests.corpus.conftest import write_files
+from tests.conftest import MakeBitcode, write_files
 from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_corpus
 
 LINE = "-cc1 -triple x86_64-linux -Oz -emit-obj -mllvm -inline-threshold=5 -fvisibility=hidden"

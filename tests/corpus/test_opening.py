@@ -19,6 +19,7 @@ from mlgo_gym.corpus.parts import PARTS, is_part, is_project_part
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.conftest import write_files
 from tests.corpus.conftest import many_modules
 
 
@@ -122,10 +123,9 @@ def test_every_source_is_a_module_for_one_target_without_paths_that_every_clang_
 @pytest.fixture
 def two_programs(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus of two sources, and an empty cache."""
-    folder = tmp_path / "programs"
-    (folder / "c").mkdir(parents=True)
-    (folder / "c" / "one.c").write_text("#include <string.h>\nint one(char *s) { return (int)strlen(s); }\n")
-    (folder / "c" / "two.cpp").write_text("#include <stdlib.h>\nint two(int x) { return abs(x); }\n")
+    one = "#include <string.h>\nint one(char *s) { return (int)strlen(s); }\n"
+    two = "#include <stdlib.h>\nint two(int x) { return abs(x); }\n"
+    folder = write_files(tmp_path / "programs", {"c/one.c": one, "c/two.cpp": two})
     monkeypatch.setattr(builtin, "PROGRAMS", folder)
     return folder
 

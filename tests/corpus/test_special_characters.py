@@ -1,6 +1,5 @@
 """Names of modules, functions and folders with spaces, quotes, newlines, dashes and bytes that are not UTF-8."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.result import read_episodes
 from mlgo_gym.evaluation.trace import trace, validate
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import PROGRAMS
+from tests.conftest import PROGRAMS, copy_modules
 from tests.corpus.untrusted import BENIGN
 from tests.fakes.drive import run
 from tests.sampling import one_of_each
@@ -40,10 +39,8 @@ NAMES = [
 
 
 def make_corpus(folder: Path, bitcode: Path, names: list[str]) -> str:
+    copy_modules(folder, dict.fromkeys(names, bitcode))
     for name in names:
-        path = folder / f"{name}.bc"
-        path.parent.mkdir(exist_ok=True, parents=True)
-        shutil.copy(bitcode, path)
         write_command(folder / f"{name}.cmd", BENIGN)
     write_description(folder, names)
     return str(folder)

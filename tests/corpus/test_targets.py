@@ -21,8 +21,8 @@ from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.object_file import read_elf
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
-from tests.corpus.conftest import record, write_files
+from tests.conftest import MakeBitcode, write_files
+from tests.corpus.conftest import record
 from tests.fakes.drive import run
 from tests.ways_to_answer import INLINE, make
 

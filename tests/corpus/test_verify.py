@@ -12,7 +12,7 @@ from mlgo_gym.corpus.inspection import describe, overlaps, read_error, verify
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, copy_modules
 from tests.corpus.untrusted import BENIGN
 
 
@@ -131,13 +131,12 @@ def test_bitcode_that_this_clang_cannot_read_is_named_with_its_producer(
 def test_projects_with_equal_functions_overlap(tmp_path: Path, make_bitcode: MakeBitcode, toolchain: Toolchain) -> None:
     step = "for (int i = 0; i < n; ++i) s = (s + a[i] % 7) * i ^ s / 9 + a[n] % 11;"
     for number, project in enumerate(("one", "two", "three")):
-        source, path = tmp_path / f"{project}.c", tmp_path / project / "m.bc"
+        source = tmp_path / f"{project}.c"
         functions = [("g", 1000 + number)] if project == "three" else [("f", 0), ("g", 1000 + number)]
         source.write_text(
             "".join(f"int {n}(int *a, int n) {{ int s = {s}; {step} return s; }}\n" for n, s in functions)
         )
-        path.parent.mkdir()
-        shutil.copy(make_bitcode(source), path)
+        copy_modules(tmp_path, {f"{project}/m": make_bitcode(source)})
     write_description(tmp_path, ["one/m", "two/m", "three/m"])
     (pair,), problems = overlaps(open_corpus(tmp_path, toolchain=toolchain), toolchain)
     assert (pair.first, pair.second, pair.functions, problems) == ("one", "two", 1, [])

@@ -10,10 +10,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, write_files
+from tests.corpus.conftest import record
 from tests.fakes.compiles import running_compile
 from tests.fakes.drive import finish, run
 
@@ -41,16 +41,13 @@ def bitcode(make_bitcode: MakeBitcode) -> Path:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str:
     """A corpus of two modules with their link and their program."""
-    folder = tmp_path_factory.mktemp("program")
-    project = folder / "project"
-    project.mkdir()
-    for name, text in (("shared.h", HEADER), ("calls.cpp", CALLS), ("other.cpp", OTHER)):
-        (project / name).write_text(text)
+    project = tmp_path_factory.mktemp("program") / "project"
+    write_files(project, {"shared.h": HEADER, "calls.cpp": CALLS, "other.cpp": OTHER})
     script = "$CXX -Os -fno-exceptions -c calls.cpp other.cpp; $CXX calls.o other.o -o program"
-    recorded = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
+    recorded = record(project, script, toolchain)
     assert (recorded.status, recorded.links) == (0, 1)
-    (folder / "corpus" / "programs.toml").write_text(PROGRAM.format(hashlib.sha256(b"").hexdigest()))
-    return str(folder / "corpus")
+    (recorded.corpus / "programs.toml").write_text(PROGRAM.format(hashlib.sha256(b"").hexdigest()))
+    return str(recorded.corpus)
 
 
 def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Credits add up to the total, and exact credit is the cost of a flip."""
 
 import random
-import shlex
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +15,7 @@ from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, run_inline_compile
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.sizes import FunctionSizes
-from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, clang_program
 from tests.fakes.drive import run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -144,22 +142,10 @@ int third(int x) { return small(x) * small(x - 1); }
 """
 
 
-def wrapped(folder: Path, toolchain: Toolchain, body: str) -> str:
-    """Return the path of a script that acts as clang; CLANG in its body is the real command."""
-    script = folder / "clang"
-    script.write_text("#!/bin/sh\n" + body.replace("CLANG", shlex.join(toolchain.command)) + "\n")
-    script.chmod(0o755)
-    return str(script)
-
-
 @pytest.mark.parametrize("options", [{"callee_features": True}, {"credit": True}], ids=str)
-def test_a_clang_that_prints_no_contexts(
-    options: dict[str, Any], make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path
-) -> None:
-    silent = wrapped(
-        tmp_path, toolchain, 'case "$*" in *print-before*) exec CLANG "$@" 2>/dev/null;; esac; exec CLANG "$@"'
-    )
-    env = InlineEnv(corpus=str(make_bitcode("calls.c")), clang=silent, **options)
+def test_a_clang_that_prints_no_contexts(options: dict[str, Any], make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    silent = clang_program(tmp_path / "clang", 'case "$*" in *print-before*) exec 2>/dev/null;; esac')
+    env = InlineEnv(corpus=str(make_bitcode("calls.c")), clang=str(silent), **options)
     with pytest.raises(ToolchainError, match="expected a clang that prints functions before inlining"):
         env.reset(seed=0)
     env.close()

@@ -10,7 +10,6 @@ import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus.recording.links import LINKS_FILE, relink
-from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -18,6 +17,8 @@ from mlgo_gym.make_env import RemoteEnvironment
 from mlgo_gym.search import search_module
 from mlgo_gym.search.corpus_search import make_recipe
 from mlgo_gym.vector_env import as_vector
+from tests.conftest import write_files
+from tests.corpus.conftest import record
 from tests.fakes.drive import failed_end, play
 from tests.fakes.stepping import row_info
 
@@ -40,21 +41,17 @@ def end(corpus: Any, metric: str, action: int, module: str = "a.o", **options: A
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str:
     """The corpus of a library and of a program of the same objects."""
-    folder = tmp_path_factory.mktemp("build")
-    project = folder / "project"
-    project.mkdir()
-    (project / "shared.h").write_text(HEADER)
-    (project / "a.cpp").write_text(SOURCE.format(5) + UNUSED)
-    (project / "b.cpp").write_text(SOURCE.format(9))
-    (project / "main.c").write_text("int main(int n, char **v) { return _Z7twice_5i(n) + _Z7twice_9i(n); }\n")
+    main = "int main(int n, char **v) { return _Z7twice_5i(n) + _Z7twice_9i(n); }\n"
+    files = {"shared.h": HEADER, "a.cpp": SOURCE.format(5) + UNUSED, "b.cpp": SOURCE.format(9), "main.c": main}
+    project = write_files(tmp_path_factory.mktemp("build") / "project", files)
     flags = "-ffunction-sections -fno-exceptions -Wno-implicit-function-declaration"
     script = (
         f"$CXX {flags} -c a.cpp b.cpp; $CC {flags} -c main.c; $CC -nostdlib -shared a.o b.o -o libboth.so; "
         "$CC -nostdlib -Wl,--entry=main -Wl,--gc-sections main.o a.o b.o -o program"
     )
-    recorded = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
+    recorded = record(project, script, toolchain)
     assert (recorded.status, recorded.links) == (0, 2)
-    return str(folder / "corpus")
+    return str(recorded.corpus)
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,14 @@ from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from tests.conftest import clang_program
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def clang_that(tmp_path: Path, script: str) -> Toolchain:
     """Return a clang that knows its version but compiles as the script says."""
-    zig, mode = bundled_command()
-    path = tmp_path / "clang"
-    path.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec "{zig}" {mode} "$@";; esac\n{script}\n')
-    path.chmod(0o755)
-    return find_toolchain(str(path))
+    return find_toolchain(str(clang_program(tmp_path / "clang", f'case "$*" in *--version*) ;; *) {script};; esac')))
 
 
 def test_a_second_process_starts_no_clang_to_build_its_spaces(

@@ -2,7 +2,6 @@
 
 import os
 import select
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -14,21 +13,18 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
-from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.conftest import PROGRAMS, clang_program, copy_modules
 from tests.fakes.compiles import running_compile
 from tests.fakes.stepping import INLINE, clang_of, end_clang, make, row_info
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-FAULTY = """#!/bin/sh
-case "$*" in
+FAULTY = """case "$*" in
 *crash.bc*) kill -SEGV $$ ;;
 *stall.bc*) exec sleep 600 ;;
 *late.bc*) case "$*" in *-interactive-channel-base*) ;; *) kill -SEGV $$ ;; esac ;;
-esac
-exec "{zig}" {mode} "$@"
-"""
+esac"""
 
 
 @pytest.fixture
@@ -43,17 +39,11 @@ def envs(varied: str) -> Iterator[CompilerVectorEnv]:
 @pytest.fixture
 def faulty(varied: str, tmp_path: Path) -> dict[str, Any]:
     """Arguments of an environment whose clang crashes on one module, stalls on one, and fails on one baseline."""
-    zig, mode = bundled_command()
-    program = tmp_path / "faulty-clang"
-    program.write_text(FAULTY.format(zig=zig, mode=mode))
-    program.chmod(0o755)
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    for name in ("calls", "crash", "stall"):
-        shutil.copy(f"{varied}/calls.bc", folder / f"{name}.bc")
-    folder.joinpath("text.bc").write_bytes(b"text")
+    program = clang_program(tmp_path / "faulty-clang", FAULTY)
+    modules = dict.fromkeys(("calls", "crash", "stall"), Path(varied, "calls.bc"))
     # Another module: the baseline of the same one is cached.
-    shutil.copy(f"{varied}/mixed.bc", folder / "late.bc")
+    modules |= {"late": Path(varied, "mixed.bc"), "text": PROGRAMS / "calls.c"}
+    folder = copy_modules(tmp_path / "corpus", modules)
     return {"corpus": str(folder), "clang": str(program), "compile_options": {"timeout": 0.7}}
 
 
@@ -166,8 +156,7 @@ def test_modules_on_which_clang_fails_are_skipped_and_reported(faulty: dict[str,
 
 
 def test_after_a_module_that_fails_the_next_one_is_drawn(calls: Path, broken: Path, tmp_path: Path) -> None:
-    shutil.copy(calls, tmp_path / "calls.bc")
-    shutil.copy(broken, tmp_path / "broken.bc")
+    copy_modules(tmp_path, {"calls": calls, "broken": broken})
 
     def drawn(env: Any, seed: int | None) -> str:
         try:

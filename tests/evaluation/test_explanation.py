@@ -12,6 +12,7 @@ from mlgo_gym.evaluation.explanation import Explanation, explain_module
 from mlgo_gym.evaluation.explanation.report import FIRST_INLINES, SECOND_INLINES, as_page, as_text, call_graph, picture
 from tests.conftest import MakeBitcode
 from tests.evaluation.runs import Page
+from tests.fakes.drive import run
 
 MODULE = "c/markdown"
 
@@ -29,10 +30,7 @@ def found(env: InlineEnv) -> Explanation:
 
 
 def test_sizes_functions_credit_and_measured_bytes_are_those_of_compiles(env: InlineEnv, found: Explanation) -> None:
-    _, info = env.reset(options={"module": MODULE})
-    over = False
-    while not over:
-        _, _, over, _, info = env.step(info["default_action"])
+    info = run(env, module=MODULE)[1].info
     assert (found.baseline, found.first.text) == (info["baseline_text"], info["text"])
     assert found.second.text < found.first.text
     unnamed = found.second.functions.unnamed - found.first.functions.unnamed

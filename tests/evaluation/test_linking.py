@@ -10,13 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
 from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from tests.conftest import write_files
+from tests.corpus.conftest import record
 
 CALLS = """
 static int sum{0}(int n) {{ int s = 0; for (int i = 0; i < n; ++i) s += i * n * {1}; return s; }}
@@ -29,22 +30,19 @@ WHOLE = "$CC main.o -Wl,--whole-archive libcalls.a -Wl,--no-whole-archive -o pro
 CLANG = "clang-22"
 
 
-def record(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffunction-sections") -> str:
+def record_calls(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffunction-sections") -> str:
     """Record a build of a program that uses one of the two functions with decisions of its library."""
-    project = folder / "project"
-    project.mkdir()
-    (project / "calls.c").write_text(CALLS.format("used", 3) + CALLS.format("unused", 5))
-    (project / "main.c").write_text(MAIN)
-    script = f"$CC {flags} -c calls.c main.c; ar rcs libcalls.a calls.o; {link}"
-    build = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
+    calls = CALLS.format("used", 3) + CALLS.format("unused", 5)
+    project = write_files(folder / "project", {"calls.c": calls, "main.c": MAIN})
+    build = record(project, f"$CC {flags} -c calls.c main.c; ar rcs libcalls.a calls.o; {link}", toolchain)
     assert build.status == 0
-    return str(folder / "corpus")
+    return str(build.corpus)
 
 
 def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
     keep, drop = "-Wl,--no-gc-sections -Wl,--whole-archive", "-Wl,--gc-sections -Wl,--whole-archive"
     link = "".join(f"$CC main.o {flags} libcalls.a -o {name};" for name, flags in (("all", keep), ("needed", drop)))
-    corpus, output = record(tmp_path, link, toolchain), tmp_path / "output"
+    corpus, output = record_calls(tmp_path, link, toolchain), tmp_path / "output"
     with Evaluation("mlgo/Inline-v0", policies=POLICIES, corpus=corpus, output=output) as evaluation:
         rows = evaluation.link()
     assert [(row.policy, row.output) for row in rows] == [
@@ -66,7 +64,7 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
 
 
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
-    corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
+    corpus = record_calls(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
     arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]
     graphs = ["--set", "observation=graph"]
     result = CliRunner().invoke(application, [*arguments, *graphs, "--metric", "linked", "--link-as", "thin"])
@@ -98,7 +96,7 @@ def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
     toolchain = find_toolchain(CLANG)
     if llvm_of(toolchain) is None:
         pytest.skip("lld-22 or llvm-22-dev is not installed")
-    corpus = record(tmp_path, WHOLE, toolchain, "")
+    corpus = record_calls(tmp_path, WHOLE, toolchain, "")
     plugins, missing = build_link_plugins(["never"], toolchain, tmp_path)
     assert missing == ""
     arguments: dict[str, Any] = {"corpus": corpus, "env_kwargs": {"clang": CLANG}}

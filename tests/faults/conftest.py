@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import PROGRAMS, MakeBitcode
+from tests.conftest import PROGRAMS, MakeBitcode, copy_modules
 from tests.fakes.compiles import FaultyClang
 from tests.faults.hosts import FaultyCompiler
 from tests.traces import alive, ends_within, traces
@@ -18,10 +18,7 @@ def compiler(
 ) -> FaultyCompiler:
     """A clang that fails on one module, with a corpus and a source."""
     folder = tmp_path_factory.mktemp("faults")
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    for name in ("faulty", "sound"):
-        shutil.copy(make_bitcode("calls.c"), corpus / f"{name}.bc")
+    corpus = copy_modules(folder / "corpus", dict.fromkeys(("faulty", "sound"), make_bitcode("calls.c")))
     source = folder / "faulty.c"
     shutil.copy(PROGRAMS / "calls.c", source)
     programs = folder / "programs"

@@ -21,9 +21,8 @@ from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv
-from tests.conftest import write_program
+from tests.conftest import clang_program
 from tests.fakes.compiles import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, POINTS, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
@@ -252,7 +251,7 @@ def test_an_object_beyond_the_file_size_limit_is_a_failure_of_the_compiler(both:
 
 def test_a_compiler_with_too_little_memory_to_start_is_an_error(compiler: FaultyCompiler, tmp_path: Path) -> None:
     limit = 'case "$*" in *faulty*channel*) ulimit -v 150000 ;; esac'
-    starved = write_program(tmp_path / "starved", f'{limit}\nexec {" ".join(bundled_command())} "$@"')
+    starved = clang_program(tmp_path / "starved", limit)
     env = gym.make(INLINE, corpus=compiler.corpus, clang=str(starved)).unwrapped
     assert isinstance(env, CompilerEnv)
     assert run_single(env).kind == "signal"

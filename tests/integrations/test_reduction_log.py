@@ -1,6 +1,5 @@
 """`ReductionLog` writes the curves of episodes for any logger."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.integrations import ReductionLog
+from tests.conftest import copy_modules
 from tests.fakes.drive import failed_end, play
 from tests.fakes.stepping import INLINE, end_clang, make
 
@@ -18,10 +18,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 @pytest.fixture
 def projects(calls: Path, tmp_path: Path) -> str:
     """A corpus of two projects."""
-    for project in ("one", "two"):
-        (tmp_path / "corpus" / project).mkdir(parents=True)
-        shutil.copy(calls, tmp_path / "corpus" / project / "calls.bc")
-    return str(tmp_path / "corpus")
+    return str(copy_modules(tmp_path, {"one/calls": calls, "two/calls": calls}))
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])

@@ -17,7 +17,7 @@ from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search.build_recipes import cc1_flags
-from tests.conftest import write_program
+from tests.conftest import write_files, write_program
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted
 
 
@@ -324,8 +324,7 @@ def outcome(command: list[str], folder: Path) -> tuple[int, bytes, bytes, dict[s
     """Run a command in a fresh folder of the sources; return exit status, standard output, standard error and files."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "deps").mkdir(parents=True)
-    for name, text in SOURCES.items():
-        (folder / name).write_text(text)
+    write_files(folder, SOURCES)
     # Optimisation records and debug information must not depend on the time.
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
     source = b"int piped(void) { return 7; }\n"

@@ -15,7 +15,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.scheduling.ray_cluster import ray_library
 from mlgo_gym.training import Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, copy_modules
 from tests.evaluation.test_episode_runner import everything
 
 pytest.importorskip("ray")
@@ -95,10 +95,8 @@ class Never:
 def test_every_training(cluster: str, varied: str, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     env, small = make_environment("mlgo/Inline-v0", {"corpus": str(corpus)}), NetworkSettings((4,), 20)
-    projects = tmp_path / "projects"
-    for project, module in (("many_calls5", "mixed"), ("many_calls4", "many_calls")):  # for fitting, and for validation
-        (projects / project).mkdir(parents=True)
-        shutil.copy(Path(varied) / f"{module}.bc", projects / project)
+    modules = ("many_calls5/mixed", "many_calls4/many_calls")  # for fitting, and for validation
+    projects = copy_modules(tmp_path / "projects", {name: Path(varied, f"{name[12:]}.bc") for name in modules})
     labelling = Labelling(f"{projects}:fit", arguments={"callee_features": True}, compiles=2)
     training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0, 20.0), str(projects))
     files = []

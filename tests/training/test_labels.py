@@ -1,7 +1,6 @@
 """Labels: files, draws, and exact labels by flips of single decisions."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -27,7 +26,7 @@ from mlgo_gym.training.expert_rollouts import expert_rollouts
 from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
 from mlgo_gym.training.labels import LabelStore, ModuleLabels, read_header, read_labels
 from mlgo_gym.training.pipeline import drawn_modules
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, copy_modules
 from tests.training.label_samples import constant, inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -158,10 +157,8 @@ def test_labels_have_a_line_per_module_and_are_written_once(labelled: tuple[Labe
 
 
 def test_names_that_are_no_utf8_or_have_two_lines_are_labelled(calls: Path, tmp_path: Path) -> None:
-    folder, names = tmp_path / "corpus", ["bytes \udcff", "two\nlines", "zero \x01"]
-    folder.mkdir()
-    for name in names:
-        shutil.copy(calls, folder / f"{name}.bc")
+    names = ["bytes \udcff", "two\nlines", "zero \x01"]
+    folder = copy_modules(tmp_path / "corpus", dict.fromkeys(names, calls))
     labelling = Labelling(str(folder), compiles=2)
     lines = {line["module"]: line for line in labelling.run(tmp_path / "labels")}
     assert sorted(lines) == names

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.corpus.conftest import write_files
+from tests.conftest import write_files
 from tests.corpus.package_index import PackageIndex, serve, source_distribution
 
 NAME = "tiny-1.0.tar.gz"

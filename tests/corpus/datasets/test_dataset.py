@@ -35,9 +35,8 @@ from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.recording import record
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.bitcode import read_bitcode
-from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-from tests.conftest import write_program
-from tests.corpus.conftest import write_files
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from tests.conftest import clang_program, write_files
 from tests.corpus.datasets.conftest import FILES, NAME, describe_tiny
 from tests.corpus.package_index import PackageIndex, source_distribution
 from tests.rust import needs_rust
@@ -178,8 +177,7 @@ def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch
     fault = tmp_path / "fault"
     fault.touch()
     kill = f'if [ -e "{fault}" ]; then case "$*" in *-emit-llvm-bc*more.c) kill -9 $$;; esac; fi'
-    program = write_program(tmp_path / "clang", f'{kill}\nexec {" ".join(bundled_command())} "$@"')
-    toolchain = find_toolchain(str(program))
+    toolchain = find_toolchain(str(clang_program(tmp_path / "clang", kill)))
     folder = fetch_dataset("tiny", toolchain=toolchain)
     (failure,) = read_report("tiny", folder).failures
     assert failure.killed
@@ -288,12 +286,11 @@ pub fn count(text: &str) -> usize {
 
 def vendored(folder: Path, name: str, version: str, text: str) -> tuple[str, str, str]:
     """Write a crate to a folder that cargo takes as a directory source; return its name, version and checksum."""
-    crate = folder / f"{name}-{version}"
-    (crate / "src").mkdir(parents=True)
-    (crate / "Cargo.toml").write_text(f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n')
-    (crate / "src/lib.rs").write_text(text)
+    manifest = f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n'
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    (crate / ".cargo-checksum.json").write_text(json.dumps({"package": checksum, "files": {}}))
+    sums = json.dumps({"package": checksum, "files": {}})
+    files = {"Cargo.toml": manifest, "src/lib.rs": text, ".cargo-checksum.json": sums}
+    write_files(folder / f"{name}-{version}", files)
     return name, version, checksum
 
 

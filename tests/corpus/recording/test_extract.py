@@ -23,7 +23,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import write_files
+from tests.conftest import write_files
 
 Build = Callable[..., Path]
 Extract = Callable[..., CorpusReport]

@@ -13,8 +13,8 @@ from mlgo_gym.corpus.folder import read_description
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import write_program
-from tests.corpus.conftest import record, write_files
+from tests.conftest import write_files, write_program
+from tests.corpus.conftest import record
 
 OTHER_SIGNALS = [pytest.param(how, marks=pytest.mark.slow) for how in (signal.SIGINT, signal.SIGHUP)]
 

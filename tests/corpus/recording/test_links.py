@@ -27,8 +27,8 @@ from mlgo_gym.corpus.recording.links import (
 )
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import write_program
-from tests.corpus.conftest import record, write_files
+from tests.conftest import write_files, write_program
+from tests.corpus.conftest import record
 
 SOURCES = {
     "main.c": "int f(int); int g(int); int h(int); int main(void) { return f(1) + g(2) + h(3) - 30; }\n",

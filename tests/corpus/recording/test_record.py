@@ -17,7 +17,8 @@ from mlgo_gym.corpus.recording.shim_records import READ_ONCE, file_kind
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import executable_sections, record, write_files
+from tests.conftest import write_files
+from tests.corpus.conftest import executable_sections, record
 
 C_SOURCE = """\
 #include <stdio.h>

@@ -11,7 +11,7 @@ from mlgo_gym.corpus.importing import extract_corpus, read_elf_sections, read_ob
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from tests.corpus.conftest import write_files
+from tests.conftest import write_files
 from tests.fakes.drive import play
 
 SOURCES = {
