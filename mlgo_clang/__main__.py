@@ -62,8 +62,8 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if "--version" in rest:
         return _show_version(settings, command)
     invocation = read_invocation(line)
-    if invocation.links and settings.link_facts and (mode := folding_of_link(line)) != "none":
-        _warn_of_folding(settings.link_facts, mode)
+    if invocation.links and settings.link_facts and not is_probe(invocation.source, working_folder()):
+        _warn_of_folding(settings.link_facts, folding_of_link(line))
     if not invocation.reason and (shown is not None or not invocation.is_clear):
         invocation = driven(invocation, shown_text(words, rest) if shown is None else shown)
     if invocation.reason or settings.problem_of_level(invocation.level, "-O"):
@@ -91,17 +91,17 @@ def _report(settings: Settings, invocation: Invocation) -> None:
 
 
 def _warn_of_folding(path: str, mode: str) -> None:
-    """Warn once in a build that links with identical code folding, if its link facts are of a link without."""
+    """Warn once in a build if its link facts are of a link with other identical code folding."""
     from mlgo_clang.link_facts import folding_of, read_lines
 
     try:
-        is_known = folding_of(read_lines(path)) != "none"
+        known = folding_of(read_lines(path))
     except PolicyError:  # the compiles report it
         return
-    if not is_known and is_first_of_build(".icf"):
+    if (known == "none") != (mode == "none") and is_first_of_build(".icf"):
         say(
-            f"warning: expected link facts of --icf={mode}, with which this build links, got {path} without; run "
-            f"mlgo-gym link-facts --icf={mode} on a plain build, and build again"
+            f"warning: expected link facts of --icf={mode}, with which this build links, got {path} of --icf={known}; "
+            f"run mlgo-gym link-facts --icf={mode} on a plain build, and build again"
         )
 
 

@@ -21,6 +21,8 @@ _MAGIC = b"mlgo-link-facts 3 "
 OWN, ADDRESS, SHARED = USES = "own", "address", "shared"
 """Uses of a weak function: one object defines it and calls it; the same with its address taken; all others.
 
+A function with twins is one of the others: the linker could not merge it if clang changed it as an internal one.
+
 An entry of a vtable takes no address that a program compares.
 """
 

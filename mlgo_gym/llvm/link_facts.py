@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast, get_args
@@ -25,7 +25,7 @@ from mlgo_clang.link_facts import ADDRESS, OWN, SHARED, USES, read_lines, with_h
 from mlgo_clang.object_size import SHF_ALLOC, SHF_EXECINSTR
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.folding import Folding, Link
+from mlgo_gym.llvm.folding import Folding, Link, Place
 from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table, relocation_tables
 
 _ELF = b"\x7fELF"
@@ -37,6 +37,8 @@ _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
 _CALLS = {3: (4,), 40: (10, 28, 29, 30), 62: (4,), 183: (282, 283), 243: (18, 19)}
 """Kinds of relocations of calls and jumps, by machine (`llvm/BinaryFormat/ELFRelocs/`)."""
 _VTABLES = ("_ZTV", "_ZTC")
+
+_Caller = str | tuple[int, int, int]
 
 UNKNOWN = (-1, -1)
 """The two numbers without link facts."""
@@ -50,7 +52,7 @@ class LinkFacts:
         counts: By the name of a weak function, the number of copies, and of references to it. Copies are the objects
             that define it and its twins. A reference is a call or an address, in the code of a function or in data, of
             the function or of a twin. The copies of one function in several objects have the same references, which
-            count once.
+            count once, as do those of callers that the linker merges.
         sources: Names of the objects' sources, without folders.
         covers_module: Whether the source of the module that is compiled is among them.
         twins: Number of other functions with which the linker merges a function; those with none are not contained.
@@ -159,7 +161,7 @@ class LinkFacts:
         targets: set[str] = set()
         seen: set[str] = set()
         tables: list[SymbolTable] = []
-        references: dict[str, dict[object, int]] = {}
+        references: dict[str, Counter[_Caller]] = {}
         for data in objects:
             digest = digest_of(data)
             if digest in seen:
@@ -178,48 +180,67 @@ class LinkFacts:
             copies.update(defined)
             needed.update(table.names(table.symbols[table.visible & (table.symbols["section"] == 0)]))
             weak.update(table.names(table.symbols[is_function & (table.symbols["info"] >> 4 == _WEAK)]))
-            found, taken = _references(table, len(seen))
+            found, taken = _references(table, len(tables) - 1 if tables else len(seen))
             addresses |= taken
-            for (name, place), count in found.items():
-                known = references.setdefault(name, {})
-                known[place] = max(count, known.get(place, 0))
-        counts = {name: (copies[name], sum(references.get(name, {}).values())) for name in weak}
+            for (name, caller), count in found.items():
+                known = references.setdefault(name, Counter())
+                known[caller] = max(count, known[caller])
+        groups = _merged_sections(tables, folding)
+        merged: dict[Hashable, int] = {}
+        for number, group in enumerate(groups):
+            for section, names in group.items():
+                merged.update(dict.fromkeys((section, *names), number))
+
+        def number_of_references(names: Iterable[str]) -> int:
+            callers = Counter[_Caller]()
+            for name in names:
+                callers.update(references.get(name, {}))
+            once: dict[Hashable, int] = {}
+            for caller, count in callers.items():
+                kept = merged.get(caller if isinstance(caller, str) else caller[:2], caller)
+                once[kept] = max(count, once.get(kept, 0))
+            return sum(once.values())
+
+        counts = {name: (copies[name], number_of_references([name])) for name in weak}
         uses = {
             name: SHARED if copies[name] > 1 or name in needed else ADDRESS if name in addresses else OWN
             for name in weak
         }
         twins = dict[str, int]()
-        for sections in _merged_functions(tables, folding):
-            names, others = set[str]().union(*sections), sum(not section for section in sections)
-            total = others + sum(sum(references.get(name, {}).values()) for name in names)
+        for group in groups:
+            names = set[str]().union(*group.values())
+            # A function without a visible name has unknown callers.
+            total = number_of_references(names) + sum(not visible for visible in group.values())
             for name in names & weak:
-                twins[name] = len(sections) - 1
+                # Clang would inline the last call of an internal function, and change its arguments.
+                uses[name] = SHARED
+                twins[name] = len(group) - 1
                 counts[name] = copies[name] + twins[name], total
         described = frozenset(sources), False, twins, uses, frozenset(compilers), frozenset(targets), folding
         return cls(counts, *described)
 
 
-def _merged_functions(tables: Sequence[SymbolTable], folding: Folding) -> Iterator[list[set[str]]]:
-    """Yield the names of the visible functions in each of the sections that folding merges."""
+def _merged_sections(tables: Sequence[SymbolTable], folding: Folding) -> list[dict[Place, set[str]]]:
+    """Return groups of sections that folding merges, with the names of their visible functions."""
     link = Link(tables)
-    members: dict[int, list[set[str]]] = {}
+    groups: dict[int, dict[Place, set[str]]] = {}
     for place, number in link.folded_sections(folding).items():
-        members.setdefault(number, []).append(link.functions_of.get(place, set()))
-    yield from (sections for sections in members.values() if len(sections) > 1)
+        groups.setdefault(number, {})[place] = link.functions_of.get(place, set())
+    return [group for group in groups.values() if len(group) > 1]
 
 
-def _references(table: SymbolTable, number: int) -> tuple[Counter[tuple[str, object]], set[str]]:
-    """Return how often each place refers to each visible symbol, and the symbols whose address is taken.
+def _references(table: SymbolTable, number: int) -> tuple[Counter[tuple[str, _Caller]], set[str]]:
+    """Return how often each caller refers to each visible symbol, and the symbols whose address is taken.
 
-    A place is the name of a visible function; or of others, and of data, the section, the symbol and the object's
-    `number`. Calls and vtables take no address that a program compares.
+    A caller is the name of a visible function; or of others, and of data, the object's `number`, the section and the
+    symbol. Calls and vtables take no address that a program compares.
     """
     names, visible = table.names(table.symbols), table.visible
     functions = np.flatnonzero(table.functions)
     functions = functions[np.argsort(table.symbols["value"][functions], kind="stable")]
     vtables = [index for index in np.flatnonzero(visible).tolist() if names[index].startswith(_VTABLES)]
     calls = _CALLS.get(table.elf.machine, ())
-    found, taken = Counter[tuple[str, object]](), set[str]()
+    found, taken = Counter[tuple[str, _Caller]](), set[str]()
     flags = table.elf.sections["flags"]
     for section, entries, symbols in relocation_tables(table):
         if section >= len(flags) or not int(flags[section]) & SHF_ALLOC:

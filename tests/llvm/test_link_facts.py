@@ -286,7 +286,7 @@ template <class T> void grow(std::vector<Cell<T> *> &cells, Cell<T> *cell) {
 template <class T> const char *name(int x) { return x ? "a name of a cell" : "another"; }
 template <class T> int caught(int (*f)()) { try { return f(); } catch (T &) { return 1; } }
 template <class T> int tested(T x) { return x == 4 ? 3 : 7; }
-struct A {}; struct B {};
+struct A {}; struct B {}; struct C {};
 int call();
 int keep(void *, void *);
 template <class T> int all(std::vector<Cell<T> *> &cells, Cell<T> &cell) {
@@ -302,12 +302,13 @@ def test_the_twins_are_those_that_lld_merges(mode: Folding, tmp_path: Path) -> N
     for program in ("clang++-22", "ld.lld"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-    for name, types in (("first", "AB"), ("second", "BA")):
+    for name, types in (("first", "AB"), ("second", "BAC")):
         calls = "".join(
             f"int {name}{t}(std::vector<Cell<{t}> *> &c, Cell<{t}> &d) {{ return all(c, d); }}" for t in types
         )
         (tmp_path / f"{name}.cpp").write_text(
             f"{TWINS}{calls}int tests{name}(int x) {{ return tested(x) + tested(1u * x); }}"
+            f"int other{name}(std::vector<Cell<{types[-1]}> *> &c, Cell<{types[-1]}> &d) {{ grow(c, &d); return 1; }}"
         )
     (tmp_path / "main.cpp").write_text("int call() { return 1; } int keep(void *, void *) { return 2; } int main() {}")
     objects: list[Path] = []
@@ -331,7 +332,11 @@ def test_the_twins_are_those_that_lld_merges(mode: Folding, tmp_path: Path) -> N
     assert plain.twins == {}
     for name, (copies, references) in facts.counts.items():
         assert copies == plain.counts[name][0] + facts.twins.get(name, 0)
-        assert references >= plain.counts[name][1]
+        merged = name in facts.twins
+        assert facts.uses[name] == ("shared" if merged else plain.uses[name])
+        assert (references > plain.counts[name][1]) <= merged
+    # Three functions `all` differ in what they catch, and the linker merges the two other callers.
+    assert {references for name, (_, references) in facts.counts.items() if "growI" in name} == {4}
     # The file and the command.
     run("link-facts", *objects, "--icf", mode, "--output", tmp_path / "facts")
     assert LinkFacts.read(tmp_path / "facts") == facts
@@ -339,16 +344,22 @@ def test_the_twins_are_those_that_lld_merges(mode: Folding, tmp_path: Path) -> N
         LinkFacts.merged([facts, plain])
 
 
-def test_a_link_with_folding_and_facts_without_it_is_one_warning_per_build(build: Path, tmp_path: Path) -> None:
+def test_a_link_with_another_folding_than_its_facts_is_one_warning_per_build(build: Path, tmp_path: Path) -> None:
     (tmp_path / "main.cpp").write_text("int main() {}")
     facts = tmp_path / "facts"
-    script = f"for word in -Wl,--icf=all -Wl,--gc-sections,--icf=safe; do {WRAPPER} main.cpp $word; done; true"
-    cases: tuple[tuple[Folding, int], ...] = ("none", 1), ("all", 0)
-    for folding, warnings in cases:
+    cases: tuple[tuple[Folding, str, int], ...] = (
+        ("none", "-Wl,--icf=all -Wl,--gc-sections,--icf=safe", 1),
+        ("all", "-Wl,--icf=all -Wl,--gc-sections,--icf=safe", 0),
+        ("all", "-Wl,--icf=none -O2", 1),
+        ("none", "-O2", 0),
+    )
+    for number, (folding, words, warnings) in enumerate(cases):
         LinkFacts.of_objects(objects_in(build), folding).write(facts)
-        environment = {**os.environ, "MLGO_LINK_FACTS": str(facts), "MLGO_CACHE": str(tmp_path / folding)}
+        script = f"for word in {words}; do {WRAPPER} main.cpp $word; done; true"
+        environment = {**os.environ, "MLGO_LINK_FACTS": str(facts), "MLGO_CACHE": str(tmp_path / str(number))}
         command = ["sh", "-c", script]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
         lines = [line for line in done.stderr.splitlines() if "mlgo-clang: warning: expected link facts" in line]
         assert len(lines) == warnings, done.stderr
-        assert not lines or f"of --icf=all, with which this build links, got {facts} without; run mlgo-gym" in lines[0]
+        mode = words.split()[0].removeprefix("-Wl,")
+        assert not lines or f"of {mode}, with which this build links, got {facts} of --icf={folding}; run" in lines[0]
