@@ -166,9 +166,7 @@ def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: P
         ({"metric": {"text": 2.0}, "error_reward": -1e-3}, lambda text: -1e-3),
     ],
 )
-def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
-    arguments: dict[str, Any], failure: Callable[[int], float], varied: str
-) -> None:
+def test_a_failure_pays_the_least(arguments: dict[str, Any], failure: Callable[[int], float], varied: str) -> None:
     env = InlineEnv(corpus=varied, **arguments)
     failed = failed_end(env, "calls")
     worst = min((play(env, action, module="calls")[-1] for action in (0, 1)), key=lambda step: step.reward)
@@ -243,9 +241,7 @@ def test_a_state_of_a_whole_episode_leads_to_its_end(env: InlineEnv) -> None:
     ],
     ids=str,
 )
-def test_a_state_of_something_else_is_refused(
-    env: InlineEnv, change: dict[str, Any], error: type[MlgoError], message: str
-) -> None:
+def test_another_state_is_refused(env: InlineEnv, change: dict[str, Any], error: type[MlgoError], message: str) -> None:
     env.reset(seed=1)
     state = {**env.state().to_json(), **change}
     with pytest.raises(error, match=message):

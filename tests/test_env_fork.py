@@ -62,9 +62,7 @@ def go_on(env: CompilerEnv, seed: int, steps: int = 10**6) -> list[tuple[Any, ..
 @pytest.mark.filterwarnings("ignore:a waiting clang could not be copied")
 @pytest.mark.parametrize("method", ["snapshot", "replay"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_forks_of_every_kind_go_on_as_their_original(
-    kind: Callable[..., CompilerEnv], mixed: Path, method: str
-) -> None:
+def test_forks_of_every_kind_equal_their_original(kind: Callable[..., CompilerEnv], mixed: Path, method: str) -> None:
     """Forks are replays where ptrace is denied."""
     supported, why = snapshot_support()
     if method == "snapshot" and not supported:

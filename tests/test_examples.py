@@ -136,9 +136,7 @@ def test_an_example_trains_and_compares_itself(name: str, small: Path, tmp_path:
 
 
 @pytest.mark.libraries
-def test_the_episodes_of_a_policy_become_a_minari_dataset(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_episodes_become_a_minari_dataset(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if importlib.util.find_spec("minari") is None:
         pytest.skip("minari is not installed")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))

@@ -31,9 +31,7 @@ pytestmark = [
         (PRIORITY, "pressure.c"),
     ],
 )
-def test_in_a_vector_environment_in_forks_after_forked_resets_and_sent_ahead(
-    environment: str, program: str, make_bitcode: MakeBitcode
-) -> None:
+def test_in_a_vector_in_forks_warm_and_sent_ahead(environment: str, program: str, make_bitcode: MakeBitcode) -> None:
     corpus = str(make_bitcode(program))
     ways = Ways(environment, corpus, Path(corpus).stem, seed=len(program), max_random=60)
     (first,) = ways.single()

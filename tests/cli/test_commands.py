@@ -135,9 +135,7 @@ def test_two_policies_are_compared_on_a_module_or_a_file_and_a_page_is_written(t
 SMALL = ("--models", 1, "--trees", 5, "--hidden", 8, "--steps", 20)
 
 
-def test_the_first_labels_are_taken_around_the_base_at_every_level(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_labels_are_of_the_base_at_every_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)  # labels come first
     words = ("--corpus", "builtin:train", "--rounds", 1, "--compiles", 2, "--limit", 1, "--margin", 0)
     for options, base, levels in (

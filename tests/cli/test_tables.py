@@ -32,9 +32,7 @@ def test_a_narrow_terminal_shows_every_complete_cell_and_each_row_with_its_polic
         assert shown.count("clang:-mllvm") == tables
 
 
-def test_lines_every_few_seconds_show_progress_and_result(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_show_progress_and_result(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     with progress_over(9, "Episodes") as advance:

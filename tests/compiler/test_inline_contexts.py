@@ -90,9 +90,7 @@ def test_sites_depend_on_no_other_decision_and_are_equal_in_a_copy(command: list
         assert tops <= {decision.site for decision in run(other)[0]}
 
 
-def test_contexts_go_on_after_megabytes_of_code(
-    toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_contexts_follow_megabytes_of_code(toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     source, name = tmp_path / "long.c", "x" * (1 << 20)
     functions = [f"int f{number}(int x) {{ return one(x) + far(x); }}" for number in range(7)]
     declared = f'static int one(int x) {{ return x * 3 + 1; }}\nint far(int x) __asm__("{name}");'

@@ -131,9 +131,7 @@ def works(compile_calls: Compilation, corpus: Path, tmp_path: Path) -> dict[str,
         for number, stride in enumerate(strides)
     ],
 )
-def test_work_is_interrupted_at_any_step(
-    name: str, stride: int, works: dict[str, Callable[[], object]], corpus: Path
-) -> None:
+def test_work_can_be_interrupted(name: str, stride: int, works: dict[str, Callable[[], object]], corpus: Path) -> None:
     if name in works:
         assert interrupts(works[name], stride) > 90 // stride
         return

@@ -68,9 +68,7 @@ def failure_of(command: Sequence[str], timeout: float = LONG) -> CompilerError:
 # A successful compile
 
 
-def test_clang_requests_its_decisions_in_order_and_default_actions_give_the_object_of_a_plain_compile(
-    compile_calls: Compilation, tmp_path: Path
-) -> None:
+def test_decisions_come_in_order_and_defaults_give_the_plain_object(compile_calls: Compilation, tmp_path: Path) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         assert session.header() is None
         assert len(scratch_folders()) == 1
@@ -102,9 +100,7 @@ def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBi
     assert len(objects) == 2
 
 
-def test_the_optimisation_record_comes_on_request_and_changes_nothing(
-    toolchain: Toolchain, make_bitcode: MakeBitcode
-) -> None:
+def test_an_optimisation_record_changes_nothing(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     compilation = plan(Module("pressure", make_bitcode("pressure.c")), toolchain)
     with Session(compilation.command, optimization_record=True) as session:
         compiled = session.finish(LONG)
@@ -219,9 +215,7 @@ def test_a_pending_decision_times_out_like_any_silence_and_the_session_has_exite
 # Standard error
 
 
-def test_a_flood_on_standard_error_neither_stalls_the_compile_nor_hides_the_last_message(
-    toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_a_flood_on_standard_error_neither_stalls_nor_hides_the_message(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "noisy.c"
     words = ["-cc1", "-triple", "x86_64-linux-musl", "-emit-obj", str(source)]
     source.write_text("".join(f"#warning {'many words here ' * 4} {number}\n" for number in range(1000)))

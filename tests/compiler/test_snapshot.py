@@ -285,9 +285,7 @@ def test_a_stopped_program_is_not_copied_and_a_signal_that_is_handled_disturbs_n
         assert object_after(session, KEEP) == KEEP
 
 
-def test_an_error_midway_leaves_no_copy_and_the_original_continues(
-    waiting: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_midway_leaves_only_the_original(waiting: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     before = children()
     with waiting:
         # No kernel fails in the middle of a copy on demand.

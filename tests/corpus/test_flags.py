@@ -64,9 +64,7 @@ def test_clang_agrees_with_the_table_of_values(any_toolchain: Toolchain) -> None
 confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
 
 
-def test_arguments_that_may_write_a_file_or_load_a_program_are_refused(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_arguments_that_may_write_or_load_files_are_refused(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     for arguments in hostile_arguments(str(tmp_path / "target")).values():
         corpus = open_corpus(make_untrusted_corpus(tmp_path / "corpus", calls, arguments), toolchain=toolchain)
         (problem,) = verify(corpus, toolchain)
@@ -89,9 +87,7 @@ NAMING_FILES = (
 )
 
 
-def test_allowed_arguments_that_name_files_do_not_touch_them_for_bitcode(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_allowed_arguments_touch_no_files(any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
     for line in NAMING_FILES:
         words = line.replace("TARGET", str(tmp_path / "target")).replace("FOLDER", str(tmp_path)).split()
@@ -102,9 +98,7 @@ def test_allowed_arguments_that_name_files_do_not_touch_them_for_bitcode(
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_driver_flags_of_a_description_stay_untrusted_whatever_is_added(
-    recorded: bool, calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_described_flags_are_untrusted(recorded: bool, calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """With and without flags of the module, which the description overrides."""
     make_untrusted_corpus(tmp_path, calls, ())
     if not recorded:
@@ -143,9 +137,7 @@ def test_a_variable_that_edits_command_lines_of_the_driver_is_not_in_the_result(
     assert not [flag for flag in flags if "time-trace" in flag]
 
 
-def test_extraction_skips_an_object_with_such_flags(
-    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_extraction_skips_such_objects(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = write_files(tmp_path / "build", {"f.c": "int f(int x) { return x + 1; }\n"})
     monkeypatch.chdir(build)
     words = "--target=x86_64-linux-musl -c -Xclang -fembed-bitcode=all f.c -o".split()  # noqa: SIM905
@@ -240,9 +232,7 @@ def compiled(compilation: Compilation) -> bytes:
         return session.finish(30).object_bytes
 
 
-def test_a_module_without_flags_is_compiled_as_its_attributes_show_and_position_independent(
-    toolchain: Toolchain, make_bitcode: MakeBitcode
-) -> None:
+def test_a_module_without_flags_is_compiled_by_its_attributes(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     for recorded, level in (("-Oz", "-Oz"), ("-Os", "-Os"), ("-O3", "-O2")):
         module = Module("calls", make_bitcode("calls.c", optimize=recorded))
         flags = plan(module, toolchain).flags
@@ -261,9 +251,7 @@ def test_driver_flags_are_expanded_as_the_driver_does(calls: Path, toolchain: To
     assert compiled(plan(Module("calls", calls, flags), toolchain)) == path.read_bytes()
 
 
-def test_special_characters_in_flags_survive_the_driver_and_flags_that_embed_bitcode_are_dropped(
-    calls: Path, toolchain: Toolchain
-) -> None:
+def test_special_characters_survive_the_driver_and_embedding_flags_do_not(calls: Path, toolchain: Toolchain) -> None:
     odd = """-fdebug-prefix-map=$(SRC)/a "b" \\c 'd'=e"""
     assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd), trusted=True), toolchain).flags
     flags = (*BENIGN, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt", "-fembed-bitcode=all")
@@ -278,9 +266,7 @@ def test_additions_before_the_input_win_as_behind_it_in_ml_compiler_opt(calls: P
     assert compiled(plan(module, toolchain)) != compiled(upstream)
 
 
-def test_missing_bitcode_and_flags_that_the_driver_refuses_are_errors(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_missing_bitcode_and_refused_flags_are_errors(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     cases: list[tuple[Module, type[MlgoError], str]] = [
         (Module("m", tmp_path / "m.bc"), CorpusError, r"m\.bc: expected the bitcode of a module"),
         (Module("m", calls, ("-Oz", "-no-such"), trusted=True), ToolchainError, "unknown argument: '-no-such'"),
@@ -290,9 +276,7 @@ def test_missing_bitcode_and_flags_that_the_driver_refuses_are_errors(
             plan(module, toolchain)
 
 
-def test_the_driver_is_asked_once_per_flags_and_compiler(
-    counted_clang: tuple[Path, Path], calls: Path, own_cache: Path
-) -> None:
+def test_the_driver_expands_equal_flags_once(counted_clang: tuple[Path, Path], calls: Path, own_cache: Path) -> None:
     program, starts = counted_clang
     toolchain = find_toolchain(str(program))
     before = starts.read_text().count("started")

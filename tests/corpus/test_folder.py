@@ -111,9 +111,7 @@ def folder(calls: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_module_only_changes_its_paths_and_a_broken_one_raises_its_error(
-    folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path
-) -> None:
+def test_sent_modules_change_only_their_paths(folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path) -> None:
     corpus = open_corpus(f"{folder},{leaf}", toolchain=toolchain)
     name, missing, _ = corpus.names
     before = corpus.module(name)

@@ -35,9 +35,7 @@ def rows(calls: Path, leaf: Path) -> Rows:
     ]
 
 
-def test_every_row_is_a_module_with_its_columns_as_metadata(
-    rows: Rows, calls: Path, tmp_path: Path, toolchain: Toolchain
-) -> None:
+def test_rows_are_modules_with_their_metadata(rows: Rows, calls: Path, tmp_path: Path, toolchain: Toolchain) -> None:
     report = import_parquet([write(tmp_path / "x.parquet", rows)], tmp_path / "corpus")
     corpus = open_corpus(tmp_path / "corpus", toolchain=toolchain)
     assert list(corpus.names) == report.modules
@@ -53,9 +51,7 @@ def test_every_row_is_a_module_with_its_columns_as_metadata(
     assert verify(corpus, toolchain) == []
 
 
-def test_rows_without_bitcode_or_text_are_skipped_and_named_and_no_language_leads_out(
-    rows: Rows, tmp_path: Path
-) -> None:
+def test_rows_without_bitcode_are_skipped_and_named_and_no_language_leads_out(rows: Rows, tmp_path: Path) -> None:
     arrow: Any = pytest.importorskip("pyarrow")
     contents = [b"no bitcode", rows[0]["content"], None, rows[1]["content"]]
     languages = arrow.array([b"c", b"../../etc", b"c", b"c\xff"]).view(arrow.utf8())

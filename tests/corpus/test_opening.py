@@ -80,9 +80,7 @@ def test_a_part_without_a_module_is_an_error(folder: Path, toolchain: Toolchain)
         open_corpus(f"{folder}:{other}", toolchain=toolchain)
 
 
-def test_only_the_projects_of_the_part_are_fetched(
-    toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
+def test_only_the_part_is_fetched(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     fetched = []
 
     def fetch(name: str, *, optimize: str, target: str, toolchain: Toolchain) -> Path:
@@ -103,7 +101,7 @@ def test_only_the_projects_of_the_part_are_fetched(
     assert len(open_corpus("zstd:fit,zstd@Os:train-modules", toolchain=toolchain)) == 3
 
 
-def test_every_source_is_a_module_for_one_target_without_paths_that_every_clang_compiles(
+def test_every_source_is_a_module_without_paths_that_every_clang_compiles(
     any_toolchain: Toolchain,
 ) -> None:
     corpus = open_corpus("builtin", toolchain=any_toolchain)

@@ -46,9 +46,7 @@ def make_corpus(folder: Path, bitcode: Path, names: list[str]) -> str:
     return str(folder)
 
 
-def test_every_name_is_evaluated_traced_and_replayed(
-    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_name_is_evaluated_and_replayed(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folders = ["corpus", "a b", "two\nlines", "-dash", "\udcff", "q'\"", "@x"]
     for folder in folders:

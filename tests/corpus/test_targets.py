@@ -63,9 +63,7 @@ def test_bare_bitcode_is_compiled_for_the_chosen_target(toolchain: Toolchain, tm
         other.reset()
 
 
-def test_webassembly_has_a_wide_size_limit_unless_its_flags_name_one(
-    toolchain: Toolchain, make_bitcode: MakeBitcode
-) -> None:
+def test_webassembly_has_its_own_size_limit_unless_flags_do(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     env = make(INLINE, str(make_bitcode("vectors.c", triple=TARGETS["wasm32-wasi"].triple)))
     module = next(iter(env.corpus))
     limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")

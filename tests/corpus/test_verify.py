@@ -78,9 +78,7 @@ def test_missing_broken_and_changed_bitcode_are_problems(folder: Path, toolchain
     assert [module for module, _ in problems(folder, toolchain)] == list("abcd")
 
 
-def test_missing_flags_are_reported_by_opening_and_by_verify(
-    make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_opening_and_verify_name_missing_flags(make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path) -> None:
     for name, level in (("a", "-Oz"), ("b", "-Os")):
         shutil.copy(make_bitcode("calls.c", optimize=level), tmp_path / f"{name}.bc")
     write_command(tmp_path / "a.cmd", BENIGN)
@@ -117,9 +115,7 @@ def test_modules_are_counted_by_kind_and_by_the_levels_of_the_attributes(mixed: 
     assert statistics.unreadable == {}
 
 
-def test_bitcode_that_this_clang_cannot_read_is_named_with_its_producer(
-    mixed: Corpus, toolchain: Toolchain, broken: Path, tmp_path: Path
-) -> None:
+def test_unreadable_bitcode_has_its_producer(mixed: Corpus, toolchain: Toolchain, broken: Path, tmp_path: Path) -> None:
     words = ["-cc1", "-w", "-x", "ir"]
     assert read_error(toolchain, [*words, str(mixed[0].bitcode)]) is None
     assert "error" in str(read_error(toolchain, [*words, str(broken)]))

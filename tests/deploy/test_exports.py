@@ -45,9 +45,7 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
 
 @pytest.mark.libraries
 @pytest.mark.parametrize("policy", ["mlp", "evict"])
-def test_a_model_of_tosa_names_its_features_in_the_way_of_llvms_model_runner(
-    policy: str, network_file: Path, tmp_path: Path
-) -> None:
+def test_a_model_of_tosa_names_features_as_llvms_model_runner(policy: str, network_file: Path, tmp_path: Path) -> None:
     """The build of LLVM that lowers the file looks its inputs up by name."""
     pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
     level = ["--level", "Oz"] if policy == "mlp" else []

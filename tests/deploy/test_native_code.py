@@ -102,9 +102,7 @@ def test_an_empty_mask_is_answered_by_the_last_column(tmp_path: Path) -> None:
     assert native.mlgo_decide(data, ctypes.c_int64(0), offsets) == columns - 1
 
 
-def test_a_compiler_that_fails_is_quoted(
-    network_file: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_compiler_is_quoted(network_file: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compiler = [*CLANG, "--no-such-option"]
     with pytest.raises(ToolchainError, match="no-such-option"):
         build_native_library(network_file, compiler)
@@ -187,9 +185,7 @@ def test_an_exported_network_decides_as_before(kind: str, inline: CompilerEnv, t
     assert 0 < sum(expected) < len(rows)
 
 
-def test_a_network_with_more_outputs_or_without_a_level_is_refused(
-    observations: Observations, network_file: Path, tmp_path: Path
-) -> None:
+def test_three_outputs_and_no_level_are_refused(observations: Observations, network_file: Path, tmp_path: Path) -> None:
     make_network(observations, outputs=3).save(tmp_path / "three")
     output = ("--output", tmp_path / "model")
     for words in ("onnx", "tflite --keep-default"):

@@ -27,9 +27,7 @@ def text(command: list[str], output: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_it_decides_as_the_policy_in_the_environment_and_only_for_size(
-    make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     """The network inlines little and uses clang's own decision."""
     majors = [major for major in (22, 19) if shutil.which(f"llvm-config-{major}") and shutil.which(f"clang++-{major}")]
     if not majors:

@@ -188,9 +188,7 @@ class ReadsCodeOfSeveral(ReadsCode):
 
 
 @pytest.mark.parametrize("arguments", [{"ir": True}, {"observation": "graph"}], ids=str)
-def test_each_way_to_play_gives_a_policy_the_code_and_the_graph(
-    arguments: dict[str, Any], calls: Path, tmp_path: Path
-) -> None:
+def test_each_way_to_play_gives_policies_code_and_graph(arguments: dict[str, Any], calls: Path, tmp_path: Path) -> None:
     policies = {name: f"{__file__}:{name}" for name in ("ReadsCode", "ReadsCodeOfSeveral")}
     policies |= {name: name for name in ("default", "threshold:0", "random")}
     env = make(corpus=calls, **arguments)
@@ -265,9 +263,7 @@ int outer(int n) { return zig(n) + nick(n) + twice(n) + leaf(n); }
 """
 
 
-def test_a_call_of_unknown_origin_has_no_caller_and_an_alias_has_an_edge(
-    make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_a_call_of_unknown_origin_has_no_caller_and_aliases_an_edge(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "cycle.c").write_text(CYCLE)
     env = make(corpus=make_bitcode(source), ir=True, max_decisions=8)
     _, info = env.reset()
@@ -290,9 +286,7 @@ def test_a_call_of_unknown_origin_has_no_caller_and_an_alias_has_an_edge(
     env.close()
 
 
-def test_outside_cycles_the_callee_of_the_code_is_right_where_that_of_the_features_is_not(
-    make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_outside_cycles_the_code_names_callees_that_features_do_not(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "cycle.c").write_text(CYCLE)
     env = make(corpus=make_bitcode(source), ir=True, callee_features=True)
     wrong = 0

@@ -79,9 +79,7 @@ SLOW_CASES = [
 
 
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=str)
-def test_rewards_of_decisions_add_up_and_are_ordered_as_their_credit(
-    name: str, arguments: dict[str, Any], bitcode: Path
-) -> None:
+def test_rewards_of_decisions_add_up_and_follow_credit(name: str, arguments: dict[str, Any], bitcode: Path) -> None:
     check_rewards(name, str(bitcode), arguments)
 
 

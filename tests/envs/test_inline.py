@@ -43,9 +43,7 @@ def test_clangs_own_choices_give_the_text_of_plain_clang_byte_for_byte(
     assert (last.reward, last.info["reduction"]) == (0.0, 0.0)
 
 
-def test_a_clang_that_overwrote_a_feature_with_its_choice_shows_nothing_there(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode
-) -> None:
+def test_an_overwritten_feature_is_empty(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
     env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain))
     first, info = env.reset()
@@ -102,9 +100,7 @@ def size(metric: str, data: bytes, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_rewards_compare_the_size_with_that_of_plain_clang(
-    metric: str, calls: Path, own_cache: Path, tmp_path: Path
-) -> None:
+def test_rewards_compare_the_size_with_plain_clangs(metric: str, calls: Path, own_cache: Path, tmp_path: Path) -> None:
     with finished_compiles() as compiles:
         play(InlineEnv(corpus=str(calls)), 0)
     ours, plain = (size(metric, compiled.object_bytes, tmp_path) for compiled in compiles)
@@ -117,9 +113,7 @@ def test_rewards_compare_the_size_with_that_of_plain_clang(
         assert (last.info[metric], last.info[f"baseline_{metric}"]) == (ours, plain)
 
 
-def test_the_stack_is_the_largest_frame_and_a_frame_that_fails_the_build_fails_the_episode(
-    toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_the_stack_is_the_largest_frame_and_a_refused_one_is_a_failure(toolchain: Toolchain, tmp_path: Path) -> None:
     source, bitcode, usage = (tmp_path / f"frames.{suffix}" for suffix in ("c", "bc", "su"))
     source.write_text(
         "int format(char *, int);\n"
@@ -151,9 +145,7 @@ def test_the_stack_is_the_largest_frame_and_a_frame_that_fails_the_build_fails_t
         ("error_attribute.c", 0, "error: call to 'bad' declared with 'error' attribute: x"),
     ],
 )
-def test_decisions_that_break_a_module_end_the_episode_with_the_cause(
-    program: str, action: int, cause: str, make_bitcode: MakeBitcode
-) -> None:
+def test_decisions_that_break_a_module_end_it(program: str, action: int, cause: str, make_bitcode: MakeBitcode) -> None:
     env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
     env.reset()
     steps = [env.step(action) for _ in range(2)]

@@ -100,9 +100,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: Any, complain
         InlineIR2VecEnv(vocabulary=vocabulary(tmp_path, content))
 
 
-def test_each_entity_has_a_component_and_a_vocabulary_a_name_that_its_content_decides(
-    own_cache: Path, tmp_path: Path
-) -> None:
+def test_each_entity_has_a_component_and_contents_name_the_vocabulary(own_cache: Path, tmp_path: Path) -> None:
     scales = {"Opcodes": 1.0, "Types": 2.0, "Arguments": 5.0}
     vectors = [
         (scale, vector) for section, scale in scales.items() for vector in one_hot_vocabulary()[section].values()

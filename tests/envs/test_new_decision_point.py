@@ -50,9 +50,7 @@ def test_it_is_a_vector_environment(calls: Path) -> None:
     envs.close()
 
 
-def test_commands_take_an_environment_of_another_package(
-    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_take_foreign_environments(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registration = "import gymnasium\nfrom tests.envs.toy import ToyEnv, ToyVectorEnv\ngymnasium.register("
     entries = "'mine/Toy-v0', entry_point='toys:ToyEnv', vector_entry_point='toys:ToyVectorEnv')\n"
     (tmp_path / "toys.py").write_text(registration + entries)

@@ -162,9 +162,7 @@ def test_longer_live_ranges_come_first_and_those_to_be_split_last(one: int, firs
 # clang's own choices
 
 
-def test_the_default_evictions_give_the_object_of_plain_clang(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, own_cache: Any
-) -> None:
+def test_default_evictions_change_nothing(any_toolchain: Toolchain, make_bitcode: MakeBitcode, own_cache: Any) -> None:
     bitcode = make_bitcode("pressure.c", compiler=any_toolchain)
     with finished_compiles() as compiles:
         last = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)))[-1]

@@ -34,9 +34,7 @@ def counted(counted_clang: tuple[Path, Path], calls: Path, own_cache: Path) -> t
     return compilation, starts
 
 
-def test_a_module_is_measured_once_and_again_for_a_record_of_another_release(
-    counted: tuple[Compilation, Path], own_cache: Path
-) -> None:
+def test_a_module_is_measured_again_for_an_unknown_record(counted: tuple[Compilation, Path], own_cache: Path) -> None:
     compilation, starts = counted
     first = measure_baseline(compilation, 30)
     assert measure_baseline(compilation, 30) == first
@@ -46,9 +44,7 @@ def test_a_module_is_measured_once_and_again_for_a_record_of_another_release(
     assert measure_baseline(compilation, 30) == first
 
 
-def test_a_baseline_without_the_record_is_none_with_it(
-    make_bitcode: MakeBitcode, toolchain: Toolchain, own_cache: Path
-) -> None:
+def test_a_record_needs_a_baseline_of_its_own(make_bitcode: MakeBitcode, toolchain: Toolchain, own_cache: Path) -> None:
     compilation = plan(Module("spills", make_bitcode("spills.c"), FLAGS), toolchain)
     assert measure_baseline(compilation, 30).allocation == {}
     assert measure_baseline(compilation, 30, optimization_record=True).allocation
@@ -110,9 +106,7 @@ def test_that_holds_for_every_clang(program: str, any_toolchain: Toolchain, make
     assert differing([module], any_toolchain) == []
 
 
-def test_a_module_is_optimised_once_per_compiler_flags_and_content(
-    counted_clang: tuple[Path, Path], calls: Path, own_cache: Path
-) -> None:
+def test_a_module_is_optimised_once_per_compile(counted_clang: tuple[Path, Path], calls: Path, own_cache: Path) -> None:
     program, starts = counted_clang
     toolchain = find_toolchain(str(program))
     full = plan(Module("calls", calls), toolchain)

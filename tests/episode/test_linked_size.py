@@ -88,9 +88,7 @@ def test_other_links_and_other_modules_are_measured_again(build: str, tmp_path: 
     assert InlineEnv(corpus=str(folder), metric="linked").setup.project_costs["linked"].identity != other[0]
 
 
-def test_a_link_of_one_environment_blocks_no_other(
-    build: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_blocks_no_other_environment(build: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The linker of one environment runs until the other has taken a step."""
     stepped = threading.Event()
 

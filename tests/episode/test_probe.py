@@ -20,9 +20,7 @@ def clang_that(tmp_path: Path, script: str) -> Toolchain:
     return find_toolchain(str(clang_program(tmp_path / "clang", f'case "$*" in *--version*) ;; *) {script};; esac')))
 
 
-def test_a_second_process_starts_no_clang_to_build_its_spaces(
-    counted_clang: tuple[Path, Path], own_cache: Path
-) -> None:
+def test_a_second_process_builds_its_spaces_without_clang(counted_clang: tuple[Path, Path], own_cache: Path) -> None:
     program, starts = counted_clang
     build = (
         "from gymnasium import make\nfrom mlgo_gym.make_env import compiler_environments\n"

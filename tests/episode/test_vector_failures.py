@@ -64,9 +64,7 @@ def test_an_agent_may_take_longer_than_the_timeout(varied: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
-def test_the_reward_of_an_episode_comes_before_the_error_of_the_next_start(
-    prefetch: int, faulty: dict[str, Any]
-) -> None:
+def test_the_reward_of_an_episode_precedes_the_error_of_the_next_start(prefetch: int, faulty: dict[str, Any]) -> None:
     arguments = {**faulty, "module_order": "cycle", "error_reward": None, "max_decisions": 1}
     envs = make(INLINE, num_envs=1, autoreset_mode="SameStep", prefetch=prefetch, **arguments)
     _, info = envs.reset()

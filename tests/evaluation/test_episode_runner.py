@@ -117,9 +117,7 @@ def test_illegal_actions_are_counted_or_fail(strict: bool, varied: str) -> None:
     assert ("illegal actions, replaced by clang's own choice" in "\n".join(notes(alone))) is not strict
 
 
-def test_a_module_that_clang_cannot_compile_fails_alone(
-    broken: Path, calls: Path, tmp_path: Path, nothing_is_left: None
-) -> None:
+def test_a_module_that_is_broken_fails_alone(broken: Path, calls: Path, tmp_path: Path, nothing_is_left: None) -> None:
     copy_modules(tmp_path, {"calls0": calls, "calls1": calls, "broken0": broken, "broken1": broken})
     arguments: dict[str, Any] = {"corpus": str(tmp_path), "policies": ["default", "never", CLANG]}
     alone, several = (evaluate(INLINE, envs=envs, **arguments) for envs in (1, 4))

@@ -135,9 +135,7 @@ def outcome(output: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.libraries) if "Ray" in name else name for name in COMMANDS]
 )
-def test_a_killed_and_resumed_command_gives_the_results_of_an_uninterrupted_one(
-    name: str, varied: str, tmp_path: Path, adopts: None
-) -> None:
+def test_a_resumed_command_equals_an_uninterrupted_one(name: str, varied: str, tmp_path: Path, adopts: None) -> None:
     if "Ray" in name and importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed")
     if name in ("label", "train"):

@@ -121,9 +121,7 @@ def test_files_outside_the_output_are_not_touched(corpus: Path, calls: Path) -> 
             log_names(name, task)
 
 
-def test_every_result_is_reproduced_unless_its_size_is_wrong_or_its_actions_are_missing(
-    corpus: Path, tmp_path: Path
-) -> None:
+def test_results_are_reproduced_unless_a_size_is_wrong_or_actions_are_missing(corpus: Path, tmp_path: Path) -> None:
     policies, results = ("random", PLAIN, "never"), tmp_path / "r"
     evaluate("mlgo/Inline-v0", policies=policies, corpus=str(corpus), output=results, seed=3)
     found = problems(results, corpus=str(corpus))

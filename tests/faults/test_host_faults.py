@@ -122,9 +122,7 @@ Both = tuple[CompilerEnv, CompilerVectorEnv]
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_an_interrupted_reset_or_step_leaves_an_environment_that_works(
-    point: str, both: Both, faults: FaultyClang
-) -> None:
+def test_an_environment_works_after_an_interrupted_reset_or_step(point: str, both: Both, faults: FaultyClang) -> None:
     env, envs = both
     for interrupted in (lambda: run_single(env), lambda: run_vector(envs)):
         faults.set_fault(f"SIGINT@{point}")

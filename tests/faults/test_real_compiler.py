@@ -14,9 +14,7 @@ from tests.fakes.compiles import running_compile
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
-def test_clang_alone_repeats_a_crash_with_the_command_and_the_answers(
-    make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_clang_alone_repeats_a_crash_with_command_and_answers(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     """As the page of faults describes a report to LLVM: zeros follow the answers, because clang waits at their end."""
     env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), compile_options={"preoptimize": False})
     _, info = env.reset(seed=0)

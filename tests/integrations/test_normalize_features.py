@@ -29,9 +29,7 @@ def normalization(env: gym.Env[Any, Any]) -> Normalization:
     return fit_normalization(env, observations=30, seed=1)
 
 
-def test_observations_have_the_normalized_features_that_the_normalization_knows(
-    env: gym.Env[Any, Any], normalization: Normalization
-) -> None:
+def test_observations_have_the_known_features_normalized(env: gym.Env[Any, Any], normalization: Normalization) -> None:
     raw, _ = env.reset(options=CALLS)
     wrapped = NormalizeFeatures(env, normalization)
     observation, info = wrapped.reset(options=CALLS)
@@ -47,9 +45,7 @@ def test_observations_have_the_normalized_features_that_the_normalization_knows(
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
-def test_the_vector_environment_shows_the_same(
-    env: gym.Env[Any, Any], normalization: Normalization, corpus: Path
-) -> None:
+def test_the_vector_environment_is_equal(env: gym.Env[Any, Any], normalization: Normalization, corpus: Path) -> None:
     single = NormalizeFeatures(env, normalization)
     inner = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus=str(corpus), autoreset_mode="SameStep")
     many = vector.NormalizeFeatures(inner, normalization)

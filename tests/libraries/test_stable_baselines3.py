@@ -23,9 +23,7 @@ def policy_for(space: gym.Space[Any]) -> str:
     return "MultiInputPolicy" if isinstance(space, gym.spaces.Dict) else "MlpPolicy"
 
 
-def test_ppo_learns_in_make_vec_env_and_is_evaluated_meanwhile(
-    name: str, short: dict[str, Any], tmp_path: Path
-) -> None:
+def test_ppo_learns_in_make_vec_env_and_is_evaluated(name: str, short: dict[str, Any], tmp_path: Path) -> None:
     env = make_vec_env(name, n_envs=2, seed=0, env_kwargs=short)
     watched = make_vec_env(name, n_envs=1, seed=1, env_kwargs=short)
     callback = EvalCallback(

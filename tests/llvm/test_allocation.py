@@ -45,9 +45,7 @@ def compile_with_record(bitcode: Path, toolchain: Toolchain, flags: tuple[str, .
 
 
 @pytest.mark.parametrize("program", ["spills.c", "pressure.c"])
-def test_the_costs_are_those_of_a_yaml_parser_and_of_the_remarks(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, program: str
-) -> None:
+def test_costs_are_those_of_yaml_and_remarks(any_toolchain: Toolchain, make_bitcode: MakeBitcode, program: str) -> None:
     compiled = compile_with_record(make_bitcode(program, compiler=any_toolchain), any_toolchain, REMARK_FLAGS)
     record = compiled.optimization_record
     read = read_allocation_record(record)
@@ -67,9 +65,7 @@ def test_the_costs_are_those_of_a_yaml_parser_and_of_the_remarks(
                 read_allocation_record(record.replace(before, after))
 
 
-def test_names_of_functions_are_as_in_the_source_however_yaml_quotes_them(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_function_names_are_read_from_yaml(any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     source = tmp_path / "names.c"
     source.write_text(PROGRAM)
     record = compile_with_record(make_bitcode(source, compiler=any_toolchain), any_toolchain).optimization_record

@@ -149,9 +149,7 @@ def test_what_is_no_file_of_facts_is_one_clear_line(build: Path, tmp_path: Path)
             LinkFacts.of_objects(objects_in(tmp_path / name))
 
 
-def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_environment(
-    build: Path, tmp_path: Path
-) -> None:
+def test_last_call_keeps_what_other_objects_have_in_wrapper_and_environment(build: Path, tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     LinkFacts.of_objects(objects_in(build)).write(facts)
     wrapper = (WRAPPER, "--mlgo-policy=last-call", "--mlgo-strict")
@@ -170,9 +168,7 @@ def test_last_call_keeps_what_other_objects_have_in_the_wrapper_and_in_the_envir
     assert set(LinkFacts.of_objects([compiled.object_bytes]).counts) == {"_Z6sharedi"}
 
 
-def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_none(
-    build: Path, tmp_path: Path
-) -> None:
+def test_damaged_facts_leave_the_file_to_clang_unless_no_policy_reads_them(build: Path, tmp_path: Path) -> None:
     facts, output = tmp_path / "facts", tmp_path / "first.o"
     LinkFacts.of_objects(objects_in(build)).write(facts)
     damaged = tmp_path / "damaged"
@@ -201,9 +197,7 @@ def test_damaged_facts_leave_the_file_to_clang_and_a_policy_without_facts_needs_
     assert objects[3] == objects[4]
 
 
-def test_clang_decides_about_functions_that_the_facts_do_not_contain_in_a_source_without_facts(
-    build: Path, tmp_path: Path
-) -> None:
+def test_clang_decides_about_functions_without_facts_in_a_source_without_facts(build: Path, tmp_path: Path) -> None:
     """In the wrapper and in the environment; the rule inlines these calls without facts."""
     facts = tmp_path / "facts"
     output, bitcode = tmp_path / "first.o", tmp_path / "first.bc"

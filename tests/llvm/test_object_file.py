@@ -110,9 +110,7 @@ def function(name: str, count: int) -> str:
     return f".type {name},@function\n{name}:\n{'nop;' * count}\n.size {name}, .-{name}\n"
 
 
-def test_split_off_parts_have_entries_and_overlapping_bytes_belong_to_the_first(
-    toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_split_off_parts_have_entries_and_shared_bytes_are_of_the_first(toolchain: Toolchain, tmp_path: Path) -> None:
     text = function("f", 5) + '.section .text.unlikely,"ax",@progbits\n' + function("f.cold", 3)
     assert assembled(toolchain, tmp_path, text).functions == {"f": 5, "f.cold": 3}
     text = ".type outer,@function\n.type entry,@function\nouter: nop; nop; nop\nentry: nop; nop\n"

@@ -54,9 +54,7 @@ def test_a_missing_or_another_program_and_an_old_clang_are_refused(tmp_path: Pat
     assert find_toolchain(str(vendor)).version == (17, 0, 6)
 
 
-def test_a_second_process_starts_no_clang_and_a_replaced_binary_is_another_compiler(
-    counted_clang: tuple[Path, Path], own_cache: Path
-) -> None:
+def test_a_compiler_is_remembered_until_its_binary_changes(counted_clang: tuple[Path, Path], own_cache: Path) -> None:
     program, starts = counted_clang
     code = f"from mlgo_gym.llvm.toolchain import find_toolchain; print(find_toolchain({str(program)!r}).version_text)"
     printed = [subprocess.check_output([sys.executable, "-c", code], text=True) for _ in range(2)]

@@ -97,9 +97,7 @@ def test_every_scalar_type_of_llvm_has_the_bytes_of_numpy_and_survives_json() ->
 
 
 @pytest.mark.parametrize("advisor", ADVISORS, ids=lambda advisor: advisor.name)
-def test_the_writer_writes_byte_for_byte_what_clang_writes(
-    any_toolchain: Toolchain, advisor: Advisor, raw_log: WriteLog
-) -> None:
+def test_the_writer_writes_the_bytes_of_clang(any_toolchain: Toolchain, advisor: Advisor, raw_log: WriteLog) -> None:
     log = raw_log(any_toolchain, advisor, "calls.c" if advisor is INLINING else "pressure.c")
     assert log.count(b'{"observation":') > 1
     assert rewritten(log) == log
@@ -112,9 +110,7 @@ def test_the_writer_writes_byte_for_byte_what_clang_writes(
         assert first["callee_basic_block_count"] == 1
 
 
-def test_names_that_json_must_escape_or_that_are_no_utf_8_are_read_and_written_as_clang_does(
-    toolchain: Toolchain, raw_log: WriteLog
-) -> None:
+def test_names_that_json_escapes_and_no_utf_8_are_written_as_by_clang(toolchain: Toolchain, raw_log: WriteLog) -> None:
     log = raw_log(toolchain, EVICTION, "odd_names.ll")
     contexts = [event.name for event in decode(log)[1] if isinstance(event, Context)]
     assert contexts == ['quote"', "back\\slash", "tab\tand\nline", "caf\u00e9", "bell\x07"]

@@ -104,9 +104,7 @@ def test_a_target_in_a_file_is_that_of_each_use(run: Run, project: Path) -> None
 WORDS = ['a "quote"', "a $dollar", "a back\\slash", "\\$", '\\"', "two\nlines", "", "-cc1", "é", " \t"]
 
 
-def test_each_word_is_read_as_it_was_given_by_every_caller(
-    toolchain: Toolchain, clang: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_every_caller_reads_the_given_words(toolchain: Toolchain, clang: dict[str, list[str]], tmp_path: Path) -> None:
     source = tmp_path / "a.c"
     source.touch()
     for word in WORDS:
@@ -181,9 +179,7 @@ OTHER = """
 """
 
 
-def test_the_options_of_clang_are_read_as_by_its_driver(
-    clang: dict[str, list[str]], project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_mean_the_same(clang: dict[str, list[str]], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`test_option_table.py` has all of them."""
     monkeypatch.chdir(project)
     for name in ("x.h", "x.yaml"):
@@ -422,9 +418,7 @@ def test_a_pipe_that_a_source_includes_is_never_read_twice(run: Run, project: Pa
     assert compiled("--mlgo-policy=never,always") == (1, f"{message}\n", True)
 
 
-def test_inputs_of_all_languages_of_the_front_end_and_of_llvm_get_decisions(
-    run: Run, project: Path, always: str
-) -> None:
+def test_inputs_of_every_language_and_of_llvm_get_decisions(run: Run, project: Path, always: str) -> None:
     front = ("-Xclang", "-disable-llvm-passes", "-emit-llvm", "calls.c")
     assert run("--mlgo-policy=default", "-Oz", *front, "-S").returncode == 0
     assert run("--mlgo-policy=default", "-Oz", *front, "-c").returncode == 0

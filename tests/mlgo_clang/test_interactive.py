@@ -64,9 +64,7 @@ def test_a_policy_that_does_not_exist_is_an_error(run: Run, project: Path) -> No
     assert files(project) == ["calls.c"]
 
 
-def test_an_error_of_the_source_and_a_full_disk_fail_and_a_cache_that_cannot_be_written_does_not(
-    run: Run, project: Path, plain: bytes, policy: str
-) -> None:
+def test_errors_and_full_disks_fail_but_no_cache_is_fine(run: Run, project: Path, plain: bytes, policy: str) -> None:
     result = run(policy, *COMPILE, "-o", "/dev/full")
     assert (result.returncode, b"No space left on device" in result.stderr) == (1, True)
     assert files(project) == ["calls.c"]
@@ -110,9 +108,7 @@ def test_modules_of_a_build_are_not_imported_and_a_pipe_that_does_not_block_gets
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
-    project: Path, fake_clang: FakeClang, policy: str, number: int
-) -> None:
+def test_a_killed_driver_leaves_no_clang(project: Path, fake_clang: FakeClang, policy: str, number: int) -> None:
     if "never" not in policy and shutil.which("ld") is None:
         pytest.skip(NO_LINKER)
     os.mkfifo(project.parent / "started")
@@ -164,9 +160,7 @@ def test_a_stopped_driver_that_is_killed_leaves_no_other_program(
 
 
 @pytest.mark.parametrize("statement", ["kill -TERM $PPID", 'clang "$@"; status=$?; kill -INT $PPID; exit $status'])
-def test_a_signal_when_clang_starts_or_ends_leaves_nothing(
-    project: Path, fake_clang: FakeClang, statement: str
-) -> None:
+def test_a_signal_as_clang_starts_or_ends_leaves_nothing(project: Path, fake_clang: FakeClang, statement: str) -> None:
     command = [str(DRIVERS["gcc"]), "--mlgo-policy=never", fake_clang(statement), *COMPILE]
     process = subprocess.Popen(command, cwd=project)
     assert process.wait() in (-signal.SIGTERM, -signal.SIGINT)
@@ -175,9 +169,7 @@ def test_a_signal_when_clang_starts_or_ends_leaves_nothing(
 
 
 @pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=evict",)])
-def test_clang_exits_if_its_driver_is_killed_before_clang_is_guarded(
-    project: Path, fake_clang: FakeClang, extra: tuple[str, ...]
-) -> None:
+def test_an_unguarded_clang_exits_with_its_driver(project: Path, fake_clang: FakeClang, extra: tuple[str, ...]) -> None:
     if extra and shutil.which("ld") is None:
         pytest.skip(NO_LINKER)
     killer = fake_clang("echo $$ > ../pid; kill -KILL $PPID")

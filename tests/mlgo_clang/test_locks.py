@@ -45,7 +45,7 @@ def held(path: Path, *, stopped: bool) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-def test_a_lock_is_waited_for_until_the_deadline_or_its_release_and_not_while_its_holder_is_stopped(
+def test_a_lock_is_waited_for_until_deadline_or_release_unless_its_holder_is_stopped(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "lock"

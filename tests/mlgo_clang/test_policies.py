@@ -25,9 +25,7 @@ COMPILE = ("-Oz", "-c", "calls.c")
 PRESSURE = ("--mlgo-strict", "-Os", "-c", "pressure.c")
 
 
-def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_is_kept(
-    run: Run, project: Path, network: Path
-) -> None:
+def test_each_policy_decides_and_of_several_the_smallest_object_is_kept(run: Run, project: Path, network: Path) -> None:
     def compiled(policy: str) -> tuple[int, bytes]:
         assert run(f"--mlgo-policy={policy}", "--mlgo-strict", *COMPILE).returncode == 0
         return text(project / "calls.o"), (project / "calls.o").read_bytes()
@@ -75,9 +73,7 @@ def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_
     ],
     ids=["error-attribute", "label", "macro"],
 )
-def test_a_policy_of_a_list_whose_compile_fails_is_dropped(
-    source: str, failing: str, run: Run, project: Path, own_cache: Path
-) -> None:
+def test_a_policy_that_fails_is_dropped(source: str, failing: str, run: Run, project: Path, own_cache: Path) -> None:
     """Inlining decides whether these sources compile."""
     (project / "calls.c").write_text(source)
     assert run(f"--mlgo-policy={failing}", "--mlgo-strict", *COMPILE).returncode == 1
@@ -90,9 +86,7 @@ def test_a_policy_of_a_list_whose_compile_fails_is_dropped(
     assert run("--mlgo-policy=smallest", *COMPILE).returncode == 1
 
 
-def test_a_policy_of_a_list_whose_object_of_c_needs_more_symbols_than_clangs_is_dropped(
-    run: Run, project: Path, own_cache: Path
-) -> None:
+def test_a_policy_whose_object_of_c_needs_more_symbols_is_dropped(run: Run, project: Path, own_cache: Path) -> None:
     """Calls of functions that no object defines, as in `BUILD_BUG` of Linux, leave only by inlining."""
     (project / "calls.c").write_text(
         "void bad(void); extern unsigned s, t;\n"
@@ -218,9 +212,7 @@ def test_settings_come_from_options_or_else_from_variables(run: Run, project: Pa
         assert (compiled("--mlgo-levels=O2, -Ofast", level) == unchanged) == (level == "-O0")
 
 
-def test_a_network_decides_on_evictions_as_in_the_environment(
-    run: Run, project: Path, clang: dict[str, list[str]]
-) -> None:
+def test_a_network_evicts_as_in_the_environment(run: Run, project: Path, clang: dict[str, list[str]]) -> None:
     shutil.copy(PROGRAMS / "pressure.c", project)
     bitcode, path = project / "pressure.bc", project / "evict.safetensors"
     words = [*clang["gcc"], *PRESSURE[1:], "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
@@ -253,9 +245,7 @@ def test_the_version_has_the_digest_of_the_policy(run: Run, network: Path, tmp_p
     assert first == run(f"--mlgo-policy=mlp:{network}", "--version").stdout
 
 
-def test_compiles_are_counted_and_several_policies_warn_and_count_once(
-    run: Run, project: Path, own_cache: Path
-) -> None:
+def test_compiles_are_counted_and_several_policies_count_once(run: Run, project: Path, own_cache: Path) -> None:
     run("--mlgo-policy=never", *COMPILE)
     run("--mlgo-policy=never", "-E", "calls.c")
     (project / "garbage").write_bytes(bytes(100))
@@ -268,9 +258,7 @@ def test_compiles_are_counted_and_several_policies_warn_and_count_once(
     assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
 
 
-def test_counters_of_builds_are_apart_and_a_full_file_keeps_complete_lines(
-    run: Run, project: Path, own_cache: Path
-) -> None:
+def test_builds_have_their_counters_and_a_full_file_keeps_whole_lines(run: Run, project: Path, own_cache: Path) -> None:
     make = project / "make"
     shutil.copy("/bin/sh", make)
     # Without their parent, since these tests may be part of a build of their own.
@@ -330,9 +318,7 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         assert (result.returncode, message in result.stderr) == (1, True), result.stderr
 
 
-def test_clang_compiles_alone_if_a_policy_cannot_be_used(
-    run: Run, project: Path, tmp_path: Path, plain: bytes, own_cache: Path
-) -> None:
+def test_clang_replaces_a_broken_policy(run: Run, project: Path, tmp_path: Path, plain: bytes, own_cache: Path) -> None:
     write_network(tmp_path / "foreign", "no_such_feature", 1, 0)
     (tmp_path / "garbage").write_bytes(bytes(100))
     for number, (name, reason) in enumerate((("foreign", b"no_such_feature"), ("garbage", b"a safetensors file")), 1):
@@ -360,9 +346,7 @@ def test_clang_compiles_alone_if_a_policy_cannot_be_used(
         ("--target=aarch64-linux-gnu",),
     ],
 )
-def test_all_files_and_messages_are_those_of_one_step(
-    more: tuple[str, ...], run: Run, project: Path, always: str
-) -> None:
+def test_files_and_messages_are_those_of_one_step(more: tuple[str, ...], run: Run, project: Path, always: str) -> None:
     (project / "calls.c").write_text(
         "#include <stddef.h>\nint unused(void) { int x; return 3; }\n" + (project / "calls.c").read_text()
     )

@@ -55,9 +55,7 @@ def only_recipe(folder: Path) -> tuple[Path, Recipe]:
     return path, recipe
 
 
-def test_the_result_of_a_search_is_replayed_while_the_module_is_the_same(
-    run: Run, project: Path, recipes: Path, searched: Path
-) -> None:
+def test_a_search_is_replayed_for_an_unchanged_module(run: Run, project: Path, recipes: Path, searched: Path) -> None:
     compile_by(run, recipes)
     assert (project / "calls.o").read_bytes() == (searched / "calls.o").read_bytes()
     assert (counted("searched"), counted("compiled by a recipe")) == (0, 1)
@@ -114,9 +112,7 @@ def evictions(clang: dict[str, list[str]], project: Path, own_cache: Path, monke
 LEVEL = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c")
 
 
-def test_a_build_replays_evictions_and_searches_inlining_alone(
-    run: Run, evictions: Path, project: Path, toolchain: Toolchain
-) -> None:
+def test_a_build_only_replays_evictions(run: Run, evictions: Path, project: Path, toolchain: Toolchain) -> None:
     path, recipe = only_recipe(evictions)
     assert verify_recipe(path, recipe, toolchain) == ""
     assert run(*LEVEL, "-o", "plain.o").returncode == 0

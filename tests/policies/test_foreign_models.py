@@ -149,9 +149,7 @@ def test_a_model_that_fails_or_gives_another_output_is_refused(inline: CompilerE
         policy.act(*inline.reset(seed=0))
 
 
-def test_a_missing_library_is_named_with_its_extra(
-    inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_libraries_name_extras(inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, library in {"tflite": "ai_edge_litert.interpreter", "onnx": "onnxruntime"}.items():
         monkeypatch.setitem(sys.modules, library, None)
         (tmp_path / "model").write_bytes(b"x")

@@ -141,9 +141,7 @@ def test_names_in_a_file_are_policies(inline: CompilerEnv, code: Path, monkeypat
         ("EVICT size_order", "the policy 'size_order' needs an environment with decisions on priority"),
     ],
 )
-def test_the_error_about_no_policy_is_exact(
-    inline: CompilerEnv, evict: CompilerEnv, code: Path, spec: str, message: str
-) -> None:
+def test_wrong_policies_are_named(inline: CompilerEnv, evict: CompilerEnv, code: Path, spec: str, message: str) -> None:
     env = evict if spec.startswith("EVICT") else inline
     with pytest.raises(PolicyError, match=message):
         load_policy(spec.removeprefix("EVICT ").replace("FILE", str(code)), env)

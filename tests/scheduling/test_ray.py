@@ -65,9 +65,7 @@ assert init.call_count == 2
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_an_evaluation_equals_that_of_this_machine_without_its_folders(
-    cluster: str, corpus: Path, tmp_path: Path
-) -> None:
+def test_an_evaluation_equals_a_local_one_without_its_folders(cluster: str, corpus: Path, tmp_path: Path) -> None:
     seen, policy = tmp_path / "seen", tmp_path / "policy.py"
     policy.write_text(f"""
 from pathlib import Path

@@ -104,9 +104,7 @@ def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
         search(env, "leaf", compiles=2)
 
 
-def test_failed_compiles_count_and_a_failed_first_is_an_error(
-    make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path
-) -> None:
+def test_failures_count_and_a_failed_first_one_ends(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
     starts = tmp_path / "starts"
 
     def found(failing: str, compiles: int) -> SearchResult:
@@ -124,9 +122,7 @@ def test_failed_compiles_count_and_a_failed_first_is_an_error(
         found("2", 3)
 
 
-def test_a_recipe_is_written_of_a_verified_result_alone(
-    make_bitcode: MakeBitcode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recipes_are_verified_first(make_bitcode: MakeBitcode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     starts, corpus = tmp_path / "starts", str(make_bitcode("families.c"))
 
     def found(name: str, changed: int) -> tuple[SearchResult, int, int]:
@@ -149,9 +145,7 @@ def test_a_recipe_is_written_of_a_verified_result_alone(
 
 
 @pytest.mark.parametrize("program", ["error_attribute.c", "assembly_label.c"])
-def test_decisions_that_break_a_module_are_infeasible(
-    program: str, make_bitcode: MakeBitcode, nothing_is_left: None
-) -> None:
+def test_decisions_that_break_it_are_infeasible(program: str, make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
     env = InlineEnv(corpus=str(make_bitcode(program, optimize="-Os")), compile_options={"flags": ["-Os"]})
     result = search(env, compiles=8)
     assert (result.verified, result.error, result.cost) == (True, None, result.baseline)

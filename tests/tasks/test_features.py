@@ -55,7 +55,7 @@ def observations(draw: st.DrawFn) -> tuple[LogHeader, np.ndarray[Any, Any]]:
 
 
 @given(observations())
-def test_a_flat_observation_is_the_finite_features_in_header_order(
+def test_a_flat_observation_has_the_finite_features(
     observation: tuple[LogHeader, np.ndarray[Any, Any]],
 ) -> None:
     header, values = observation

@@ -35,9 +35,7 @@ from tests.training.label_samples import constant, inlining_labels
 NAMES = ("a", "cost_estimate", "inlining_default")
 
 
-def test_the_better_checkpoint_is_kept_in_any_order(
-    calls: Path, broken: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_the_better_checkpoint_is_kept(calls: Path, broken: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = open_corpus(calls, toolchain=toolchain)
     policies = {answer: f"mlp:{tmp_path}/{answer}.safetensors" for answer in (0, 1, 2)}
     for answer, policy in policies.items():

@@ -111,9 +111,7 @@ def test_two_at_once_make_it_once(index: PackageIndex, toolchain: Toolchain) -> 
     assert index.downloads == 1
 
 
-def test_a_dataset_that_leads_out_or_compiles_nothing_leaves_nothing(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, tmp_path: Path
-) -> None:
+def test_broken_datasets_are_gone(index: PackageIndex, toolchain: Toolchain, own_cache: Path, tmp_path: Path) -> None:
     digest = index.digests[NAME]
     describe_tiny(tmp_path, digest, exclude={"src/none.c": "unused"})
     with pytest.raises(CorpusError, match=r"tiny 1\.0 that matches 'src/none\.c'"):
@@ -129,9 +127,7 @@ def test_a_dataset_that_leads_out_or_compiles_nothing_leaves_nothing(
     assert not [path for path in (own_cache / "datasets").rglob("[!.]*") if path.is_file()]
 
 
-def test_the_later_of_two_parts_wins_and_headers_of_another_distribution_can_be_used(
-    index: PackageIndex, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_the_later_part_wins_and_headers_are_shared(index: PackageIndex, toolchain: Toolchain, tmp_path: Path) -> None:
     other = source_distribution({"include/config.h": "#define SCALE 7\n"}, top="tiny-3.0")
     needs = {"other": {"package": "tiny", "version": "3.0", "sha256": index.add("tiny-3.0.tar.gz", other)}}
     parts = [
@@ -145,9 +141,7 @@ def test_the_later_of_two_parts_wins_and_headers_of_another_distribution_can_be_
     assert read_report("tiny", folder).failures == ()
 
 
-def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
-    index: PackageIndex, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_the_next_fetch_completes_a_dataset(index: PackageIndex, toolchain: Toolchain, tmp_path: Path) -> None:
     describe_compiling(index, tmp_path)
     folder = fetch_dataset("tiny", toolchain=toolchain)
     dataset = find_dataset("tiny")
@@ -170,9 +164,7 @@ def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
     assert "of its modules" in str(wrong_digest(folder, dataset, "Oz", toolchain))
 
 
-def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch(
-    index: PackageIndex, tmp_path: Path
-) -> None:
+def test_a_source_whose_compiler_is_killed_is_missing_until_the_next_fetch(index: PackageIndex, tmp_path: Path) -> None:
     describe_compiling(index, tmp_path)
     fault = tmp_path / "fault"
     fault.touch()

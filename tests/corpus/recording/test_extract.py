@@ -79,9 +79,7 @@ def test_a_module_has_the_bitcode_and_the_flags_of_its_object_and_compiles_to_it
     assert read_elf_sections(again, (".text",)) == read_elf_sections(target, (".text",))
 
 
-def test_objects_that_fail_are_skipped_and_named_and_leave_nothing(
-    build: Build, extract: Extract, tmp_path: Path, output: Path
-) -> None:
+def test_objects_that_fail_are_skipped_and_named(build: Build, extract: Extract, tmp_path: Path, output: Path) -> None:
     data = build("good.o").read_bytes()
     build("plain.o", embed=False)
     (tmp_path / "build/text.o").write_text("no object")
@@ -151,9 +149,7 @@ def thinlto_objects(build: Build, tmp_path: Path, index: str) -> ObjectList:
 
 
 @pytest.mark.parametrize("index", ["lib/x.thinlto.bc", "lib/a=b.bc"])
-def test_distributed_thinlto_copies_the_index_that_the_flags_name_uncut(
-    index: str, build: Build, extract: Extract, tmp_path: Path, output: Path
-) -> None:
+def test_thinlto_copies_its_index(index: str, build: Build, extract: Extract, tmp_path: Path, output: Path) -> None:
     objects = thinlto_objects(build, tmp_path, index)
     with pytest.raises(CorpusError, match="ThinLTO index is missing"):
         extract_corpus(objects, output)
@@ -188,7 +184,7 @@ def test_broken_commands_and_those_without_an_object_are_skipped_and_counted() -
     }
 
 
-def test_an_object_is_the_output_of_the_command_with_its_response_files_else_of_the_entry_else_of_the_source(
+def test_an_object_is_the_output_of_command_or_response_file_else_of_entry_else_of_source(
     tmp_path: Path,
 ) -> None:
     build = write_files(

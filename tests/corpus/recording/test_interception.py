@@ -72,9 +72,7 @@ def test_every_way_to_start_a_program_is_intercepted(project: Path, own_compiler
     assert sorted(build.modules) == sorted(name.replace(".c", ".o") for name in sources)
 
 
-def test_scripts_with_the_name_of_a_compiler_and_calls_of_the_front_end_hide_no_compile(
-    project: Path, own_compiler: Path, toolchain: Toolchain
-) -> None:
+def test_scripts_and_front_ends_hide_no_compile(project: Path, own_compiler: Path, toolchain: Toolchain) -> None:
     write_program(project / "build-cc", f"$CC -c f.c && {own_compiler} -c g.c && echo token > /proc/self/fd/$1")
     read, write = os.pipe()
     os.set_inheritable(write, True)  # as make leaves its jobserver to a build
@@ -158,8 +156,6 @@ def test_an_interrupted_build_keeps_its_records(project: Path, how: signal.Signa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_an_interrupted_build_that_is_not_kept_ends_the_process_by_the_same_signal(
-    project: Path, how: signal.Signals, tmp_path: Path
-) -> None:
+def test_an_interrupted_build_can_end_by_the_same_signal(project: Path, how: signal.Signals, tmp_path: Path) -> None:
     assert interrupted(", keep_interrupted=False", how, project, tmp_path / "temporary") == (-how.value, "")
     assert not (tmp_path / "corpus").exists()

@@ -42,9 +42,7 @@ def project(tmp_path: Path) -> Path:
     return write_files(tmp_path / "project", SOURCES)
 
 
-def test_a_compile_leaves_its_object_and_a_module_without_paths_of_its_source(
-    project: Path, any_toolchain: Toolchain
-) -> None:
+def test_a_compile_leaves_its_object_and_a_module_without_its_paths(project: Path, any_toolchain: Toolchain) -> None:
     script = "$CC -O2 -g -MD -MF entry.d -Wall -std=gnu11 -Ilib -DNUMBER=3 -fno-omit-frame-pointer -c entry.c"
     build = record(project, script, any_toolchain)
     corpus = project.parent / "corpus"
@@ -78,9 +76,7 @@ SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("Oz", "
 
 
 @pytest.mark.parametrize("level", ["Os", *SLOW_LEVELS])
-def test_the_level_that_is_asked_for_replaces_that_of_the_build(
-    project: Path, toolchain: Toolchain, level: str
-) -> None:
+def test_the_requested_level_replaces_that_of_the_build(project: Path, toolchain: Toolchain, level: str) -> None:
     script = "cc -O0 -Ilib -DNUMBER=3 -c entry.c; c++ -O3 -c count.cpp; cc -Os -c lib/sum.c"
     build = record(project, script, toolchain, optimize=level)
     assert len(build.modules) == 3
@@ -131,18 +127,14 @@ def test_a_module_compiles_to_the_code_of_its_source_with_the_flags_of_the_build
     assert executable_sections(project / "again.o") == executable_sections(project / "direct.o") != {}
 
 
-def test_flags_of_one_machine_or_of_the_link_are_dropped_and_equal_modules_are_one(
-    project: Path, toolchain: Toolchain
-) -> None:
+def test_flags_of_machine_or_link_are_dropped_and_equal_modules_are_one(project: Path, toolchain: Toolchain) -> None:
     flags = {"a": "", "b": "-march=native -mtune=native", "c": "-flto", "d": "-flto=thin"}
     compiles = [f"mkdir {name}; cc {words} -c lib/sum.c -o {name}/sum.o" for name, words in flags.items()]
     build = record(project, "; ".join(compiles), toolchain)
     assert (build.modules, build.duplicates, build.failures) == (("a/sum.o",), 3, ())
 
 
-def test_one_source_built_to_two_folders_with_split_debug_information_is_two_modules(
-    project: Path, toolchain: Toolchain
-) -> None:
+def test_a_source_in_two_folders_with_split_debug_files_is_two_modules(project: Path, toolchain: Toolchain) -> None:
     script = "for n in 1 2; do mkdir $n; (cd $n; cc -g -gsplit-dwarf -Dsum=sum$n -c ../lib/sum.c); done"
     build = record(project, script, toolchain)
     assert (build.modules, build.duplicates, build.failures) == (("1/sum.o", "2/sum.o"), 0, ())
@@ -220,9 +212,7 @@ def test_compiles_without_an_object_and_probes_are_counted_by_reason(project: Pa
     }
 
 
-def test_a_compile_with_an_input_that_is_read_once_is_counted_and_not_compiled_again(
-    project: Path, toolchain: Toolchain
-) -> None:
+def test_a_compile_of_an_input_that_is_read_once_is_counted_alone(project: Path, toolchain: Toolchain) -> None:
     """A second front end would wait for another writer, or read nothing and record another module."""
     script = """
         define='int once(void) { return 7; }'
@@ -309,9 +299,7 @@ def test_a_build_without_compiles_or_a_used_folder_is_an_error(project: Path, to
     assert not (project / "started").exists()
 
 
-def test_side_outputs_are_not_overwritten_and_files_that_flags_name_are_copied(
-    project: Path, toolchain: Toolchain
-) -> None:
+def test_side_outputs_stay_and_files_that_flags_name_are_copied(project: Path, toolchain: Toolchain) -> None:
     (project / "order.txt").write_text("!sum\n")
     (project / "f.c").write_text("int f(int x) { return x + 1; }\n")
     flags = "--coverage -save-stats -MJ db.json -ftime-trace=trace.json -fstack-usage -gsplit-dwarf -g"
