@@ -44,6 +44,10 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         if rest != ["--help"]:
             return 0
         become([*compiler, *rest])
+    if log := os.environ.get("MLGO_BUILD_LOG"):
+        from mlgo_clang.build_log import log_command
+
+        log_command(log, rest)
     if rest[:1] in (["-cc1"], ["-cc1as"]):
         # A command line of `-###`: clang takes this word only as its first argument.
         become([word for word in compiler if not word.startswith("-")] + rest)
@@ -128,7 +132,7 @@ def _leave_to_clang(command: Sequence[str]) -> NoReturn:
 
 
 def _show_version(settings: Settings, command: Sequence[str]) -> int:
-    """Print clang's version and a line for each policy, by which tools that cache objects tell policies apart."""
+    """Print clang's version and a line for each policy, and the facts, by which caches of objects tell them apart."""
     from mlgo_clang.interactive import run_alone
 
     # A reader such as `head` may end first, which ends a program without a traceback.
@@ -139,21 +143,30 @@ def _show_version(settings: Settings, command: Sequence[str]) -> int:
         policies.append(("eviction", settings.eviction_policy))
     for kind, policy in policies:
         sys.stdout.write(f"mlgo-clang {kind} policy: {_describe(policy)}\n")
+    if facts := settings.link_facts:
+        state = "on" if settings.internal else "off"
+        sys.stdout.write(f"mlgo-clang link facts, internal linkage {state}: {_with_digest(facts)}\n")
     return status
 
 
 def _describe(policy: str) -> str:
     """Return the policy's name, or the name and the digest of its file."""
-    import hashlib
-
     from mlgo_clang.settings import network_file
 
     try:
-        path = network_file(policy)
-        with open(path, "rb") as file:
-            return f"{os.path.basename(path)} sha256:{hashlib.sha256(file.read()).hexdigest()}"
-    except (PolicyError, OSError):
+        return _with_digest(network_file(policy))
+    except PolicyError:
         return policy
+
+
+def _with_digest(path: str) -> str:
+    """Return the name of a file and its digest; the path if it cannot be read."""
+    from mlgo_clang.files import digest_of, read_untrusted
+
+    try:
+        return f"{os.path.basename(path)} sha256:{digest_of(read_untrusted(path))}"
+    except OSError:
+        return path
 
 
 def c() -> int:

@@ -292,6 +292,8 @@ class TwoSteps:
     Attributes:
         exact: whether the object of the two steps is certain to be that of one.
         switches: the `-mllvm` options of an inlining advisor whose policy uses callee features.
+        version: version of clang.
+        triple: target of the compile.
     """
 
     def __init__(self, compiler: Sequence[str], rest: Sequence[str], timeout: float) -> None:
@@ -318,8 +320,10 @@ class TwoSteps:
         os.write(self._warnings, os.fsencode("".join(f"{line}\n" for line in warnings)))
         self._program, self._line = words[:2], words[2:]
         self.exact = not any(word.startswith(_OTHER_RESULTS) for word in self._line)
-        version = text.partition("clang version ")[2].partition(".")[0]
-        self.switches = (*INLINING, *(PRINTING_FILES if version.isdigit() and int(version) >= 18 else PRINTING))
+        self.version = text.partition("clang version ")[2].partition("\n")[0].partition(" ")[0]
+        self.triple = self._line[self._line.index("-triple") + 1]
+        major = self.version.partition(".")[0]
+        self.switches = (*INLINING, *(PRINTING_FILES if major.isdigit() and int(major) >= 18 else PRINTING))
         front = [word for word in drop_options(self._line, (), ("-o",)) if word != "-emit-obj"]
         streams = (-1, self._bitcode)
         if InteractiveCompile([*self._program, *_BITCODE], front, [], self._warnings, timeout, streams).status != 0:

@@ -89,7 +89,8 @@ _PASSED_ON_JOINED = ("--config", "--optimize", "--rsp-quoting", "-Xarch_", "-Xcl
 
 _INTEGRATED = "build with the assembler of clang"
 _REMEDIES = {
-    "-flto": "build without -flto, or use the plugin",
+    "-flto": "before the link it would make programs larger; build without -flto, use the plugin, or link ThinLTO with "
+    "-Wl,-mllvm,-import-instr-limit=0",
     "-fno-integrated-as": _INTEGRATED,
     "-no-integrated-as": _INTEGRATED,
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 
-from mlgo_clang.compiler import CLANG, Dialect
+from mlgo_clang.compiler import CLANG, Dialect, say
+from mlgo_clang.counters import is_first_of_build
 from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import TwoSteps
-from mlgo_clang.link_facts import own_functions, read_lines
+from mlgo_clang.link_facts import other_origin, own_functions, read_lines
 from mlgo_clang.programs import SourceList, front_end_bitcode
 
 TYPE_CHECKING = False
@@ -76,8 +77,15 @@ class Job:
         if self._steps is None:
             self._steps = self.make_steps()
             if self.may_change_linkage and self._steps.exact:
-                names = own_functions(read_lines(self.settings.link_facts))
-                self.internal_functions = self._steps.make_internal(names)
+                lines = read_lines(self.settings.link_facts)
+                origin = other_origin(lines, self._steps.version, self._steps.triple)
+                if origin and is_first_of_build(".facts"):
+                    say(
+                        f"warning: expected link facts of clang {self._steps.version} for {self._steps.triple}, got "
+                        f"{self.settings.link_facts} of {origin}; all are used, which is safe, and the program may be "
+                        "larger than with facts of its own plain build"
+                    )
+                self.internal_functions = self._steps.make_internal(own_functions(lines))
         return self._steps
 
     @property

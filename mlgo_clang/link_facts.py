@@ -34,6 +34,10 @@ inlined every call of it, and without facts.
 """
 
 
+_MACHINES = {"thumb": "arm", "arm64": "aarch64", "arm": "arm", "riscv": "riscv"}
+"""Targets of facts by the beginning of a triple, where the two differ."""
+
+
 def is_facts_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file begins as one of link facts."""
     with open(path, "rb") as file:
@@ -67,6 +71,22 @@ def covers(lines: bytes, source: str) -> bool:
 def folding_of(lines: bytes) -> str:
     """Return the mode of identical code folding of the facts: `none`, `safe` or `all`."""
     return next((mode for mode in ("safe", "all") if b"\n0 0 0 icf %s\n" % mode.encode() in b"\n" + lines), "none")
+
+
+def other_origin(lines: bytes, version: str, triple: str) -> str:
+    """Return compilers and targets of the facts if none of them is this version of clang, or the target of a triple.
+
+    Empty if they fit, or if the facts do not know; vendors of one version of clang are not told apart.
+    """
+    compilers, targets = (
+        [line.split(b" ", 4)[4].decode(errors="replace") for line in lines.splitlines() if line.startswith(start)]
+        for start in (b"0 0 0 compiler ", b"0 0 0 target ")
+    )
+    versions = {name.partition("clang version ")[2].partition(" ")[0] for name in compilers}
+    arch = triple.partition("-")[0]
+    machine = "i386" if arch in ("i486", "i586", "i686") else next(filter(arch.startswith, _MACHINES), arch)
+    fits = (not compilers or version in versions) and (not targets or _MACHINES.get(machine, machine) in targets)
+    return "" if fits else f"{' and '.join(compilers)} for {' and '.join(targets)}"
 
 
 def own_functions(lines: bytes) -> frozenset[bytes]:

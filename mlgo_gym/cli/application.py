@@ -20,6 +20,7 @@ GROUPS = {
     "train": "Train policies: from labels, from other policies, or from a corpus.",
 }
 COMMANDS = {
+    "build": "build.build",
     "cc-stats": "recipes.cc_stats",
     "compare": "evaluate.compare",
     "demo": "evaluate.demo",

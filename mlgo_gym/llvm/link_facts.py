@@ -285,7 +285,7 @@ def objects_in(path: Path) -> Iterator[bytes]:
     skipped -= {digest_of((file.parent / ".libs" / file.name).read_bytes()) for file in second}
     found = False
     for file in files:
-        for data in () if file in second else _objects_of(file):
+        for data in () if file in second else objects_of(file):
             found = True
             if not (skipped and digest_of(data) in skipped):
                 yield data
@@ -293,7 +293,8 @@ def objects_in(path: Path) -> Iterator[bytes]:
         raise MlgoError(f"expected ELF objects in {path}, got none; build first, and without -flto")
 
 
-def _objects_of(file: Path) -> Iterator[bytes]:
+def objects_of(file: Path) -> Iterator[bytes]:
+    """Yield the ELF object in a file, or those in an archive; none of other files."""
     with file.open("rb") as stream:
         start = stream.read(len(ARCHIVE))
         members: Iterable[bytes] = (start + stream.read(),) if start.startswith(_ELF) else ()

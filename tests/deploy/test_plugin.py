@@ -75,7 +75,11 @@ def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode
         assert size == episode.metrics["text"][0], episode.module
     driver = [f"clang-{major}", "-c", str(PROGRAMS / "many_calls.c")]
     assert text([*driver, "-Oz", loaded], tmp_path / "a.o") != text([*driver, "-Oz"], tmp_path / "b.o")
-    assert text([*driver, "-O2", loaded], tmp_path / "a.o") == text([*driver, "-O2"], tmp_path / "b.o")
+    for flags in (["-O2"], ["-Oz", "-flto=thin"], ["-Oz", "-flto"]):
+        for options, output in (([loaded], tmp_path / "a.o"), ([f"-fpass-plugin={readable}"], tmp_path / "b.o")):
+            subprocess.run([*driver, *flags, "-o", tmp_path / "plain.o"], check=True)
+            subprocess.run([*driver, *flags, *options, "-o", output], check=True)
+            assert output.read_bytes() == (tmp_path / "plain.o").read_bytes(), flags
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert ("@" in code, "FeatureIndex::cost_estimate" in code) == (False, True)
     with pytest.raises(PolicyError, match="expected last-call or rule:FILE, got 'never'"):

@@ -86,7 +86,10 @@ def test_functions_of_one_object_are_internal_at_each_level_and_those_with_other
 
 
 def test_what_cannot_be_changed_is_compiled_as_before(tmp_path: Path, own_cache: Path) -> None:
-    """Facts without such functions, a sanitizer, C, a message of the back end; damaged facts are one warning."""
+    """Facts without such functions, a sanitizer, C, a message of the back end; damaged facts are one warning each.
+
+    Facts of another compiler or target are one in a build.
+    """
     (tmp_path / "a.cpp").write_text(SOURCE)
     (tmp_path / "a.c").write_text("inline int plain(int x) { return x; } int user(int x) { return plain(x); }")
     facts = tmp_path / "facts"
@@ -109,6 +112,32 @@ def test_what_cannot_be_changed_is_compiled_as_before(tmp_path: Path, own_cache:
         assert objects[0] == objects[1]
         assert printed[1].count("mlgo-clang: warning") == warnings
         assert (frame not in flags) or (printed[0] == printed[1] and "a.cpp:" in printed[0])
+
+
+@pytest.mark.parametrize(
+    ("compilers", "targets", "warning"),
+    [
+        ((), ("i386", "x86_64"), ""),
+        (("Debian clang version 22.1.8 (++2026)", "GCC: 12"), ("x86_64",), ""),
+        (("GCC: (Debian) 12.2.0",), ("x86_64",), "got {} of GCC: (Debian) 12.2.0 for x86_64; all are used"),
+        (("clang version 22.1.8",), ("aarch64", "arm"), "got {} of clang version 22.1.8 for aarch64 and arm; all"),
+    ],
+)
+def test_facts_of_another_compiler_or_target_are_used_with_one_warning_per_build(
+    compilers: tuple[str, ...], targets: tuple[str, ...], warning: str, tmp_path: Path, own_cache: Path
+) -> None:
+    (tmp_path / "a.cpp").write_text("inline int f(int x) { return x * x; } int g(int x) { return f(x); }")
+    facts = tmp_path / "facts"
+    LinkFacts(
+        {"_Z1fi": (1, 1)}, frozenset({"a.cpp"}), False, {}, {"_Z1fi": "own"}, frozenset(compilers), frozenset(targets)
+    ).write(facts)
+    command = f"{DRIVERS['g++']} --target=x86_64-linux-gnu -O1 -fno-inline -c a.cpp -o"
+    environment = {**os.environ, "MLGO_POLICY": "default", "MLGO_LINK_FACTS": str(facts)}
+    words = ["sh", "-c", f"{command} a.o && {command} b.o"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert local_functions((tmp_path / "b.o").read_bytes()) == {"_Z1fi"}
+    assert done.stderr.count("\n") == bool(warning), done.stderr
+    assert warning.format(facts) in done.stderr
 
 
 @pytest.mark.slow
