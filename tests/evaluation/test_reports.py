@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -14,10 +15,12 @@ from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.comparison import compare, differences, on_common_modules
+from mlgo_gym.evaluation.figures import figures_of
 from mlgo_gym.evaluation.report import command_of, notes, page
 from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, with_smallest
 from tests.evaluation.runs import Page, keep, made_up
 
+SVG = "{http://www.w3.org/2000/svg}"
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
 AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
 RUN = made_up({"default": {}, "<my_rule> & co": {"a": 50, "b": 260, "d": 399}, "threshold:5": {"c": 1}})
@@ -157,6 +160,27 @@ def test_the_printed_command_runs_and_gives_the_table(varied: str, tmp_path: Pat
     assert again.configuration.identity["arguments"] == result.configuration.identity["arguments"]
     assert [summary.changes for summary in again.summaries()] == [summary.changes for summary in result.summaries()]
     assert "smallest of 3" in answer.stdout
+
+
+def test_figures_show_each_policy_but_plain_clang_in_percent() -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+
+    def shown(policies: dict[str, dict[str, int]]) -> dict[str, tuple[str | None, str]]:
+        trees = {figure.id: ElementTree.fromstring(figure.svg) for figure in figures_of(made_up(policies), "p")}
+        texts = {name: [text.text or "" for text in tree.iter(f"{SVG}text")] for name, tree in trees.items()}
+        return {name: (trees[name].get("viewBox"), ", ".join(filter(str.strip, texts[name]))) for name in trees}
+
+    change = "-75 %, -50 %, -25 %, 0, +25 %, +50 %, +75 %, change of text bytes against plain clang"
+    reduction = "-75 %, -50 %, -25 %, 0, +25 %, +50 %, +75 %, reduction τ"
+    large = "-80 %, -50 %, -20 %, -10 %, -5 %, 0, +5 %, +10 %, +20 %, +50 %, change by large"
+    high, wide = "0 0 352.8 249.84", "0 0 352.8 237.6"
+    assert shown({"default": {}, "large": {"a": 190, "b": 20}, "small": {"a": 99, "c": 310}}) == {
+        "p-distribution": (high, f"{change}, 0, 1, 2, 3, modules, large, small"),
+        "p-profiles": (high, f"{reduction}, 0, 20, 40, 60, 80, 100, modules reduced by more than τ, %, large, small"),
+        "p-modules-1": (wide, f"plain clang, text bytes, {large}"),
+        "p-modules-2": (wide, "plain clang, text bytes, -1 %, 0, +1 %, +2 %, +3 %, change by small"),
+    }
+    assert list(shown({"default": {}})) == ["p-distribution", "p-profiles", "p-modules-1"]
 
 
 @pytest.mark.parametrize("name", ["bell \x07", "nul \x00", "no UTF-8 \udcff", "line\nbreak", "reversed \u202e"])
