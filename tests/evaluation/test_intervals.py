@@ -27,9 +27,10 @@ def test_the_interval_is_scipys_t_interval_of_the_means_of_the_projects(counts: 
     assert change.estimate.interval == pytest.approx(np.expm1(theirs), rel=0.01)
 
 
-def test_quantiles_are_those_of_student() -> None:
-    freedoms = [3, 4, 5, 6, 9, 17, 40, 1000]
-    assert [t_quantile(freedom) for freedom in freedoms] == pytest.approx(stats.t.ppf(0.975, freedoms), rel=0.002)
+def test_quantiles_are_those_of_student_but_for_the_next_term_of_the_expansion() -> None:
+    freedoms = np.array([3, 4, 6, 9, 20, 40, 100])
+    missing = (stats.t.ppf(0.975, freedoms) - [t_quantile(freedom) for freedom in freedoms.tolist()]) * freedoms**5.0
+    assert 0.73 < missing.min() < missing.max() < 0.94
 
 
 def test_intervals_contain_the_true_change_where_a_bootstrap_misses_it() -> None:

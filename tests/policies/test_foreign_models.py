@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def tensor(name: str, size: int, kind: str = "float32") -> ModelTensor:
     return ModelTensor(name, (1, size), np.dtype(kind))
 
 
-def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: CompilerEnv) -> None:
+def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: CompilerEnv, evict: CompilerEnv) -> None:
     """A model of the test stands for a runtime."""
     observation, info = inline.reset(seed=0)
     seen: list[Any] = []
@@ -111,6 +112,14 @@ def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: Compile
         assert policy.act(observation, info) == 1
         assert [array.tolist() for array in seen] == [array.tolist() for array in expected]
         assert [array.dtype for array in seen] == [entry.dtype for entry in inputs]
+    columns, names = int(evict.action_space.n), evict.feature_names  # type: ignore[attr-defined]
+    observation, info = evict.reset(seed=0)
+    both = [tensor(name, columns) for name in ("mask", "use_def_density")]
+    logits = model(lambda _, arrays: arrays[1] - 2 * (arrays[0] == 0), *both, output=tensor("logits", columns))
+    weights = observation["observations"][[names.index(f"use_def_density[{column}]") for column in range(columns)]]
+    legal = np.flatnonzero(info["action_mask"])
+    assert ForeignPolicy(evict, "onnx", logits, both).act(observation, info) == legal[weights[legal].argmax()]
+    observation, info = inline.reset(seed=0)
     # Two outputs are logits, one float is the logit of yes, which has a unit.
     for values, unit, wanted in (
         ([0.2, 0.1], 1.0, 0),
@@ -120,6 +129,66 @@ def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: Compile
     ):
         logits = model(lambda *_, values=values: np.array([values]), output=tensor("logits", len(values)))
         assert ForeignPolicy(inline, "onnx", logits, [], unit=unit).act(observation, info) == wanted
+
+
+class Runtime:
+    """Stands for ONNX Runtime and for LiteRT, with a model that inlines calls of a cost below `middle`."""
+
+    def __init__(self, middle: float, extent: int | str) -> None:
+        self.middle, self.runs, self.inputs = middle, list[int](), dict[Any, Any]()
+        names = ("cost_estimate", "float"), ("reward", "double")
+        self.details = [SimpleNamespace(name=name, shape=[extent, 1], type=f"tensor({kind})") for name, kind in names]
+        logits = SimpleNamespace(name="logits", shape=[extent, 2], type="tensor(float)")
+        self.get_inputs, self.get_outputs = lambda: self.details, lambda: [logits]
+
+    def logits(self, cost_estimate: Any, reward: Any) -> list[Any]:
+        assert (cost_estimate.dtype, reward.dtype, reward.any()) == (np.float32, np.float64, False)
+        self.runs.append(len(cost_estimate))
+        return [np.concatenate([0 * cost_estimate, self.middle - cost_estimate], axis=1)]
+
+    def onnx(self, data: bytes, options: Any, providers: list[str]) -> Any:
+        threads = options.intra_op_num_threads, options.inter_op_num_threads
+        assert (data, threads, providers) == (b"a model", (1, 1), ["CPUExecutionProvider"])
+        self.run = lambda names, inputs: self.logits(**inputs) if names == ["logits"] else []
+        return self
+
+    def litert(self, model_content: bytes, num_threads: int) -> Any:
+        assert (model_content, num_threads) == (b"a model", 1)
+        shape, double = np.array([1, 1]), np.float64
+        inputs = [
+            {"name": "serving_default_action_cost_estimate:0", "shape": shape, "dtype": np.float32, "index": 5},
+            {"name": "reward", "shape": shape, "dtype": double, "index": 3},
+        ]
+        outputs = [
+            {"name": "other:0", "shape": shape, "dtype": double, "index": 2},
+            {"name": "decision:1", "shape": np.array([1, 2]), "dtype": np.float32, "index": 1},
+        ]
+        return SimpleNamespace(
+            allocate_tensors=lambda: None, get_input_details=lambda: inputs, get_output_details=lambda: outputs,
+            set_tensor=self.inputs.__setitem__, invoke=lambda: None,
+            get_tensor=lambda index: self.logits(self.inputs[5], self.inputs[3])[0] if index == 1 else None,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "extent"), [("onnx", 1), ("onnx", "rows"), ("tflite", 1)])
+def test_a_runtime_gets_one_thread_and_inputs_by_name_and_type(
+    kind: str, extent: int | str, middle: float, inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = Runtime(middle, extent)
+    onnx = SimpleNamespace(SessionOptions=SimpleNamespace, InferenceSession=runtime.onnx)
+    monkeypatch.setitem(sys.modules, "onnxruntime", onnx)  # type: ignore[arg-type]
+    litert = SimpleNamespace(Interpreter=runtime.litert)
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", litert)  # type: ignore[arg-type]
+    (tmp_path / f"model.{kind}").write_bytes(b"a model")
+    (tmp_path / "output_spec.json").write_text('[{"tensor_spec": {"name": "decision", "port": 1}}]')
+    policy = load_policy(f"{kind}:{tmp_path / f'model.{kind}'}", inline)
+    expected, _ = play(inline, load_policy(f"threshold:{middle}", inline), "calls")
+    assert play(inline, policy, "calls")[0] == expected
+    observations, infos = decisions(inline, "calls")
+    runtime.runs.clear()
+    default = [policy.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
+    assert act_batch(policy, observations, infos) == default
+    assert runtime.runs[len(infos) :] == ([len(infos)] if extent == "rows" else [1] * len(infos))
 
 
 def test_advice_in_another_unit_becomes_an_action(priority: CompilerEnv) -> None:
