@@ -1,8 +1,10 @@
 """Networks learn from labels: by trees, by classification, and of evictions."""
 
 import importlib
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.tree_imitation import EvictionImitation, eviction_examples
+from mlgo_gym.training.tree_imitation import EvictionImitation, estimate, eviction_examples, tree_features
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
@@ -65,6 +67,34 @@ def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:
     untried = replace(labels, costs=np.where(np.isposinf(labels.costs), np.inf, np.nan))
     with pytest.raises(MlgoError, match="expected labels with tried columns, got 20 labels without"):
         EvictionImitation().fit([untried], Monitor())
+
+
+def test_trees_are_averaged_over_seeds_and_see_relations_of_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[dict[str, Any], int]] = []
+
+    def train(parameters: dict[str, Any], data: Any, trees: int) -> Any:
+        seen.append((parameters, trees))
+        rows, targets, weights = data
+        assert len(rows) == len(targets) == len(weights) == np.count_nonzero(labels.bytes)
+        return SimpleNamespace(predict=lambda rows, raw_score: rows[:, -7] * raw_score + parameters["seed"])
+
+    lightgbm = SimpleNamespace(Dataset=lambda rows, label, weight: (rows, label, weight), train=train)
+    monkeypatch.setitem(sys.modules, "lightgbm", lightgbm)  # type: ignore[arg-type]
+    labels = inlining_labels(60)
+    logits = TreeImitation(models=2, trees=7, seed=5, threads=3).inlining_trees(labels)
+    calls = np.array([[-20, 30, 50, 7, 3, 5, 25, 1, 4, 0], [400, 30, 0, 7, 3, 5, 25, 2, 4, 0]])
+    found = tree_features(FEATURES, calls)
+    relations = np.array([[-50, 30, 4, 30], [370, 400, 4, 30]])
+    assert np.allclose(found[:, -7:-3], np.sign(relations) * np.log1p(np.abs(relations)))
+    assert np.allclose(found[:, -3:], [[-50 / 30, 1, 1], [150 / 30, 0, 0]])
+    assert np.allclose(logits(calls), found[:, -7] + 5.5)
+    chosen = [(parameters["seed"], parameters["num_threads"], parameters["objective"]) for parameters, _ in seen]
+    assert (chosen, {trees for _, trees in seen}) == ([(5, 3, "binary"), (6, 3, "binary")], {7})
+    # A module counts up to 8 %.
+    labels = replace(labels, text=np.full(60, 2000))
+    sums = [labels.bytes[labels.groups == group].sum() * 2 / 2000 for group in range(30)]
+    assert estimate(labels, np.ones(60)) == pytest.approx(np.mean([min(0.08, max(-0.08, total)) for total in sums]))
+    assert -0.08 < estimate(labels, np.ones(60)) != estimate(labels, np.zeros(60)) == 0
 
 
 @pytest.mark.libraries
