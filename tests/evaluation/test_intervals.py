@@ -27,7 +27,7 @@ def test_the_interval_is_scipys_t_interval_of_the_means_of_the_projects(counts: 
     assert change.estimate.interval == pytest.approx(np.expm1(theirs), rel=0.01)
 
 
-def test_quantiles_are_those_of_student_but_for_the_next_term_of_the_expansion() -> None:
+def test_quantiles_miss_one_term_of_the_expansion() -> None:
     freedoms = np.array([3, 4, 6, 9, 20, 40, 100])
     missing = (stats.t.ppf(0.975, freedoms) - [t_quantile(freedom) for freedom in freedoms.tolist()]) * freedoms**5.0
     assert 0.73 < missing.min() < missing.max() < 0.94

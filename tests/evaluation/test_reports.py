@@ -162,7 +162,7 @@ def test_the_printed_command_runs_and_gives_the_table(varied: str, tmp_path: Pat
     assert "smallest of 3" in answer.stdout
 
 
-def test_figures_show_each_policy_but_plain_clang_in_percent() -> None:
+def test_figures_show_changes_in_percent() -> None:
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 
     def shown(policies: dict[str, dict[str, int]]) -> dict[str, tuple[str | None, str]]:

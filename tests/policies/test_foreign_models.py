@@ -171,14 +171,14 @@ class Runtime:
 
 
 @pytest.mark.parametrize(("kind", "extent"), [("onnx", 1), ("onnx", "rows"), ("tflite", 1)])
-def test_a_runtime_gets_one_thread_and_inputs_by_name_and_type(
+def test_a_runtime_gets_named_inputs(
     kind: str, extent: int | str, middle: float, inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = Runtime(middle, extent)
     onnx = SimpleNamespace(SessionOptions=SimpleNamespace, InferenceSession=runtime.onnx)
-    monkeypatch.setitem(sys.modules, "onnxruntime", onnx)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "onnxruntime", onnx)
     litert = SimpleNamespace(Interpreter=runtime.litert)
-    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", litert)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", litert)
     (tmp_path / f"model.{kind}").write_bytes(b"a model")
     (tmp_path / "output_spec.json").write_text('[{"tensor_spec": {"name": "decision", "port": 1}}]')
     policy = load_policy(f"{kind}:{tmp_path / f'model.{kind}'}", inline)

@@ -69,7 +69,7 @@ def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:
         EvictionImitation().fit([untried], Monitor())
 
 
-def test_trees_are_averaged_over_seeds_and_see_relations_of_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_are_averaged_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[dict[str, Any], int]] = []
 
     def train(parameters: dict[str, Any], data: Any, trees: int) -> Any:
@@ -79,7 +79,7 @@ def test_trees_are_averaged_over_seeds_and_see_relations_of_the_features(monkeyp
         return SimpleNamespace(predict=lambda rows, raw_score: rows[:, -7] * raw_score + parameters["seed"])
 
     lightgbm = SimpleNamespace(Dataset=lambda rows, label, weight: (rows, label, weight), train=train)
-    monkeypatch.setitem(sys.modules, "lightgbm", lightgbm)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "lightgbm", lightgbm)
     labels = inlining_labels(60)
     logits = TreeImitation(models=2, trees=7, seed=5, threads=3).inlining_trees(labels)
     calls = np.array([[-20, 30, 50, 7, 3, 5, 25, 1, 4, 0], [400, 30, 0, 7, 3, 5, 25, 2, 4, 0]])
