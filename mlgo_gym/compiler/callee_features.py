@@ -217,7 +217,7 @@ _LINKAGES = {
 _NOT_REQUESTED = ("noinline", "alwaysinline", "optnone")
 NAME = r'@("[^"]*"|[-\w.$]+)'
 _DEFINE = re.compile(r"define ([^@\n]*)" + NAME + r"\(")
-CALL = re.compile(r"(?:call|invoke) [^@]*?" + NAME + r"\(")
+_CALL = re.compile(r"(?:call|invoke) [^@]*?" + NAME + r"\(")
 _ATTRIBUTES = "; Function Attrs: "
 _DEBUG_RECORD, _DEBUG_CALL = "#dbg_", "@llvm.dbg."
 """Parts of lines that describe variables; calls before LLVM 19."""
@@ -373,6 +373,13 @@ def parse_functions(dump: str) -> list[tuple[str, _Function]]:
             function.instructions += 1
             if " call " in line or " invoke " in line:
                 function.calls += 1
-                if called := CALL.search(line):
-                    function.callees.append(called[1].strip('"'))
+                if (callee := called_in(line)) is not None:
+                    function.callees.append(callee)
     return functions
+
+
+def called_in(line: str) -> str | None:
+    """Return the callee of a line of code; None if the line is no direct call."""
+    if not (" call " in line or " invoke " in line) or _DEBUG_RECORD in line or _DEBUG_CALL in line:
+        return None
+    return None if (called := _CALL.search(line)) is None else called[1].strip('"')

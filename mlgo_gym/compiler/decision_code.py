@@ -31,11 +31,14 @@ values of globals, `address_taken` those that are no direct calls. `declared` is
 for one that the inliner has left.
 """
 
-EDGE_COLUMNS = ("calls", "kept", "inlined", "alias", "decision")
+EDGE_COLUMNS = ("calls", "position", "loop_depth", "frequency", "kept", "inlined", "alias", "decision")
 """Columns of edges.
 
-`calls` counts direct calls in the printed code, `kept` and `inlined` earlier decisions by result. `alias` is 1 from an
-alias to its aliasee. `decision` is 1 for the pending decision.
+`calls` counts direct calls in the printed code. `position` is the place of the first one among the direct calls of the
+caller, from 1. `loop_depth` is the largest number of loops around one of them, and `frequency` their estimated
+executions in 1,000 runs of the caller (`mlgo_gym.compiler.printed_blocks`). The first edge has these three of the
+pending call, in the code that the call comes from. `kept` and `inlined` count earlier decisions by result. `alias` is 1
+from an alias to its aliasee. `decision` is 1 for the pending decision.
 """
 
 
@@ -204,11 +207,14 @@ class DecisionCode(CallTracker):
         function = self.module.functions.get(name)
         return self._uses(name) + (function is not None and function.row["linkage"] != INTERNAL)
 
+    def _call_in(self) -> str:
+        return self._caller if self._call is None or not self._call.history else self._call.history[-1]
+
     def ir(self) -> DecisionIR:
         """Return the code at the pending decision."""
         call = self._call
         callee = "" if call is None else call.callee
-        call_in = self._caller if call is None or not call.history else call.history[-1]
+        call_in = self._call_in()
         functions = self.module.functions
         codes = [functions[name].code if name in functions else "" for name in (self._caller, callee)]
         states = [functions[name].state if name in functions else "" for name in (self._caller, callee)]
@@ -223,25 +229,32 @@ class DecisionCode(CallTracker):
         component = () if self._caller else filter(self.module.functions.__contains__, self._component)
         names = self.module.neighbourhood((self._caller, callee, *component), limit)
         nodes = {name: node for node, name in enumerate(names)}
-        edges: dict[tuple[int, int], list[int]] = {(0, nodes[callee]): [0, 0, 0, 0, 1]}
+        decision = (0, nodes[callee])
+        edges: dict[tuple[int, int], dict[str, int]] = {decision: {"decision": 1}}
         for caller, node in nodes.items():
             function = self.module.functions.get(caller)
-            for name, calls in () if function is None else function.calls.items():
+            for name, edge in () if function is None else function.edges.items():
                 if name in nodes:
-                    edges.setdefault((node, nodes[name]), [0] * len(EDGE_COLUMNS))[0] = calls
+                    edges.setdefault((node, nodes[name]), {}).update(edge)
             for name, decided in self._decided.get(caller, {}).items():
                 if name in nodes:
-                    edges.setdefault((node, nodes[name]), [0] * len(EDGE_COLUMNS))[1:3] = decided
+                    edges.setdefault((node, nodes[name]), {}).update(zip(("kept", "inlined"), decided, strict=True))
             if (aliasee := self.module.aliases.get(caller)) in nodes:
-                edges[node, nodes[aliasee]] = [0, 0, 0, 1, 0]
-        return CallGraph(
-            tuple(names),
-            np.array(
-                [[row.get(column, 0) for column in NODE_COLUMNS] for row in map(self.module.node, names)], np.int64
-            ),
-            np.array(list(edges.values()), np.int64),
-            np.array(list(edges), np.int64),
+                edges[node, nodes[aliasee]] = {"alias": 1}
+        edges[decision].update(self._pending_site())
+        tables = (map(self.module.node, names), NODE_COLUMNS), (edges.values(), EDGE_COLUMNS)
+        nodes_table, edges_table = (
+            np.array([[row.get(column, 0) for column in columns] for row in rows], np.int64) for rows, columns in tables
         )
+        return CallGraph(tuple(names), nodes_table, edges_table, np.array(list(edges), np.int64))
+
+    def _pending_site(self) -> dict[str, int]:
+        """Return the columns of the place of the pending call, if it is known."""
+        call, function = self._call, self.module.functions.get(self._call_in())
+        if call is None or call.position < 0 or function is None:
+            return {}
+        is_known = function.callees[call.position :][:1] == (call.callee,)
+        return function.place([call.position]) if is_known else {}
 
     def copy(self) -> Self:
         """Return an independent copy."""

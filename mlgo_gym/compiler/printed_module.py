@@ -5,10 +5,19 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from mlgo_gym.compiler.callee_features import CALL, DISCARDABLE, EXTERNAL, INTERNAL, NAME, parse_functions
+from mlgo_gym.compiler.callee_features import (
+    DISCARDABLE,
+    EXTERNAL,
+    INTERNAL,
+    NAME,
+    called_in,
+    parse_functions,
+)
+from mlgo_gym.compiler.printed_blocks import block_facts, split_blocks
 from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
 
 INITIAL, BEFORE, LEFT = "initial", "before", "left"
@@ -23,6 +32,9 @@ MODULE_FLAGS = (*CONTEXT_FLAGS, "-mllvm", "-print-after=inline", "-mllvm", "-pri
 MODULE_END = "*** IR Dump After InlinerPass on "
 
 _INTRINSIC = "llvm."
+_RUNS, _MOST = 1000, 10**9
+"""Runs of a caller that the frequency of a call is for, and the largest frequency: columns are whole numbers."""
+
 _SYMBOL = re.compile(NAME)
 _FUNCTION = re.compile(r"^(?:; Function Attrs: [^\n]*\n)?define [^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _DECLARATION = re.compile(r"^declare [^@\n]*" + NAME, re.MULTILINE)
@@ -30,7 +42,6 @@ _GLOBAL = re.compile(r"^@[^\n]*", re.MULTILINE)
 _ALIAS = re.compile(NAME + r" = (?:[\w()]+ )*alias ")
 _TYPE = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type [^\n]*\n', re.MULTILINE)
 _TYPE_NAME = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
-_LABEL = re.compile(r'^(?:"[^"\n]*"|[-\w.$]+):', re.MULTILINE)
 _COMDAT = re.compile(r" comdat(?:\(\$(?:\"[^\"]*\"|[-\w.$]+)\))?")
 
 # LLVM splits a coroutine (llvm/lib/Transforms/Coroutines) after the start of the inliner: types of frames and arrays of
@@ -39,7 +50,7 @@ _FRAME = re.compile(r'getelementptr [^%\n]*(%(?:"[^"\n]*\.Frame"|[-\w.$]+\.Frame
 _PARTS = re.compile(r'@llvm\.coro\.id\([^\n]*@("?)([^"\n]*)\.resumers"?\)')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PrintedFunction:
     """A function as clang printed it.
 
@@ -63,18 +74,38 @@ class PrintedFunction:
     def parse(cls, code: str, state: str) -> tuple[str, PrintedFunction]:
         """Return the name of the function in some code, and the function."""
         ((name, facts),) = parse_functions(code)
-        body = code.partition("define ")[2].partition("\n")
-        labels = len(_LABEL.findall(body[2])) + (_LABEL.match(body[2]) is None)
-        row = {"linkage": facts.linkage, "instructions": facts.instructions, "blocks": labels, "left": state == LEFT}
+        row = {"linkage": facts.linkage, "instructions": facts.instructions, "left": state == LEFT}
+        row["blocks"] = len(split_blocks(_body(code)))
         uses = Counter(map(_plain, _SYMBOL.findall(code)))
         uses[name] -= 1
         calls = Counter(callee for callee in facts.callees if not callee.startswith(_INTRINSIC))
         return name, cls(code, state, row, calls, +uses, tuple(facts.callees))
 
+    @cached_property
+    def edges(self) -> dict[str, dict[str, int]]:
+        """The edge to each of `calls` by column."""
+        positions: dict[str, list[int]] = {callee: [] for callee in self.calls}
+        for position, callee in enumerate(self.callees):
+            if callee in positions:
+                positions[callee].append(position)
+        return {callee: {"calls": len(found), **self.place(found)} for callee, found in positions.items()}
+
+    def place(self, positions: Sequence[int]) -> dict[str, int]:
+        """Return the place of some of `callees` by column of an edge."""
+        depths, frequencies = zip(*(self._sites[position] for position in positions), strict=True)
+        frequency = min(round(_RUNS * sum(frequencies)), _MOST)
+        return {"position": positions[0] + 1, "loop_depth": max(depths), "frequency": frequency}
+
+    @cached_property
+    def _sites(self) -> list[tuple[int, float]]:
+        """The loops around each of `callees`, and its estimated executions when the function runs once."""
+        blocks = split_blocks(_body(self.code))
+        calls = [sum(called_in(line) is not None for line in code.splitlines()) for _, code in blocks]
+        return [fact for fact, count in zip(block_facts(blocks), calls, strict=True) for _ in range(count)]
+
     def call_line(self, callee: str, position: int) -> str:
         """Return the line of the direct call at a position, or of the first one if that has another callee."""
-        lines = [(line, match[1]) for line in self.code.splitlines() if (match := CALL.search(line))]
-        named = [line.strip() for line, name in lines if _plain(name) == callee]
+        named = [line.strip() for line in self.code.splitlines() if called_in(line) == callee]
         if 0 <= position < len(self.callees) and self.callees[position] == callee:
             return named[self.callees[:position].count(callee)]
         return named[0] if named else ""
@@ -189,6 +220,11 @@ def _coroutine_parts(code: str) -> Iterator[str]:
     for quote, name in dict.fromkeys(_PARTS.findall(code)):
         parts = (f"ptr @{quote}{name}.{part}{quote}" for part in ("resume", "destroy", "cleanup"))
         yield f"@{quote}{name}.resumers{quote} = private constant [3 x ptr] [{', '.join(parts)}]\n"
+
+
+def _body(code: str) -> str:
+    """Return what follows the line of `define` in the code of a function."""
+    return code.partition("define ")[2].partition("\n")[2]
 
 
 def _plain(name: str) -> str:

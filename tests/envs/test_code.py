@@ -1,6 +1,7 @@
 """The code and the call graph at inlining decisions: on demand, as an observation, and nothing without the argument."""
 
 import copy
+import os
 import pickle
 import re
 from collections import Counter
@@ -16,7 +17,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.compiler.decision_code import EDGE_COLUMNS
+from mlgo_gym.compiler.printed_blocks import block_facts, split_blocks
 from mlgo_gym.compiler.printed_module import BEFORE, LEFT, PARSE_FLAGS
+from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import ActionError, MlgoError
@@ -283,6 +286,61 @@ def test_a_call_of_unknown_origin_has_no_caller_and_aliases_an_edge(make_bitcode
                 unknown += 1
         *_, done, _, info = env.step(info["decision_index"] % 2)
     assert unknown > 1
+    env.close()
+
+
+LOOPS = """
+int other(int);
+static int leaf(int x) { return x * 31 + other(x) * x + other(x + 1); }
+int outer(int n) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      other(j);
+  if (n % 8 == 3) other(1);
+  while (other(n)) n = leaf(n);
+  return leaf(n);
+}
+"""
+
+
+def test_edges_have_the_place_of_their_calls(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    (source := tmp_path / "loops.c").write_text(LOOPS)
+    env = make(corpus=make_bitcode(source), ir=True)
+    env.reset()
+    places, done = [], False
+    while not done:
+        graph = env.call_graph()
+        rows = [dict(zip(EDGE_COLUMNS, row, strict=True)) for row in graph.edges.tolist()]
+        links = [tuple(graph.functions[node] for node in link) for link in graph.edge_links.tolist()]
+        edges = {
+            link: [row[name] for name in ("calls", "position", "loop_depth", "frequency")]
+            for link, row in zip(links, rows, strict=True)
+        }
+        assert edges["leaf", "other"] == [2, 1, 0, 2000]
+        assert edges["outer", "other"] == [3, 1, 2, 31 * 31_000 + 500 + 32_000]
+        places.append(edges["outer", "leaf"])
+        *_, done, _, _ = env.step(0)
+    # The pending call: in the loop, then after it.
+    assert places == [[2, 4, 1, 31_000], [2, 5, 0, 1000]]
+    env.close()
+
+
+@pytest.mark.parametrize("name", ["cpp/lexer_parser", pytest.param("modern/pmr", marks=pytest.mark.slow)])
+def test_the_frequencies_of_blocks_are_those_of_clang(name: str) -> None:
+    env = make()
+    compilation = env.compilation(env.corpus.module(name))
+    flags = [*compilation.flags, *CONTEXT_FLAGS, "-mllvm", "-print-bfi", "-fdiagnostics-show-hotness", "-Rpass=inline"]
+    printed = env.toolchain.run([*flags, *compilation.inputs, "-o", os.devnull]).stderr
+    functions = re.split(r"^; \*\*\* IR Dump Before InlinerPass on [^\n]*\n", printed, flags=re.MULTILINE)[1:]
+    equal = []
+    for code, _, rest in (part.partition("\n}\n") for part in functions):
+        if (clang := re.match(r"[^b]*block-frequency-info: .*\n((?: - .*\n)+)", rest)) is not None:
+            frequencies = [float(number) for number in re.findall(r"float = ([\d.e+-]+)", clang[1])]
+            found = [runs for _, runs in block_facts(split_blocks(code.partition("{\n")[2]))]
+            equal.append(found == pytest.approx(frequencies, rel=0.02, abs=1e-3))
+    assert len(equal) > 80
+    # Clang has heuristics for comparisons with null and zero, too.
+    assert sum(equal) > 0.9 * len(equal)
     env.close()
 
 
