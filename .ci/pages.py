@@ -76,6 +76,7 @@ SKIPPED = {
     "needs a file of the repository; tests/test_examples.py builds it": ("make -C examples/firmware",),
     "needs files of the repository and minutes, or a model": (
         "python examples/evolve_rules.py",
+        "python -m benchmarks.evolution",
         "python examples/openevolve/run.py",
         "OPENAI_API_KEY=",
     ),

@@ -5,7 +5,7 @@ labels, which takes seconds. Then the compiler judges the best new rule of each 
 population without progress starts again. The state is in FOLDER after each round: the same command resumes.
 
 pip install '.[tools]'   # in a clone of mlgo-gym
-python evolve_rules.py FOLDER [LEVEL] [CPU_MINUTES] [SEED]
+python evolve_rules.py FOLDER [LEVEL] [CPU_MINUTES] [SEED] [MODULES]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Oz --split test --policy rule:FOLDER/best-0.rule
 """
 
@@ -17,6 +17,7 @@ import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,6 @@ import numpy as np
 from mlgo_gym import read_labels, score
 
 POPULATIONS, RULES, GENERATIONS = 4, 100, 20
-MODULES = 32
-"""Modules on which the compiler judges a rule."""
-
 Comparison = tuple[str, str, float]
 Rule = list[list[Comparison]]
 
@@ -107,13 +105,13 @@ def evolve(population: list[Rule], labels: Labels, random: np.random.Generator) 
     return population
 
 
-def judge(rule: str, level: str) -> float:
+def judge(rule: str, level: str, modules: int) -> float:
     """Return the change of code size on training modules, in a process of a pool."""
-    return score(rule, level=level, compiles=MODULES, explain=False).value
+    return score(rule, level=level, compiles=modules, explain=False).value
 
 
-def main(folder: Path, level: str = "Oz", minutes: float = 60.0, seed: int = 0) -> None:
-    """Evolve rules until the CPU time is over, and print the best one."""
+def main(folder: Path, level: str = "Oz", minutes: float = 60.0, seed: int = 0, modules: int = 32) -> None:
+    """Evolve rules until the CPU time is over, and print the best one; that many training modules judge a rule."""
     labels, path = Labels(level), folder / f"state-{seed}.json"
     state: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"judged": {}, "curve": []}
     curve, judged = state["curve"], state["judged"]
@@ -130,7 +128,7 @@ def main(folder: Path, level: str = "Oz", minutes: float = 60.0, seed: int = 0) 
             improved = not population or labels.gain(bred_rules[0]) > labels.gain(population[0])
             populations[number] = bred_rules if improved else []
         with ProcessPoolExecutor(2) as pool:
-            judged.update(zip(new, pool.map(judge, new, [level] * len(new)), strict=True))
+            judged.update(zip(new, pool.map(partial(judge, level=level, modules=modules), new), strict=True))
         best = min(judged, key=judged.__getitem__)
         curve.append([round(before + sum(os.times()[:4])), len(judged), judged[best]])
         path.write_text(json.dumps({**state, "populations": populations}))
@@ -140,4 +138,4 @@ def main(folder: Path, level: str = "Oz", minutes: float = 60.0, seed: int = 0) 
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *(kind(word) for kind, word in zip((str, float, int), sys.argv[2:], strict=False)))
+    main(Path(sys.argv[1]), *(kind(word) for kind, word in zip((str, float, int, int), sys.argv[2:], strict=False)))

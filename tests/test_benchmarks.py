@@ -25,3 +25,17 @@ def test_programs_compiled_under_random_policies_give_their_output(tmp_path: Pat
     assert len(rows) == 8
     assert {row["outcome"] for row in rows} == {"correct"}
     assert sum(row["changed"] for row in rows) > 0, "random policies make other objects"
+
+
+@pytest.mark.slow
+def test_rules_of_both_levels_evolve_once(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    options = ["--minutes", "0", "--seeds", "1", "--modules", "2", "--work", str(tmp_path)]
+    for _ in range(2):  # the second run resumes
+        run("evolution", *options, "--output", str(tmp_path / "rules.json"))
+        levels = json.loads((tmp_path / "rules.json").read_text())
+        for found in levels.values():
+            assert {"threshold:5", "last-call"} < found.keys()
+            assert [len(curve) for curve in found["curves"]] == [1]
+            assert all(found["rules"])
+    assert list(levels) == ["Oz", "Os"]

@@ -241,9 +241,17 @@ def evolution() -> Rows:
         for seed, curve in enumerate(found["curves"]):
             cells = [f"-{level}, {seed}", str(curve[-1][1])]
             for value in (found["threshold:5"], found["last-call"], curve[-1][2]):
-                seconds = next(point[0] for point in curve if point[2] <= value)
-                cells += [percent(value), f"{seconds / 60:.1f} min"]
+                seconds = next((point[0] for point in curve if point[2] <= value), None)
+                cells += [percent(value), "not reached" if seconds is None else f"{seconds / 60:.1f} min"]
             yield cells
+
+
+def best_rules() -> Rows:
+    """Yield the best evolved rule of each level."""
+    yield ["level", "change", "best rule"]
+    for level, found in read("evolved_rules").items():
+        value, rule = min((curve[-1][2], rule) for curve, rule in zip(found["curves"], found["rules"], strict=True))
+        yield [f"-{level}", percent(value), f"`{' '.join(rule.split())}`"]
 
 
 SETS = {"test": "test split", "six": "held out", "others": "others held out"}
@@ -364,6 +372,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "performance.forks": forks,
     "performance.throughput": throughput,
     "performance.times": times,
+    "rules.best": best_rules,
     "rules.evolution": evolution,
     "run_time.held_out": run_time,
     "statistics.coverage": coverage,

@@ -1,6 +1,7 @@
 """Scores of candidates: rules and programs, failures, and the words for their author."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def test_a_rule_and_the_same_rule_as_a_program_have_one_score(tmp_path: Path) ->
     assert rule.regressions[0][1] >= rule.regressions[-1][1] > 0
     assert "inlines" in rule.costly[0]
     assert "cost_estimate=" in str(rule)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_makes_code_smaller() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how_to" / "heuristics.md"
+    (program,) = re.findall(r'score\("""(.*?)"""', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert score(program, compiles=8, explain=False).value < -0.01
 
 
 @pytest.mark.slow
