@@ -15,13 +15,10 @@ from typing import Literal, Protocol, overload
 
 from mlgo_gym.cache import cache_directory, sha256_of
 from mlgo_gym.corpus.flags import check_arguments, edit_flags
-from mlgo_gym.corpus.parts import PARTS, Part, is_part, is_project_part
+from mlgo_gym.corpus.parts import HELD_OUT, PARTS, Part, is_part, is_project_part
 from mlgo_gym.errors import CorpusError, did_you_mean
 
 MAX_MODULE_BYTES = 1 << 31
-
-_HELD_OUT: Mapping[Part, tuple[Part, ...]] = {"train": ("test",), "valid": ("test",), "fit": ("test", "valid")}
-"""The parts whose modules a part must not contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +270,8 @@ class Corpus:
 
         Copies have equal sources or equal bitcode. A module whose files cannot be read is no copy.
         """
-        whole = self._modules.names if names and part in _HELD_OUT else ()
-        held_out = [
-            name for name in whole if any(is_project_part(*self.origin(name), held) for held in _HELD_OUT[part])
-        ]
+        whole = self._modules.names if names and part in HELD_OUT else ()
+        held_out = [name for name in whole if any(is_project_part(*self.origin(name), held) for held in HELD_OUT[part])]
         if not held_out:
             return list(names)
         digests = {digest for digest in map(self._source_digest, held_out) if digest}

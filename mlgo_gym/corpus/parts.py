@@ -20,6 +20,9 @@ Part = Literal["train", "test", "fit", "valid"]
 
 PARTS: tuple[Part, ...] = get_args(Part)
 
+HELD_OUT: Mapping[Part, tuple[Part, ...]] = {"train": ("test",), "valid": ("test",), "fit": ("test", "valid")}
+"""The parts whose modules a part must not contain."""
+
 BUILTIN = "builtin"
 """The project of the packaged corpus. Its programs share no functions, so each is divided as a project is."""
 
