@@ -24,9 +24,8 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 @pytest.fixture
 def env(corpus: Path) -> Iterator[InlineEnv]:
-    made = InlineEnv(corpus=str(corpus))
-    yield made
-    made.close()
+    with InlineEnv(corpus=str(corpus)) as made:
+        yield made
 
 
 @pytest.fixture(params=["damaged", "no bitcode"])
@@ -49,12 +48,11 @@ def metrics(env: InlineEnv) -> dict[str, Any]:
 
 def test_nothing_is_opened_or_started_before_the_first_reset() -> None:
     before = traces()
-    env = InlineEnv(corpus="builtin")
-    assert traces() <= before
-    envs = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus="builtin")
-    assert traces().children <= before.children
-    envs.close()
-    env.close()
+    with InlineEnv(corpus="builtin"):
+        assert traces() <= before
+        envs = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus="builtin")
+        assert traces().children <= before.children
+        envs.close()
 
 
 def test_extra_flags_are_for_the_baseline_too(corpus: Path) -> None:

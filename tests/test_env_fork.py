@@ -44,9 +44,8 @@ def mixed(make_bitcode: MakeBitcode) -> Path:
 
 @pytest.fixture
 def env(mixed: Path) -> Iterator[InlineEnv]:
-    made = InlineEnv(corpus=str(mixed))
-    yield made
-    made.close()
+    with InlineEnv(corpus=str(mixed)) as made:
+        yield made
 
 
 def go_on(env: CompilerEnv, seed: int, steps: int = 10**6) -> list[tuple[Any, ...]]:

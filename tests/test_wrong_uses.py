@@ -276,18 +276,17 @@ def test_flags_are_refused_where_a_corpus_object_records_them() -> None:
 
 
 def test_a_state_replays_only_in_its_environment_and_with_its_flags(varied: str) -> None:
-    env = InlineEnv(corpus=varied)
-    env.reset(seed=1)
-    env.step(0)
-    state = env.state()
-    flags = {"extra_flags": ["-mllvm", "-inline-threshold=0"]}
-    for other, message in (
-        (gym.make(EVICT, corpus=varied), "expected a state of RegAllocEvictEnv, got one of InlineEnv"),
-        (gym.make(INLINE, corpus=varied, compile_options=flags), "expected the flags of the state"),
-    ):
-        inner: Any = other.unwrapped
-        with pytest.raises(MlgoError) as caught:
-            inner.from_state(state)
-        assert_is_one_line(caught.value, message)
-        other.close()
-    env.close()
+    with InlineEnv(corpus=varied) as env:
+        env.reset(seed=1)
+        env.step(0)
+        state = env.state()
+        flags = {"extra_flags": ["-mllvm", "-inline-threshold=0"]}
+        for other, message in (
+            (gym.make(EVICT, corpus=varied), "expected a state of RegAllocEvictEnv, got one of InlineEnv"),
+            (gym.make(INLINE, corpus=varied, compile_options=flags), "expected the flags of the state"),
+        ):
+            inner: Any = other.unwrapped
+            with pytest.raises(MlgoError) as caught:
+                inner.from_state(state)
+            assert_is_one_line(caught.value, message)
+            other.close()

@@ -76,12 +76,11 @@ def test_a_cmd_file_that_does_not_begin_with_cc1_is_neither_written_nor_read(tmp
 
 def test_a_module_that_is_deleted_during_an_episode_is_a_clear_error(calls: Path, tmp_path: Path) -> None:
     shutil.copy(calls, tmp_path / "calls.bc")
-    env = InlineEnv(corpus=str(tmp_path), compile_options={"extra_flags": ["-mllvm", "-inline-threshold=7"]})
-    _, info = env.reset()
-    (tmp_path / "calls.bc").unlink()
-    with pytest.raises(CorpusError, match="expected the bitcode of a module, got no such file"):
-        finish(env, info)
-    env.close()
+    with InlineEnv(corpus=str(tmp_path), compile_options={"extra_flags": ["-mllvm", "-inline-threshold=7"]}) as env:
+        _, info = env.reset()
+        (tmp_path / "calls.bc").unlink()
+        with pytest.raises(CorpusError, match="expected the bitcode of a module, got no such file"):
+            finish(env, info)
 
 
 def test_a_sparse_module_of_a_terabyte_is_refused(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:

@@ -107,15 +107,14 @@ def test_a_function_of_any_name_is_an_episode(
     assert toolchain.run(words).returncode == 0
     inlines = task == "Inline"
     arguments = {"callee_features": True} if inlines else {"scope": "function", "max_decisions": 20}
-    env = gym.make(f"mlgo/{task}-v0", corpus=str(bitcode), **arguments).unwrapped
-    assert isinstance(env, CompilerEnv)
-    (module,) = env.corpus.names
-    assert inlines or printed in env.decisions(env.corpus.module(module))
-    key, shown = "context", printed
-    if inlines:  # the name of a callee comes from LLVM's assembly
-        key, shown = "callee", written.replace(r"\5C", r"\\")
-    chosen: Any = {} if inlines else {"function": printed}
-    infos, last = run(env, module=module, **chosen)
-    assert last.terminated
-    assert shown in {info[key] for info in infos}
-    env.close()
+    with gym.make(f"mlgo/{task}-v0", corpus=str(bitcode), **arguments).unwrapped as env:
+        assert isinstance(env, CompilerEnv)
+        (module,) = env.corpus.names
+        assert inlines or printed in env.decisions(env.corpus.module(module))
+        key, shown = "context", printed
+        if inlines:  # the name of a callee comes from LLVM's assembly
+            key, shown = "callee", written.replace(r"\5C", r"\\")
+        chosen: Any = {} if inlines else {"function": printed}
+        infos, last = run(env, module=module, **chosen)
+        assert last.terminated
+        assert shown in {info[key] for info in infos}

@@ -61,44 +61,43 @@ def assert_parses(env: InlineEnv, text: str, folder: Path, action: str) -> None:
 
 
 def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -> None:
-    env = make(ir=True)
-    seen: Counter[str] = Counter()
-    texts: dict[str, str] = {}
-    for callee, _ in decisions(env):
-        ir = env.ir()
-        # Only components of several functions leave a call unknown.
-        seen["unknown"] += not ir.callee
-        seen["wrong"] += ir.callee not in ("", callee)
-        if not ir.callee:
-            continue
-        seen["known"] += 1
-        assert f"@{ir.callee}(" in ir.call
-        assert f"define {ir.caller_code.partition('define ')[2]}" in ir.text
-        seen[f"caller {ir.caller_state}"] += 1
-        seen[f"callee {ir.callee_state}"] += 1
-        assert ir.call in ir.text
-        texts[f"{ir.caller} {ir.callee}"] = ir.text
-        if seen["known"] % 5:
-            continue
-        graph = env.call_graph()
-        assert graph.functions[0] == ir.caller
-        assert ir.callee in graph.functions[:2]
-        edges = {
-            (graph.functions[caller], graph.functions[called]): calls
-            for (caller, called), (calls, *_) in zip(graph.edge_links.tolist(), graph.edges.tolist(), strict=True)
-        }
-        own = Counter(re.findall(r"(?:call|invoke) [^@\n]*@([\w.$]+)\(", ir.caller_code))
-        assert {pair[1]: calls for pair, calls in edges.items() if pair[0] == ir.caller and calls} == {
-            name: calls for name, calls in own.items() if not name.startswith("llvm.")
-        }
-        assert graph.edges[:, EDGE_COLUMNS.index("decision")].tolist() == [1, *[0] * (len(edges) - 1)]
-    assert seen["known"] > 100
-    assert seen["wrong"] < 0.02 * seen["known"]
-    assert seen[f"caller {BEFORE}"] == seen["known"]
-    assert seen[f"callee {LEFT}"] > 0.8 * seen["known"]
-    for text in [*texts.values()][::40]:
-        assert_parses(env, text, tmp_path, "-emit-obj")
-    env.close()
+    with make(ir=True) as env:
+        seen: Counter[str] = Counter()
+        texts: dict[str, str] = {}
+        for callee, _ in decisions(env):
+            ir = env.ir()
+            # Only components of several functions leave a call unknown.
+            seen["unknown"] += not ir.callee
+            seen["wrong"] += ir.callee not in ("", callee)
+            if not ir.callee:
+                continue
+            seen["known"] += 1
+            assert f"@{ir.callee}(" in ir.call
+            assert f"define {ir.caller_code.partition('define ')[2]}" in ir.text
+            seen[f"caller {ir.caller_state}"] += 1
+            seen[f"callee {ir.callee_state}"] += 1
+            assert ir.call in ir.text
+            texts[f"{ir.caller} {ir.callee}"] = ir.text
+            if seen["known"] % 5:
+                continue
+            graph = env.call_graph()
+            assert graph.functions[0] == ir.caller
+            assert ir.callee in graph.functions[:2]
+            edges = {
+                (graph.functions[caller], graph.functions[called]): calls
+                for (caller, called), (calls, *_) in zip(graph.edge_links.tolist(), graph.edges.tolist(), strict=True)
+            }
+            own = Counter(re.findall(r"(?:call|invoke) [^@\n]*@([\w.$]+)\(", ir.caller_code))
+            assert {pair[1]: calls for pair, calls in edges.items() if pair[0] == ir.caller and calls} == {
+                name: calls for name, calls in own.items() if not name.startswith("llvm.")
+            }
+            assert graph.edges[:, EDGE_COLUMNS.index("decision")].tolist() == [1, *[0] * (len(edges) - 1)]
+        assert seen["known"] > 100
+        assert seen["wrong"] < 0.02 * seen["known"]
+        assert seen[f"caller {BEFORE}"] == seen["known"]
+        assert seen[f"callee {LEFT}"] > 0.8 * seen["known"]
+        for text in [*texts.values()][::40]:
+            assert_parses(env, text, tmp_path, "-emit-obj")
 
 
 def test_the_code_of_coroutines_parses_before_and_after_their_split(tmp_path: Path) -> None:
@@ -194,39 +193,38 @@ class ReadsCodeOfSeveral(ReadsCode):
 def test_each_way_to_play_gives_policies_code_and_graph(arguments: dict[str, Any], calls: Path, tmp_path: Path) -> None:
     policies = {name: f"{__file__}:{name}" for name in ("ReadsCode", "ReadsCodeOfSeveral")}
     policies |= {name: name for name in ("default", "threshold:0", "random")}
-    env = make(corpus=calls, **arguments)
-    (name,) = [module.name for module in env.corpus]
-    alone, info = play(env, ReadsCode(), name)
-    assert info["decisions"] == len(alone) > 5
-    assert 0 < sum(alone) < len(alone)
-    for envs in (1, 3):
-        result = evaluate("mlgo/Inline-v0", policies=policies, corpus=str(calls), env_kwargs=arguments, envs=envs)
-        assert not result.failures
-        actions = {episode.policy: episode.actions for episode in result.episodes}
-        assert actions["ReadsCode"] == actions["ReadsCodeOfSeveral"]
-        assert unpack_actions(actions["ReadsCode"] or "", env.action_space) == alone
-        assert len({actions[policy] for policy in ("default", "threshold:0", "ReadsCode")}) == 3
-    traced = trace(
-        "mlgo/Inline-v0", policies["ReadsCode"], corpus=str(calls), output=tmp_path / "t", env_kwargs=arguments
-    )
-    assert unpack_actions(traced.episodes[0].actions or "", env.action_space) == alone
-    module = env.corpus.module(name)
-    chosen = partial(decide, ReadsCode(), env.task)
-    counts = iter(range(len(alone)))
-    compiled = run_inline_compile(
-        env.compilation(module), env.task, lambda pending: int(chosen(pending, name, next(counts))), 60
-    )
-    assert [decision.answer for decision in compiled.decisions] == alone
-    space = SearchSpace(env, module, Budget(1))
-    with closing(space.begin()) as episode:
-        while (decision := episode.decision) is not None:
-            episode.take(space.action_of(ReadsCode(), decision, episode.decisions))
-        assert episode.actions == alone
-    found = search_module(env, module, compiles=4, start=policies["ReadsCode"])
-    assert len(found.actions) > 5
-    with pytest.raises(MlgoError, match="expected an environment without code"):
-        explain_module(env, name, ("default", "always"))
-    env.close()
+    with make(corpus=calls, **arguments) as env:
+        (name,) = [module.name for module in env.corpus]
+        alone, info = play(env, ReadsCode(), name)
+        assert info["decisions"] == len(alone) > 5
+        assert 0 < sum(alone) < len(alone)
+        for envs in (1, 3):
+            result = evaluate("mlgo/Inline-v0", policies=policies, corpus=str(calls), env_kwargs=arguments, envs=envs)
+            assert not result.failures
+            actions = {episode.policy: episode.actions for episode in result.episodes}
+            assert actions["ReadsCode"] == actions["ReadsCodeOfSeveral"]
+            assert unpack_actions(actions["ReadsCode"] or "", env.action_space) == alone
+            assert len({actions[policy] for policy in ("default", "threshold:0", "ReadsCode")}) == 3
+        traced = trace(
+            "mlgo/Inline-v0", policies["ReadsCode"], corpus=str(calls), output=tmp_path / "t", env_kwargs=arguments
+        )
+        assert unpack_actions(traced.episodes[0].actions or "", env.action_space) == alone
+        module = env.corpus.module(name)
+        chosen = partial(decide, ReadsCode(), env.task)
+        counts = iter(range(len(alone)))
+        compiled = run_inline_compile(
+            env.compilation(module), env.task, lambda pending: int(chosen(pending, name, next(counts))), 60
+        )
+        assert [decision.answer for decision in compiled.decisions] == alone
+        space = SearchSpace(env, module, Budget(1))
+        with closing(space.begin()) as episode:
+            while (decision := episode.decision) is not None:
+                episode.take(space.action_of(ReadsCode(), decision, episode.decisions))
+            assert episode.actions == alone
+        found = search_module(env, module, compiles=4, start=policies["ReadsCode"])
+        assert len(found.actions) > 5
+        with pytest.raises(MlgoError, match="expected an environment without code"):
+            explain_module(env, name, ("default", "always"))
 
 
 def test_the_code_in_infos_is_that_of_its_decision_and_can_be_copied(calls: Path) -> None:
@@ -268,25 +266,24 @@ int outer(int n) { return zig(n) + nick(n) + twice(n) + leaf(n); }
 
 def test_a_call_of_unknown_origin_has_no_caller_and_aliases_an_edge(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "cycle.c").write_text(CYCLE)
-    env = make(corpus=make_bitcode(source), ir=True, max_decisions=8)
-    _, info = env.reset()
-    unknown, done = 0, False
-    while not done:
-        for limit in (None, 8):
-            graph, ir = env.call_graph(limit), env.ir()
-            links = [tuple(graph.functions[node] for node in link) for link in graph.edge_links.tolist()]
-            aliases = graph.edges[:, EDGE_COLUMNS.index("alias")].tolist()
-            assert [link for link, alias in zip(links, aliases, strict=True) if alias] == [("nick", "zig")]
-            assert (ir.caller == "") == (ir.callee == "")
-            if not ir.caller:
-                assert info["context"] == "zag, zig"
-                assert (ir.text, ir.call, links[0]) == ("", "", ("", ""))
-                assert graph.functions[:3] == ("", "zag", "zig")
-                assert not graph.nodes[0].any()
-                unknown += 1
-        *_, done, _, info = env.step(info["decision_index"] % 2)
-    assert unknown > 1
-    env.close()
+    with make(corpus=make_bitcode(source), ir=True, max_decisions=8) as env:
+        _, info = env.reset()
+        unknown, done = 0, False
+        while not done:
+            for limit in (None, 8):
+                graph, ir = env.call_graph(limit), env.ir()
+                links = [tuple(graph.functions[node] for node in link) for link in graph.edge_links.tolist()]
+                aliases = graph.edges[:, EDGE_COLUMNS.index("alias")].tolist()
+                assert [link for link, alias in zip(links, aliases, strict=True) if alias] == [("nick", "zig")]
+                assert (ir.caller == "") == (ir.callee == "")
+                if not ir.caller:
+                    assert info["context"] == "zag, zig"
+                    assert (ir.text, ir.call, links[0]) == ("", "", ("", ""))
+                    assert graph.functions[:3] == ("", "zag", "zig")
+                    assert not graph.nodes[0].any()
+                    unknown += 1
+            *_, done, _, info = env.step(info["decision_index"] % 2)
+        assert unknown > 1
 
 
 LOOPS = """
@@ -346,12 +343,11 @@ def test_the_frequencies_of_blocks_are_those_of_clang(name: str) -> None:
 
 def test_outside_cycles_the_code_names_callees_that_features_do_not(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "cycle.c").write_text(CYCLE)
-    env = make(corpus=make_bitcode(source), ir=True, callee_features=True)
-    wrong = 0
-    for callee, info in decisions(env, env.corpus[0].name):
-        if len(info["site"].functions) == 1:
-            assert info["code"].ir().callee == callee
-            assert info["code"].ir().caller == info["context"]
-            wrong += info["callee"] != callee
-    assert wrong
-    env.close()
+    with make(corpus=make_bitcode(source), ir=True, callee_features=True) as env:
+        wrong = 0
+        for callee, info in decisions(env, env.corpus[0].name):
+            if len(info["site"].functions) == 1:
+                assert info["code"].ir().callee == callee
+                assert info["code"].ir().caller == info["context"]
+                wrong += info["callee"] != callee
+        assert wrong

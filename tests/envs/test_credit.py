@@ -126,26 +126,24 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
 
 
 def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), credit=True, error_reward=-1.0)
-    _, info = env.reset(seed=0)
-    for _ in range(3):
-        _, _, _, _, info = env.step(info["default_action"])
-    running_compile(env).kill()
-    _, reward, failed, _, info = env.step(0)
-    assert failed
-    assert reward == -1
-    assert info["rewards"] == pytest.approx([-1 / info["decisions"]] * info["decisions"])
-    env.close()
+    with InlineEnv(corpus=str(bitcode), credit=True, error_reward=-1.0) as env:
+        _, info = env.reset(seed=0)
+        for _ in range(3):
+            _, _, _, _, info = env.step(info["default_action"])
+        running_compile(env).kill()
+        _, reward, failed, _, info = env.step(0)
+        assert failed
+        assert reward == -1
+        assert info["rewards"] == pytest.approx([-1 / info["decisions"]] * info["decisions"])
 
 
 def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), credit=True)
-    _, info = env.reset(seed=0)
-    _, _, _, _, info = env.step(info["default_action"])
-    copied = env.fork()
-    for one, flip in ((copied, 1), (env, 0)):
-        last = finish(one, {"default_action": info["default_action"] ^ flip})[-1].info
-        assert any(last["credit"]) == bool(flip)
-        assert sum(last["credit"]) == pytest.approx(last["baseline_text"] - last["text"])
-    copied.close()
-    env.close()
+    with InlineEnv(corpus=str(bitcode), credit=True) as env:
+        _, info = env.reset(seed=0)
+        _, _, _, _, info = env.step(info["default_action"])
+        copied = env.fork()
+        for one, flip in ((copied, 1), (env, 0)):
+            last = finish(one, {"default_action": info["default_action"] ^ flip})[-1].info
+            assert any(last["credit"]) == bool(flip)
+            assert sum(last["credit"]) == pytest.approx(last["baseline_text"] - last["text"])
+        copied.close()

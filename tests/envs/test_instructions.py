@@ -74,9 +74,8 @@ def test_only_modules_of_programs_have_episodes() -> None:
     with pytest.raises(MlgoError, match=f"expected a module of a program in .*, got '{other}'; choose another metric"):
         programs.cost(other)
     env.close()
-    part = InlineEnv(corpus="builtin@O2:test", metric=METRIC)
-    assert 0 < len(part.corpus) < len(env.corpus)
-    part.close()
+    with InlineEnv(corpus="builtin@O2:test", metric=METRIC) as part:
+        assert 0 < len(part.corpus) < len(env.corpus)
 
 
 @needs_valgrind

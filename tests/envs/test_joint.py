@@ -31,9 +31,8 @@ def many_calls(make_bitcode: MakeBitcode) -> str:
 
 @pytest.fixture
 def env(many_calls: str) -> Iterator[JointEnv]:
-    made = JointEnv(corpus=many_calls)
-    yield made
-    made.close()
+    with JointEnv(corpus=many_calls) as made:
+        yield made
 
 
 def decisions(env: JointEnv, answer: Any = None) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

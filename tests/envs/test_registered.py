@@ -52,25 +52,24 @@ def test_it_keeps_the_rules_of_gymnasium_and_repeats_an_episode(name: str, obser
 
 @every
 def test_an_episode_has_the_documented_info_keys_and_no_others(name: str, varied: str) -> None:
-    env = make(name, varied)
-    keys = info_keys(env.task)
-    possible = {when: {key.name for key in keys if when in key.when.split(", ")} for when in (FIRST, DECISION, END)}
-    certain = {
-        when: {key.name for key in keys if when in key.when.split(", ") and not key.condition}
-        for when in (DECISION, END)
-    }
-    _, info = env.reset(options={"module": "mixed"})
-    number = 0
-    while "default_action" in info:
-        assert certain[DECISION] <= {*info} <= possible[DECISION] | possible[FIRST]
-        assert (info["module"], info["decision_index"]) == ("mixed", number)
-        _, reward, terminated, _, info = env.step(info["default_action"])
-        number += 1
-        assert (reward, terminated) == (info.get("reduction", 0.0), number == SHORT)
-    assert info["decisions"] == number == len(env.actions)
-    assert certain[END] <= {*info} <= possible[END]
-    assert "text" in info
-    env.close()
+    with make(name, varied) as env:
+        keys = info_keys(env.task)
+        possible = {when: {key.name for key in keys if when in key.when.split(", ")} for when in (FIRST, DECISION, END)}
+        certain = {
+            when: {key.name for key in keys if when in key.when.split(", ") and not key.condition}
+            for when in (DECISION, END)
+        }
+        _, info = env.reset(options={"module": "mixed"})
+        number = 0
+        while "default_action" in info:
+            assert certain[DECISION] <= {*info} <= possible[DECISION] | possible[FIRST]
+            assert (info["module"], info["decision_index"]) == ("mixed", number)
+            _, reward, terminated, _, info = env.step(info["default_action"])
+            number += 1
+            assert (reward, terminated) == (info.get("reduction", 0.0), number == SHORT)
+        assert info["decisions"] == number == len(env.actions)
+        assert certain[END] <= {*info} <= possible[END]
+        assert "text" in info
 
 
 @every
@@ -96,15 +95,14 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
 
 @every
 def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, varied: str) -> None:
-    env = make(name, varied, info="numeric")
-    _, info = env.reset(options={"module": "mixed"})
-    infos = [info, *(step.info for step in finish(env, 1))]
-    types = [{key: (np.asarray(value).dtype, np.shape(value)) for key, value in info.items()} for info in infos]
-    assert all(one == types[0] for one in types)
-    assert all(kind.kind in "biuf" for kind, _ in types[0].values())
-    assert infos[-1]["text"] > 0 == infos[0]["text"]
-    assert env.corpus.names[infos[0]["module"]] == "mixed"
-    env.close()
+    with make(name, varied, info="numeric") as env:
+        _, info = env.reset(options={"module": "mixed"})
+        infos = [info, *(step.info for step in finish(env, 1))]
+        types = [{key: (np.asarray(value).dtype, np.shape(value)) for key, value in info.items()} for info in infos]
+        assert all(one == types[0] for one in types)
+        assert all(kind.kind in "biuf" for kind, _ in types[0].values())
+        assert infos[-1]["text"] > 0 == infos[0]["text"]
+        assert env.corpus.names[infos[0]["module"]] == "mixed"
 
 
 @every
@@ -122,14 +120,13 @@ def test_numeric_infos_have_every_number_of_full_ones(name: str, varied: str) ->
 
 @every
 def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
-    env = make(name, varied, observation="vector")
-    assert isinstance(env.observation_space, gym.spaces.Box)
-    assert env.observation_space.shape == (len({*env.feature_names}),)
-    observation, info = env.reset(seed=1)
-    if "action_mask" in info:
-        columns = [column for column, feature in enumerate(env.feature_names) if "mask[" in feature]
-        assert np.array_equal(observation[columns], info["action_mask"])
-    env.close()
+    with make(name, varied, observation="vector") as env:
+        assert isinstance(env.observation_space, gym.spaces.Box)
+        assert env.observation_space.shape == (len({*env.feature_names}),)
+        observation, info = env.reset(seed=1)
+        if "action_mask" in info:
+            columns = [column for column, feature in enumerate(env.feature_names) if "mask[" in feature]
+            assert np.array_equal(observation[columns], info["action_mask"])
 
 
 @every
@@ -190,18 +187,16 @@ def test_a_specification_has_the_name_of_an_unchanged_corpus(varied: str) -> Non
         assert env.spec is not None
         assert EnvSpec.from_json(env.spec.to_json()).kwargs["corpus"] == varied
         env.close()
-    env = gym.make("mlgo/Inline-v0", corpus=corpus[:1])
-    assert env.spec is not None
-    assert isinstance(env.spec.kwargs["corpus"], Corpus)
-    env.close()
+    with gym.make("mlgo/Inline-v0", corpus=corpus[:1]) as env:
+        assert env.spec is not None
+        assert isinstance(env.spec.kwargs["corpus"], Corpus)
 
 
 def test_infos_of_inlining_are_json(varied: str) -> None:
-    env = make("mlgo/Inline-v0", varied, credit=True, callee_features=True)
-    _, info = env.reset(seed=1)
-    infos = [info, *(step.info for step in finish(env, 1)), failed_end(env).info]
-    assert {"site", "callee"} <= {*info}
-    assert {"function_sizes", "rewards"} <= {*infos[-2]}
-    for info in infos:
-        assert json.loads(json.dumps(info)).keys() == info.keys()
-    env.close()
+    with make("mlgo/Inline-v0", varied, credit=True, callee_features=True) as env:
+        _, info = env.reset(seed=1)
+        infos = [info, *(step.info for step in finish(env, 1)), failed_end(env).info]
+        assert {"site", "callee"} <= {*info}
+        assert {"function_sizes", "rewards"} <= {*infos[-2]}
+        for info in infos:
+            assert json.loads(json.dumps(info)).keys() == info.keys()

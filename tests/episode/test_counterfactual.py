@@ -28,45 +28,42 @@ def run(env: InlineEnv, answers: dict[DecisionSite, int], **options: Any) -> tup
 
 
 def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), credit=True)
-    sites, _ = run(env, {})
-    generator = random.Random(3)
-    answers = {site: int(generator.random() < 0.5) for site in sites}
-    sites, info = run(env, answers)
-    actions = env.actions
-    number = len(sites) // 2
-    keys: list[Any] = [np.int64(number), sites[number], tuple(sites[number])]
-    by_index, by_site, by_numbers = env.counterfactual(*keys)
-    assert by_index == by_site == by_numbers
-    assert by_index.site == sites[number]
-    assert by_index.action == actions[number] == 1 - by_index.alternative
-    assert by_index.cost == info["text"]
-    assert env.actions == actions
-    _, other = run(env, {**answers, sites[number]: by_index.alternative})
-    assert by_index.alternative_cost == other["text"]
-    assert by_index.saved == other["text"] - info["text"]
-    env.close()
+    with InlineEnv(corpus=str(bitcode), credit=True) as env:
+        sites, _ = run(env, {})
+        generator = random.Random(3)
+        answers = {site: int(generator.random() < 0.5) for site in sites}
+        sites, info = run(env, answers)
+        actions = env.actions
+        number = len(sites) // 2
+        keys: list[Any] = [np.int64(number), sites[number], tuple(sites[number])]
+        by_index, by_site, by_numbers = env.counterfactual(*keys)
+        assert by_index == by_site == by_numbers
+        assert by_index.site == sites[number]
+        assert by_index.action == actions[number] == 1 - by_index.alternative
+        assert by_index.cost == info["text"]
+        assert env.actions == actions
+        _, other = run(env, {**answers, sites[number]: by_index.alternative})
+        assert by_index.alternative_cost == other["text"]
+        assert by_index.saved == other["text"] - info["text"]
 
 
 def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), max_decisions=1)
-    _, info = env.reset()
-    _, _, _, _, info = env.step(info["default_action"])
-    number = 1 + info["handed_over"]
-    assert number > 16
-    found = env.counterfactual(*range(number))
-    assert [each.decision_index for each in found] == list(range(number))
-    env.close()
+    with InlineEnv(corpus=str(bitcode), max_decisions=1) as env:
+        _, info = env.reset()
+        _, _, _, _, info = env.step(info["default_action"])
+        number = 1 + info["handed_over"]
+        assert number > 16
+        found = env.counterfactual(*range(number))
+        assert [each.decision_index for each in found] == list(range(number))
 
 
 def test_an_unknown_decision_is_an_error(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode))
-    with pytest.raises(ActionError, match="reset"):
-        env.counterfactual(0)
-    env.reset(seed=0)
-    with pytest.raises(MlgoError, match="nowhere"):
-        env.counterfactual(DecisionSite("nowhere", 0, 0))
-    for wrong in (1.7, True, np.True_, "1", -1, ("f",)):
-        with pytest.raises(MlgoError, match="expected a decision's index ≥ 0, got"):
-            env.counterfactual(wrong)  # type: ignore[arg-type]
-    env.close()
+    with InlineEnv(corpus=str(bitcode)) as env:
+        with pytest.raises(ActionError, match="reset"):
+            env.counterfactual(0)
+        env.reset(seed=0)
+        with pytest.raises(MlgoError, match="nowhere"):
+            env.counterfactual(DecisionSite("nowhere", 0, 0))
+        for wrong in (1.7, True, np.True_, "1", -1, ("f",)):
+            with pytest.raises(MlgoError, match="expected a decision's index ≥ 0, got"):
+                env.counterfactual(wrong)  # type: ignore[arg-type]

@@ -146,26 +146,24 @@ int third(int x) { return small(x) * small(x - 1); }
 def test_a_clang_that_prints_no_contexts(options: dict[str, Any], make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     silent = clang_program(tmp_path / "clang", 'case "$*" in *print-before*) exec 2>/dev/null;; esac')
     env = InlineEnv(corpus=str(make_bitcode("calls.c")), clang=str(silent), **options)
-    with pytest.raises(ToolchainError, match="expected a clang that prints functions before inlining"):
+    with env, pytest.raises(ToolchainError, match="expected a clang that prints functions before inlining"):
         env.reset(seed=0)
-    env.close()
 
 
 def test_functions_that_the_compiler_merges(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     source = tmp_path / "equal.c"
     source.write_text(EQUAL_FUNCTIONS)
-    env = InlineEnv(
+    with InlineEnv(
         corpus=str(make_bitcode(source)),
         credit=True,
         compile_options={"extra_flags": ["-fmerge-functions"]},
         reward="bytes",
-    )
-    _, (_, reward, _, _, info) = run(env, lambda info: 1 - info["default_action"])
-    by_function = info["function_sizes"]
-    assert reward
-    assert sum(info["credit"]) == pytest.approx(reward)
-    assert sum(by_function.functions.values()) + by_function.unnamed == info["text"]
-    env.close()
+    ) as env:
+        _, (_, reward, _, _, info) = run(env, lambda info: 1 - info["default_action"])
+        by_function = info["function_sizes"]
+        assert reward
+        assert sum(info["credit"]) == pytest.approx(reward)
+        assert sum(by_function.functions.values()) + by_function.unnamed == info["text"]
 
 
 def test_split_off_parts_count_as_part_of_the_function() -> None:

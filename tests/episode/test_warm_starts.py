@@ -37,13 +37,12 @@ def play(env: CompilerEnv) -> tuple[list[Any], float]:
 
 def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     others = children()
-    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
-    wanted = play(env)
-    [waiting] = children() - others
-    os.kill(waiting, signal.SIGKILL)
-    with pytest.warns(MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|exited during the copy)"):
-        assert play(env) == wanted
-    env.close()
+    with RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True}) as env:
+        wanted = play(env)
+        [waiting] = children() - others
+        os.kill(waiting, signal.SIGKILL)
+        with pytest.warns(MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|exited during the copy)"):
+            assert play(env) == wanted
 
 
 @pytest.mark.parametrize("first", ["fork", "original"])

@@ -19,9 +19,8 @@ MODULE = "c/markdown"
 
 @pytest.fixture(scope="module")
 def env() -> Iterator[InlineEnv]:
-    env = InlineEnv(corpus="builtin@Os", callee_features=True)
-    yield env
-    env.close()
+    with InlineEnv(corpus="builtin@Os", callee_features=True) as env:
+        yield env
 
 
 @pytest.fixture(scope="module")

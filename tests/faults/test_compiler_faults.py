@@ -65,13 +65,12 @@ def check(outcome: Outcome, fault: Fault) -> None:
 
 @each_fault
 def test_in_an_environment(fault: Fault, compiler: FaultyCompiler, faults: FaultyClang, cache_of: None) -> None:
-    env = make_single(compiler, timeout_of(fault))
-    faults.set_fault(fault.spec)
-    check(run_single(env), fault)
-    faults.set_fault("")
-    if fault.outcome.error != "NoDecisionError":  # which is cached
-        assert run_single(env) == Outcome(ENDS)
-    env.close()
+    with make_single(compiler, timeout_of(fault)) as env:
+        faults.set_fault(fault.spec)
+        check(run_single(env), fault)
+        faults.set_fault("")
+        if fault.outcome.error != "NoDecisionError":  # which is cached
+            assert run_single(env) == Outcome(ENDS)
 
 
 @each_outcome
@@ -90,25 +89,24 @@ def test_in_a_fork(fault: Fault, compiler: FaultyCompiler, faults: FaultyClang, 
     supported, reason = snapshot_support()
     if not (fault.before_fork or supported):
         pytest.skip(reason)
-    env = make_single(compiler, timeout_of(fault))
+    with make_single(compiler, timeout_of(fault)) as env:
 
-    def run() -> Outcome:
-        if not fault.before_fork:
+        def run() -> Outcome:
+            if not fault.before_fork:
+                faults.set_fault(fault.spec)
+            _, info = env.reset(options=FAULTY)
+            # Only a replay passes the first decision again.
             faults.set_fault(fault.spec)
-        _, info = env.reset(options=FAULTY)
-        # Only a replay passes the first decision again.
-        faults.set_fault(fault.spec)
-        return run_fork(env, info)
+            return run_fork(env, info)
 
-    outcome = without_ptrace(run) if fault.before_fork else run()
-    if fault.before_fork and fault.outcome.kind == "":
-        assert outcome.error == "SnapshotError", outcome
-    else:
-        check(outcome, fault)
-    faults.set_fault("")
-    _, info = env.reset(options=FAULTY)
-    assert take_steps(env, info)[0] == Outcome(ENDS)
-    env.close()
+        outcome = without_ptrace(run) if fault.before_fork else run()
+        if fault.before_fork and fault.outcome.kind == "":
+            assert outcome.error == "SnapshotError", outcome
+        else:
+            check(outcome, fault)
+        faults.set_fault("")
+        _, info = env.reset(options=FAULTY)
+        assert take_steps(env, info)[0] == Outcome(ENDS)
 
 
 @pytest.fixture(scope="session")

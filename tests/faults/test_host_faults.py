@@ -250,12 +250,11 @@ def test_an_object_beyond_the_file_size_limit_is_a_failure_of_the_compiler(both:
 def test_a_compiler_with_too_little_memory_to_start_is_an_error(compiler: FaultyCompiler, tmp_path: Path) -> None:
     limit = 'case "$*" in *faulty*channel*) ulimit -v 150000 ;; esac'
     starved = clang_program(tmp_path / "starved", limit)
-    env = gym.make(INLINE, corpus=compiler.corpus, clang=str(starved)).unwrapped
-    assert isinstance(env, CompilerEnv)
-    assert run_single(env).kind == "signal"
-    _, info = env.reset(options={"module": "sound"})
-    assert take_steps(env, info)[0] == Outcome(ENDS)
-    env.close()
+    with gym.make(INLINE, corpus=compiler.corpus, clang=str(starved)).unwrapped as env:
+        assert isinstance(env, CompilerEnv)
+        assert run_single(env).kind == "signal"
+        _, info = env.reset(options={"module": "sound"})
+        assert take_steps(env, info)[0] == Outcome(ENDS)
 
 
 # A host that ignores SIGCHLD
@@ -299,7 +298,6 @@ def test_a_clock_that_jumps_changes_nothing(both: Both, monkeypatch: pytest.Monk
     monkeypatch.setattr(time, "time", lambda: clock() + 3600.0 * 8766 * (1, -1)[next(calls) % 2])
     env, envs = both
     _, info = env.reset(options=FAULTY)
-    copied = env.fork()
-    assert take_steps(copied, info)[0] == take_steps(env, info)[0] == Outcome(ENDS)
-    run_sound_vector(envs)
-    copied.close()
+    with env.fork() as copied:
+        assert take_steps(copied, info)[0] == take_steps(env, info)[0] == Outcome(ENDS)
+        run_sound_vector(envs)

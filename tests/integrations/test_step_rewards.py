@@ -51,40 +51,38 @@ def test_the_rewards_add_up_to_that_of_the_episode(name: str, options: dict[str,
 
 
 def test_a_reward_is_the_effect_of_one_decision_if_clang_decides_the_rest(calls: Any) -> None:
-    env = StepRewards(gym.make(INLINE, corpus=str(calls), reward="bytes"))
-    _, info = env.reset()
-    number = sum(env.unwrapped.decisions(env.unwrapped.corpus[0]).values())  # type: ignore[attr-defined]
-    for flipped in range(number):
+    with StepRewards(gym.make(INLINE, corpus=str(calls), reward="bytes")) as env:
         _, info = env.reset()
-        rewards = []
-        for index in range(number):
-            _, reward, *_, info = env.step(info["default_action"] ^ (index == flipped))
-            rewards.append(reward)
-            if "default_action" not in info:
-                break
-        assert rewards == [0.0] * flipped + [info["baseline_text"] - info["text"]] + [0.0] * (
-            len(rewards) - flipped - 1
-        )
-    env.close()
+        number = sum(env.unwrapped.decisions(env.unwrapped.corpus[0]).values())  # type: ignore[attr-defined]
+        for flipped in range(number):
+            _, info = env.reset()
+            rewards = []
+            for index in range(number):
+                _, reward, *_, info = env.step(info["default_action"] ^ (index == flipped))
+                rewards.append(reward)
+                if "default_action" not in info:
+                    break
+            assert rewards == [0.0] * flipped + [info["baseline_text"] - info["text"]] + [0.0] * (
+                len(rewards) - flipped - 1
+            )
 
 
 def test_a_failure_and_a_restored_state_keep_the_sum(varied: str) -> None:
-    env = StepRewards(gym.make(INLINE, corpus=varied, error_reward=-1e4, reward="bytes"))
-    inner: Any = env.unwrapped
-    _, info = env.reset(options={"module": "calls"})
-    paid = 0.0
-    for _ in range(3):
-        _, reward, *_, info = env.step(1 - info["default_action"])
-        paid += reward
-    state = inner.state()
-    running_compile(env).kill()
-    _, reward, terminated, *_ = env.step(0)
-    assert paid + reward == pytest.approx(-1e4)
-    assert terminated
-    _, info = env.reset(options={"state": state})
-    rest = finish(env, info)
-    assert paid + sum(step.reward for step in rest) == rest[-1].info["baseline_text"] - rest[-1].info["text"]
-    env.close()
+    with StepRewards(gym.make(INLINE, corpus=varied, error_reward=-1e4, reward="bytes")) as env:
+        inner: Any = env.unwrapped
+        _, info = env.reset(options={"module": "calls"})
+        paid = 0.0
+        for _ in range(3):
+            _, reward, *_, info = env.step(1 - info["default_action"])
+            paid += reward
+        state = inner.state()
+        running_compile(env).kill()
+        _, reward, terminated, *_ = env.step(0)
+        assert paid + reward == pytest.approx(-1e4)
+        assert terminated
+        _, info = env.reset(options={"state": state})
+        rest = finish(env, info)
+        assert paid + sum(step.reward for step in rest) == rest[-1].info["baseline_text"] - rest[-1].info["text"]
 
 
 def test_it_keeps_the_rules_of_gymnasium_and_wraps_no_other_environment(varied: str) -> None:
