@@ -11,9 +11,8 @@ import pytest
 from mlgo_gym.evaluation import EvaluationResult, evaluate
 from mlgo_gym.evaluation.report import notes
 from mlgo_gym.scheduling import Execution
-from tests.conftest import copy_modules
 
-FAULTY = __file__
+FAULTY = __file__  # programs that cannot import the tests load this file
 CLANG = "clang:-mllvm,-inline-threshold=-1000"
 INLINE = "mlgo/Inline-v0"
 
@@ -118,7 +117,9 @@ def test_illegal_actions_are_counted_or_fail(strict: bool, varied: str) -> None:
 
 
 def test_a_module_that_is_broken_fails_alone(broken: Path, calls: Path, tmp_path: Path, nothing_is_left: None) -> None:
-    copy_modules(tmp_path, {"calls0": calls, "calls1": calls, "broken0": broken, "broken1": broken})
+    for number in range(2):
+        (tmp_path / f"calls{number}.bc").symlink_to(calls)
+        (tmp_path / f"broken{number}.bc").symlink_to(broken)
     arguments: dict[str, Any] = {"corpus": str(tmp_path), "policies": ["default", "never", CLANG]}
     alone, several = (evaluate(INLINE, envs=envs, **arguments) for envs in (1, 4))
     assert everything(several) == everything(alone)
