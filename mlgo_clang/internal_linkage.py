@@ -19,11 +19,13 @@ from mlgo_clang.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mlgo_clang.bitstream import Record
 
-_LINKONCE_ODR, _INTERNAL = 19, 3
+INTERNAL, AVAILABLE_EXTERNALLY, WEAK_ODR = 3, 12, 17
+"""Linkages, as bitcode encodes them."""
+_LINKONCE_ODR = 19
 _ALIASES = 14, 15, 9
 """Records of aliases, of ifuncs, and of aliases in an old form."""
 _OLD_ALIAS = 9
@@ -34,42 +36,47 @@ _USED = b"llvm.used", b"llvm.compiler.used"
 
 
 def make_internal(bitcode: bytes, names: frozenset[bytes]) -> tuple[bytes, int]:
-    """Return bitcode in which functions of these names are internal, and their number.
-
-    A function keeps its linkage unless it is `linkonce_odr` with a C++ name and alone in its comdat. So does one with
-    an alias or a section of its own, one in `llvm.used`, and one that assembler text names.
+    """Return bitcode in which the changeable functions of these names are internal, and their number.
 
     Raises:
         PolicyError: this is no bitcode of a known form.
     """
+    return change_linkage(bitcode, dict.fromkeys(names, INTERNAL))
+
+
+def change_linkage(bitcode: bytes, linkages: Mapping[bytes, int]) -> tuple[bytes, int]:
+    """Return bitcode in which changeable functions have a linkage by name, and their number; errors as above."""
+    data, reader, number = bytearray(bitcode), Stream(bitcode, frozenset()), 0
+    for name, record in changeable_functions(bitcode).items():
+        if name in linkages:
+            number += 1
+            places = reader.places(record)
+            _write(data, *places[_LINKAGE], linkages[name])
+            if len(places) > _COMDAT and linkages[name] != WEAK_ODR:
+                _write(data, *places[_COMDAT], 0)
+    return bytes(data), number
+
+
+def changeable_functions(bitcode: bytes) -> dict[bytes, Record]:
+    """Return the records of the functions whose linkage may be another one, by name; errors as above.
+
+    These are `linkonce_odr` with a C++ name and alone in their comdat. A function keeps its linkage if it has an alias
+    or a section of its own, is in `llvm.used`, or is named by assembler text.
+    """
     try:
-        found = _functions(bitcode, names)
+        return dict(_changeable_functions(bitcode))
     except (ValueError, IndexError) as error:
         raise PolicyError(f"expected LLVM bitcode from the front end, got other data: {error}") from None
-    data = bytearray(bitcode)
-    for record, places in found:
-        _write(data, *places[_LINKAGE], _INTERNAL)
-        if len(record.values) > _COMDAT:
-            _write(data, *places[_COMDAT], 0)
-    return bytes(data), len(found)
 
 
-def _functions(bitcode: bytes, names: frozenset[bytes]) -> list[tuple[Record, Sequence[tuple[int, int]]]]:
-    """Return the records of the functions that become internal, with the places of their values."""
+def _changeable_functions(bitcode: bytes) -> Iterator[tuple[bytes, Record]]:
     blobs = [record.blob for _, record in _records(bitcode, STRING_TABLE) if record.code == _BLOB]
     version, values = 0, list[tuple[bytes, "Record"]]()
-    stream = Stream(bitcode, frozenset((MODULE,)))
-    places: dict[bytes, Sequence[tuple[int, int]]] = {}
-    for _, record in stream.blocks():
-        if record is None:
-            continue
+    for _, record in _records(bitcode, MODULE):
         if record.code == MODULE_VERSION:
             version = record.values[0]
         elif record.code in (GLOBAL_VARIABLE, FUNCTION, *_ALIASES):
-            name = blobs[0][record.values[0] : record.values[0] + record.values[1]]
-            values.append((name, record))
-            if record.code == FUNCTION and name in names and record.values[_LINKAGE] == _LINKONCE_ODR:
-                places[name] = stream.places(record)
+            values.append((blobs[0][record.values[0] : record.values[0] + record.values[1]], record))
     if version != 2 or len(blobs) != 1:
         raise ValueError(f"a module of version {version} with {len(blobs)} tables of strings")
     kept, comdats = _named_by_assembler(bitcode), dict[int, int]()
@@ -77,7 +84,7 @@ def _functions(bitcode: bytes, names: frozenset[bytes]) -> list[tuple[Record, Se
     for name, record in values:
         if record.code in _ALIASES:
             if record.code == _OLD_ALIAS or record.values[_TARGET] >= len(values):
-                return []  # an alias of an expression
+                return  # an alias of an expression
             kept.add(values[record.values[_TARGET]][0])
         else:
             comdat = _VARIABLE_COMDAT if record.code == GLOBAL_VARIABLE else _COMDAT
@@ -87,16 +94,17 @@ def _functions(bitcode: bytes, names: frozenset[bytes]) -> list[tuple[Record, Se
                 used.append(record.values[_INITIALIZER] - 1)
     if used:
         kept.update(values[number][0] for number in _members(bitcode, used, len(values)) if number < len(values))
-    return [
-        (record, places[name])
-        for name, record in values
-        if name in places
-        and name not in kept
-        and name.startswith(b"_Z")
-        and not record.values[_IS_DECLARATION]
-        and not record.values[_SECTION]
-        and (len(record.values) <= _COMDAT or not record.values[_COMDAT] or comdats[record.values[_COMDAT]] == 1)
-    ]
+    for name, record in values:
+        if (
+            record.code == FUNCTION
+            and record.values[_LINKAGE] == _LINKONCE_ODR
+            and name not in kept
+            and name.startswith(b"_Z")
+            and not record.values[_IS_DECLARATION]
+            and not record.values[_SECTION]
+            and (len(record.values) <= _COMDAT or not record.values[_COMDAT] or comdats[record.values[_COMDAT]] == 1)
+        ):
+            yield name, record
 
 
 def _records(bitcode: bytes, *blocks: int) -> Iterator[tuple[int, Record]]:

@@ -50,6 +50,7 @@ SHARED = {
     "environment": option("Id of the environment, such as mlgo/Inline-v0."),
     "hidden": option("Widths of the hidden layers, separated by commas."),
     "jobs": option("Number of concurrent jobs. Default: one per CPU.", min=1),
+    "link_view": option("Compile modules with the linkages of the recorded link.", "--link-view"),
     "limit": option("Number of modules to take, drawn at random.", min=1),
     "memory_limit": option("Memory of a compile, or inf.", metavar="GIB", show_default="16"),
     "metric": option("Metric: text, object, linked, or another one of the task."),
@@ -76,6 +77,7 @@ class CompilerOptions:
     cpu_limit: float | None = None
     settings: list[str] | None = None
     trust_flags: bool = False
+    link_view: bool = False
 
     def arguments(self, **further: Any) -> dict[str, Any]:
         """Return the given arguments of an environment; `further` ones count unless they are None or False.
@@ -90,7 +92,7 @@ class CompilerOptions:
         }
         settings = parse_settings(self.settings or ())
         entries |= ({"trust_flags": True} if self.trust_flags else {}) | settings.pop("compile_options", {})
-        options = {"clang": self.clang, **further}
+        options = {"clang": self.clang, "link_view": self.link_view, **further}
         arguments = {name: value for name, value in options.items() if value is not None and value is not False}
         return arguments | settings | ({"compile_options": entries} if entries else {})
 

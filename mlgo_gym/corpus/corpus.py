@@ -31,6 +31,7 @@ class Module:
         flags: recorded `-cc1` flags (first `-cc1`; no `-o`, `-x` or input); or driver flags; or None if not recorded.
         thinlto_index: ThinLTO summary index `NAME.thinlto.bc` of a distributed ThinLTO build.
         inputs: files of the corpus that the flags make clang read, such as profiles.
+        link_facts: file of link facts of its program, for a module in the link view.
         trusted: whether the flags come from the user and are run unchecked; others must be allowed, see SECURITY.md.
         metadata: further facts by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
     """
@@ -40,6 +41,7 @@ class Module:
     flags: tuple[str, ...] | None = None
     thinlto_index: Path | None = None
     inputs: tuple[str, ...] = ()
+    link_facts: Path | None = None
     trusted: bool = False
     metadata: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
 
@@ -65,8 +67,8 @@ class Module:
         return digest
 
     def contents(self) -> list[str]:
-        """Return the SHA-256 of each file that a compile reads: bitcode, ThinLTO index, and inputs of the flags."""
-        files = [*([] if self.thinlto_index is None else [self.thinlto_index]), *map(Path, self.inputs)]
+        """Return the SHA-256 of each file that shapes a compile: bitcode, ThinLTO index, link facts, and inputs."""
+        files = [*filter(None, (self.thinlto_index, self.link_facts)), *map(Path, self.inputs)]
         statuses = [(file, file.stat()) for file in files if file.is_file()]  # else clang prints the error
         return [self.digest(), *(_digest(file, status.st_mtime_ns, status.st_size) for file, status in statuses)]
 
@@ -301,14 +303,14 @@ class Corpus:
 
     def with_flags(self, *, delete: Sequence[str] = (), add: Sequence[str] = ()) -> Corpus:
         """Return the same modules with flags edited as by `edit_flags()`; modules without flags raise when loaded."""
-        return self._changed(partial(edit_module, add=add, delete=delete))
+        return self.changed(partial(edit_module, add=add, delete=delete))
 
     def trusted(self) -> Corpus:
         """Return the same modules with flags that are run unchecked; only for a corpus whose author you know.
 
         Flags can make clang write any file and load any program; see SECURITY.md.
         """
-        return self._changed(partial(replace, trusted=True))
+        return self.changed(partial(replace, trusted=True))
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -328,7 +330,8 @@ class Corpus:
         corpus._changes = self._changes
         return corpus
 
-    def _changed(self, change: Callable[[Module], Module]) -> Corpus:
+    def changed(self, change: Callable[[Module], Module]) -> Corpus:
+        """Return the same modules, each changed by a function whenever it is loaded."""
         corpus = self._select(self.names)
         corpus._changes = (*self._changes, change)
         return corpus

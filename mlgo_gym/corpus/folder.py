@@ -31,6 +31,7 @@ UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)
 _FACTS = "module.json"
 _BITCODE = "module.bc"
 _INDEX = "module.thinlto.bc"
+_LINK_FACTS = "link.facts"
 _INPUT = "input-{}"
 
 
@@ -275,8 +276,9 @@ def pack_module(corpus: Corpus, name: str) -> dict[str, bytes]:
     try:
         module = corpus.module(name)
         files = {_BITCODE: module.bitcode.read_bytes()}
-        if module.thinlto_index is not None:
-            files[_INDEX] = module.thinlto_index.read_bytes()
+        for file, beside in ((_INDEX, module.thinlto_index), (_LINK_FACTS, module.link_facts)):
+            if beside is not None:
+                files[file] = beside.read_bytes()
         for number, path in enumerate(module.inputs):
             files[_INPUT.format(number)] = Path(path).read_bytes()
     except (CorpusError, OSError) as error:
@@ -319,13 +321,14 @@ class StoredModules:
         flags: list[str] | None = facts["flags"]
         for old, new in inputs.items():
             flags = [f"{flag.removesuffix(old)}{new}" if flag.endswith(old) else flag for flag in flags or ()]
-        index = folder / _INDEX
+        index, link_facts = folder / _INDEX, folder / _LINK_FACTS
         return Module(
             name=name,
             bitcode=folder / _BITCODE,
             flags=None if flags is None else tuple(flags),
             thinlto_index=index if index.is_file() else None,
             inputs=tuple(inputs.values()),
+            link_facts=link_facts if link_facts.is_file() else None,
             trusted=facts["trusted"],
             metadata=facts["metadata"],
         )

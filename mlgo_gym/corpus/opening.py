@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +24,7 @@ from mlgo_gym.corpus.datasets.dataset import (
 )
 from mlgo_gym.corpus.driver import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
+from mlgo_gym.corpus.link_view import LinkView
 from mlgo_gym.corpus.parts import BUILTIN, PARTS, Part, is_project_part
 from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -153,6 +155,8 @@ def open_corpus(
     toolchain: Toolchain | None = None,
     flags: Sequence[str] | None = None,
     trust_flags: bool = False,
+    link_view: bool = False,
+    link_facts: str | os.PathLike[str] | None = None,
 ) -> Corpus:
     """Return the corpus that a specification names.
 
@@ -173,17 +177,24 @@ def open_corpus(
         toolchain: the clang that compiles sources to bitcode; by default `find_toolchain()`.
         flags: flags for modules without recorded ones; without them their `Module.flags` is None.
         trust_flags: whether recorded flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
+        link_view: whether functions have the linkages that they have after the link, see `LinkView`.
+        link_facts: file of link facts for the view; by default those of plain objects, with the recorded links.
 
     Raises:
         CorpusError: there is no such corpus, it is broken, or the part has no module.
     """
     if isinstance(spec, Corpus):
-        return spec.trusted() if trust_flags else spec
+        corpus = spec.trusted() if trust_flags else spec
+        return LinkView(corpus, toolchain or find_toolchain(), link_facts).corpus if link_view else corpus
     specs = parse_corpora(spec) if isinstance(spec, str) else (CorpusSpec(os.fspath(spec), is_path=True),)
-    specification = os.fspath(spec) if toolchain is None and flags is None and not trust_flags else None
+    specification = os.fspath(spec) if toolchain is None and flags is None and not (trust_flags or link_view) else None
     toolchain = toolchain or find_toolchain()
     members = [member for member in specs if not member.is_empty]
     opened = [_open(member, toolchain, flags) for member in members]
+    if link_view:
+        # An untrusted file may have chosen the flags.
+        checked = [corpus.changed(partial(replace, trusted=trust_flags)) for corpus in opened]
+        opened = [LinkView(corpus, toolchain, link_facts).corpus for corpus in checked]
     joins = len(specs) > 1 or not opened
     corpus = join_corpora(opened, [member.project_parts for member in members]) if joins else opened[0]
     if trust_flags:

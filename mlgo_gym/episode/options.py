@@ -121,6 +121,12 @@ class EnvironmentOptions:
     compile_options: CompileOptions = option(
         CompileOptions(), "How modules are compiled: a dict with the entries below; the others keep their defaults."
     )
+    link_view: bool = option(
+        False,
+        """Compile modules with the linkages that their functions have after the link: one module owns a function that
+        several have, and a function of one module alone is internal. Then the objects of a program add up to the
+        linked file. For a recorded build with links, or for one program with `link_facts`.""",
+    )
     module_order: str | Mapping[str, float] = option(
         "random",
         """Order of modules that `reset()` does not name: `"random"` draws uniformly each time; a dict draws with
@@ -178,8 +184,11 @@ class EnvironmentOptions:
         of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
         if self.scope == "function" and of_project:
             raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
-        if self.link_facts is not None and not self.callee_features:
-            raise MlgoError(f"expected callee_features=True with link_facts={self.link_facts!r}, got False; add it")
+        if self.link_facts is not None and not (self.callee_features or self.link_view):
+            raise MlgoError(
+                f"expected callee_features=True or link_view=True with link_facts={self.link_facts!r}, got neither; "
+                "add one"
+            )
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)
         check_order(self.module_order)
@@ -289,7 +298,8 @@ class InliningOptions(EnvironmentOptions):
     link_facts: str | os.PathLike[str] | None = option(
         None,
         """File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
-        `callee_references`. Needs `callee_features=True`. Default: both are -1, unknown.""",
+        `callee_references` of `callee_features=True`, and for `link_view=True`. Default: both features are -1, unknown;
+        the view has the facts of the recorded build.""",
     )
     credit: bool = option(
         False,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from mlgo_gym.cache import FileCache, JsonCache, key_of
@@ -129,7 +130,15 @@ class Setup:
     def _opened(self) -> Corpus:
         flags, trust_flags = self._compile_options.flags, self._compile_options.trust_flags
         flags = None if flags is None else tuple(flags)
-        opened = open_corpus(self.options.corpus, toolchain=self.toolchain, flags=flags, trust_flags=trust_flags)
+        options = self.options
+        opened = open_corpus(
+            options.corpus,
+            toolchain=self.toolchain,
+            flags=flags,
+            trust_flags=trust_flags,
+            link_view=options.link_view,
+            link_facts=options.link_facts if options.link_view else None,
+        )
         is_set = flags is not None or self.options.target is not None
         if is_set and all(module.flags not in (None, flags) for module in opened[:_CHECKED_MODULES]):
             self.options.refuse_ignored_flags(opened.name)
@@ -203,7 +212,10 @@ class Setup:
         if options.check_flags:
             module = replace(module, trusted=False)
         full = plan(module, self.toolchain, self._flags, options.limits, target=self.options.target)
-        full = replace(full, link_facts=self._link_facts)
+        facts = self._link_facts
+        if facts is None and module.link_facts is not None and self.options.callee_features:
+            facts = _read_facts(module.link_facts)
+        full = replace(full, link_facts=facts)
         if self.options.reads_code:
             full = replace(full, code=(yield from self._code(full)))
         if self.task.after_optimization and full.triple.startswith("wasm"):
@@ -279,6 +291,11 @@ def _keep(cache: dict[str, Value], key: str, value: Value) -> None:
     while len(cache) >= MAX_REFERENCES:
         cache.pop(next(iter(cache)))
     cache[key] = value
+
+
+@lru_cache(maxsize=8)
+def _read_facts(path: Path) -> LinkFacts:
+    return LinkFacts.read(path)
 
 
 _memory = JsonCache("probes")

@@ -108,6 +108,10 @@ class LinkFacts:
 
     def write(self, path: Path) -> None:
         """Write the facts to a file, all of them or nothing; raise an OSError if that fails."""
+        write_atomically(path, self.encoded())
+
+    def encoded(self) -> bytes:
+        """Return the contents of the file."""
         rows = [
             (name, f"{copies} {references} {self.twins.get(name, 0)} {self.uses.get(name, SHARED)}")
             for name, (copies, references) in self.counts.items()
@@ -115,7 +119,7 @@ class LinkFacts:
         others = {"source": self.sources, "compiler": self.compilers, "target": self.targets, "icf": [self.folding]}
         rows += [(name, f"0 0 0 {kind}") for kind, names in others.items() for name in names]
         lines = sorted((name.encode(errors="surrogateescape"), numbers.encode()) for name, numbers in rows)
-        write_atomically(path, with_header(b"".join(b"%s %s\n" % (numbers, name) for name, numbers in lines)))
+        return with_header(b"".join(b"%s %s\n" % (numbers, name) for name, numbers in lines))
 
     @classmethod
     def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:

@@ -23,6 +23,7 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "max_decisions": (1, {}),
     "strict": (False, {}),
     "error_reward": (-3.0, {}),
+    "link_view": (True, {}),
     "module_order": ("cycle", {}),
     "info": ("numeric", {}),
     "render_mode": ("ansi", {}),

@@ -10,11 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
+from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.metrics.linked import PlainObjects
+from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
 from mlgo_gym.evaluation.runner import PLAIN
+from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from tests.conftest import write_files
 from tests.corpus.conftest import record
@@ -108,6 +113,61 @@ def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
     for mode in ("thin", "full"):
         # `never` in the compile alone leaves the calls to the linker, which inlines them by clang's own heuristic.
         assert linked["never", mode, BOTH] != linked["never", mode, COMPILE]
+
+
+HEADER = """
+int sink(int);
+extern int state;
+inline int shared(int x) {
+    for (int i = 0; i < x; ++i) state -= sink(x | i) + sink(x % 3) + sink(i & x) + (state >> (x & 5));
+    return state + x;
+}
+"""
+OWN = "inline int own(int x) { for (int i = 0; i < x; ++i) state ^= sink(x - i) * sink(i); return sink(shared(x)); }"
+SOURCES = {
+    "a.cpp": f"{HEADER}{OWN} int first(int x) {{ return own(x) + own(x + 1) + shared(x); }}",
+    "b.cpp": f"{HEADER} int second(int x) {{ return shared(x + 1) + shared(x); }}",
+    "c.cpp": "int state, first(int), second(int); int sink(int x) { return state ? first(x) : second(x); }",
+}
+PROGRAM = "$CXX -nostdlib -static -Wl,--gc-sections -Wl,-e,_Z4sinki a.o b.o c.o -o program"
+
+
+def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, toolchain: Toolchain) -> None:
+    script = f"$CXX -ffunction-sections -c a.cpp b.cpp c.cpp; {PROGRAM}"
+    corpus = record(write_files(tmp_path / "project", SOURCES), script, toolchain).corpus
+    command = ["evaluate", "mlgo/Inline-v0", "--corpus", str(corpus), "--policy", "default", "--link", "--json"]
+    beyond = []
+    for words in ((), ("--link-view",)):
+        result = CliRunner().invoke(application, [*command, *words])
+        assert result.exit_code == 0, result.output
+        beyond += [row["objects"] / row["linked"] - 1 for row in json.loads(result.stdout)["links"]]
+    assert min(beyond[:2]) > 0.1
+    assert max(map(abs, beyond[2:])) < 0.02  # alignment
+
+    plain, view = (InlineEnv(corpus=str(corpus), link_view=on, callee_features=True) for on in (False, True))
+    digests = [module.digest() for module in view.corpus]
+    assert [digest == module.digest() for digest, module in zip(digests, plain.corpus, strict=True)] == [0, 0, 1]
+    assert [module.source_digest() for module in view.corpus] == [module.source_digest() for module in plain.corpus]
+    objects = PlainObjects(lambda name: view.compilation(view.corpus.module(name)), 60.0)
+    tables = [read_symbol_table(read_elf(objects.object(name))) for name in ("a.o", "b.o")]
+    defined = [set(table.names(table.symbols[table.functions & table.visible])) for table in tables if table]
+    assert defined == [{"_Z5firsti", "_Z6sharedi"}, {"_Z6secondi"}]
+    copies = view.feature_names.index("callee_copies")
+    observation, info = view.reset(options={"module": "a.o"})
+    seen, done = {observation[copies]}, False
+    while not done:
+        observation, _, done, _, info = view.step(info["default_action"])
+        seen.add(observation[copies])
+    assert {1, 2} <= seen
+    # Evaluations give their corpus to further environments.
+    assert [module.digest() for module in InlineEnv(corpus=view.corpus, link_view=True).corpus] == digests
+    assert "link.facts" in pack_module(view.corpus, "a.o")
+
+    (corpus / "links.json").unlink()
+    with pytest.raises(CorpusError, match="expected a corpus with recorded links"):
+        InlineEnv(corpus=str(corpus), link_view=True).reset()
+    same = InlineEnv(corpus=str(corpus), link_view=True, link_facts=view.corpus[0].link_facts)
+    assert [module.digest() for module in same.corpus] == digests
 
 
 def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:

@@ -1,0 +1,166 @@
+"""The link view of a corpus: modules with the linkages that their functions have after the link.
+
+A module cannot see what the linker does with its `linkonce_odr` functions, the inline functions and templates of C++.
+In the view, those that one module alone defines and calls are `internal`, as `mlgo-clang` makes them with the same
+facts. Of those that the objects of several modules define, the first module of a program owns the function
+(`weak_odr`): it always emits it. The others may inline it, and never emit it (`available_externally`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from mlgo_clang.internal_linkage import (
+    AVAILABLE_EXTERNALLY,
+    INTERNAL,
+    WEAK_ODR,
+    change_linkage,
+    changeable_functions,
+)
+from mlgo_clang.invocation import folding_of_link
+from mlgo_clang.link_facts import OWN
+from mlgo_gym.cache import FileCache, JsonCache, errors_name_cache, key_of, sha256_of
+from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.corpus import Corpus, Module
+from mlgo_gym.corpus.recording.links import read_links
+from mlgo_gym.errors import CorpusError, PolicyError
+from mlgo_gym.llvm.folding import Folding
+from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.toolchain import Toolchain
+
+_REVISION = 1
+_TIMEOUT = 600.0
+_bitcode, _facts, _owners = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-owners")
+
+
+@dataclass
+class LinkView:
+    """Changes the modules of a corpus to those of its link view, when they are loaded.
+
+    Attributes:
+        plain: The corpus before the link.
+        toolchain: The compiler of the plain objects, whose symbols are the facts.
+        facts: File of link facts. Then all modules are one program, unless the corpus has recorded links.
+
+    Raises:
+        CorpusError: The corpus has neither recorded links nor facts. Modules raise it on loading if their bitcode is no
+            such from before the link.
+    """
+
+    plain: Corpus
+    toolchain: Toolchain
+    facts: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        folder = self.plain.path
+        self._links = read_links(folder) if folder is not None and folder.is_dir() else ()
+        # Corpora without a folder are those of workers, whose modules are in the view.
+        if self.facts is None and not self._links and folder is not None:
+            raise CorpusError(
+                f"expected a corpus with recorded links for link_view=True, got {self.plain.name!r}; record a build "
+                "with `mlgo-gym corpus record` and name its folder, or give link_facts="
+            )
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus in the view."""
+        return self.plain.changed(self)
+
+    def __call__(self, module: Module) -> Module:
+        """Return a module in the view, where it stays as it is."""
+        if module.link_facts is not None:
+            return module
+        if module.thinlto_index is not None:
+            raise CorpusError(
+                f"expected bitcode from before the link for link_view=True, got module {module.name!r} with a ThinLTO "
+                "index, which has the linkages of its link; omit link_view"
+            )
+        key = key_of(self._key, module.name, module.digest())
+        bitcode = _bitcode.get(key)
+        if bitcode is None:
+            with _errors_name(module):
+                data, _ = change_linkage(module.bitcode.read_bytes(), self._linkages(module.name))
+            with errors_name_cache():
+                bitcode = _bitcode.put(key, data)
+        # A copy in the view is a copy of the source.
+        metadata = {**module.metadata, "source_sha256": module.source_digest()}
+        metadata.pop("bitcode_sha256", None)
+        return replace(module, bitcode=bitcode, link_facts=self._facts_file, metadata=metadata)
+
+    @cached_property
+    def _modules(self) -> list[Module]:
+        return list(self.plain.whole())
+
+    @cached_property
+    def _key(self) -> str:
+        modules = [(module.name, module.contents(), module.flags) for module in self._modules]
+        links = [(link.output, link.modules, link.arguments) for link in self._links]
+        facts = None if self.facts is None else sha256_of(self.facts)
+        return key_of(_REVISION, self.toolchain.identity, modules, links, facts)
+
+    @cached_property
+    def _facts_file(self) -> Path:
+        if self.facts is not None:
+            return Path(self.facts).absolute()
+        path = _facts.get(self._key)
+        if path is None:
+            foldings = {folding_of_link(link.arguments) for link in self._links}
+            folding = cast("Folding", foldings.pop()) if len(foldings) == 1 else "none"
+            facts = LinkFacts.of_objects(self._plain_objects(), folding)
+            with errors_name_cache():
+                path = _facts.put(self._key, facts.encoded())
+        return path
+
+    def _plain_objects(self) -> Iterator[bytes]:
+        def compiled(module: Module) -> bytes:
+            with plan(module, self.toolchain).session() as session:
+                return session.finish(_TIMEOUT).object_bytes
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            yield from pool.map(compiled, self._modules)
+
+    @cached_property
+    def _read_facts(self) -> LinkFacts:
+        return LinkFacts.read(self._facts_file)
+
+    def _linkages(self, module: str) -> dict[bytes, int]:
+        linkages = {name: INTERNAL for name, use in self._read_facts.uses.items() if use == OWN}
+        owners = _owners.remembered(self._key, self._find_owners)["owners"].get(module, {})
+        linkages |= {name: WEAK_ODR if owner == module else AVAILABLE_EXTERNALLY for name, owner in owners.items()}
+        return {name.encode(errors="surrogateescape"): linkage for name, linkage in linkages.items()}
+
+    def _find_owners(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return, by module, the owner of each function that several modules of the same programs share."""
+        facts = self._read_facts
+        shared = {name for name, (copies, _) in facts.counts.items() if copies - facts.twins.get(name, 0) > 1}
+        definers: dict[tuple[tuple[str, ...], str], list[str]] = {}
+        for module in self._modules:
+            programs = tuple(link.output for link in self._links if module.name in link.modules)
+            if self._links and not programs:
+                continue
+            with _errors_name(module):
+                functions = changeable_functions(module.bitcode.read_bytes())
+            for function in functions:
+                name = function.decode(errors="surrogateescape")
+                if name in shared:
+                    definers.setdefault((programs, name), []).append(module.name)
+        owners: dict[str, dict[str, str]] = {}
+        for (_, name), (owner, *others) in definers.items():
+            for member in (owner, *others) if others else ():
+                owners.setdefault(member, {})[name] = owner
+        return {"owners": owners}
+
+
+@contextmanager
+def _errors_name(module: Module) -> Iterator[None]:
+    try:
+        yield
+    except PolicyError as error:
+        raise CorpusError(f"module {module.name!r}: {error}; omit link_view") from error
