@@ -106,6 +106,7 @@ ELSEWHERE = {
     "--jobs": "changes no result",
     "--envs": "changes no result",
     "--ray": "needs a cluster: tests/scheduling",
+    "--link-view": "tests/evaluation/test_linking.py",
     "--trust-flags": "tests/cli/test_trust_flags.py",
     "--no-trust-flags": "the default",
 }

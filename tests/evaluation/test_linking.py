@@ -18,7 +18,6 @@ from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
 from mlgo_gym.evaluation.runner import PLAIN
-from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from tests.conftest import write_files
