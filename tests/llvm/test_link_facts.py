@@ -132,7 +132,7 @@ def test_what_is_no_file_of_facts_is_one_clear_line(build: Path, tmp_path: Path)
             path.write_bytes(damage(path.read_bytes()))
         with pytest.raises(PolicyError, match=message):
             make_environment("mlgo/Inline-v0", {"callee_features": True, "link_facts": str(path)})
-    with pytest.raises(MlgoError, match=r"expected callee_features=True or link_view=True with link_facts=.*, got neither"):
+    with pytest.raises(MlgoError, match=r"or link_view=True with link_facts=.*, got neither"):
         make_environment("mlgo/Inline-v0", {"link_facts": str(path)})
     for endless in ("/dev/zero", str(tmp_path)):
         with pytest.raises(PolicyError, match=r"expected a file of link facts, got .*: expected a regular file"):
