@@ -104,6 +104,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         "COUNT": str(len(policy.features)),
         "USES_DEFAULT": "true" if INLINING_DEFAULT in policy.features else "false",
         "OWN": str(len(own)),
+        "FACTS": fill_template("link_facts.cpp", {}),
         "CALLEES": fill_template("callee_features.cpp", {"COUNT": str(len(CALLEE_FEATURES))}) if with_callees else "",
         "ADVISOR": "CalleeAdvisor" if with_callees else "PolicyAdvisor<PolicyRunner>",
     }

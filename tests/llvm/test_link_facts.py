@@ -23,6 +23,7 @@ from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import make_environment
 from tests.cli.command import run
 from tests.fakes.compiles import finished_compiles
+from tests.mlgo_clang.test_internal_linkage import SOURCE, local_functions
 
 WRAPPER = str(Path(sys.executable).with_name("mlgo-clang++"))
 
@@ -233,6 +234,23 @@ def test_a_plugin_reads_the_facts(major: int, build: Path, tmp_path: Path) -> No
         subprocess.run(command, check=True, timeout=60, env={**os.environ, "MLGO_LINK_FACTS": path})
         remaining.append(set(LinkFacts.of_objects(objects_in(output)).counts))
     assert remaining == [set(), {"_Z6sharedi"}]
+    # Functions become internal as in the wrapper.
+    (tmp_path / "a.cpp").write_text(SOURCE)
+    compile_source(tmp_path, "a", output, f"clang++-{major}", "-fno-inline")
+    names = set(LinkFacts.of_objects(objects_in(output)).counts)
+    own, objects = tmp_path / "own", list[bytes]()
+    LinkFacts(dict.fromkeys(names, (1, 2)), frozenset({"a.cpp"}), uses=dict.fromkeys(names, "own")).write(own)
+    for words in (
+        [f"clang++-{major}", f"-fpass-plugin={library}"],
+        [WRAPPER, f"--mlgo-clang=clang++-{major}", "--mlgo-strict"],
+        [f"clang++-{major}", f"-fpass-plugin={library}"],
+    ):
+        environment = {**os.environ, "MLGO_LINK_FACTS": str(own), "MLGO_INTERNAL": "off" if len(objects) > 1 else ""}
+        words += ["-Oz", "-fno-inline", "-c", "a.cpp", "-o", str(output)]
+        subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=60)
+        objects.append(output.read_bytes())
+    assert objects[0] == objects[1]
+    assert [len(local_functions(data)) > 5 for data in objects[1:]] == [True, False]
     for damaged in (facts.with_name("none"), facts):
         facts.write_bytes(facts.read_bytes()[:-3])
         environment = {**os.environ, "MLGO_LINK_FACTS": str(damaged)}

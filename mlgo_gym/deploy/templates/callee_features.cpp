@@ -2,17 +2,9 @@
 // ---- callee features ------------------------------------------------------------------------------------------------
 
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringMap.h"
-#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/SHA256.h"
-#include "llvm/Support/raw_ostream.h"
-#include <cstdlib>
 
 namespace {
 
@@ -39,19 +31,16 @@ struct Named {
 // The decisions of a module so far. Features have the order of mlgo_gym.compiler.callee_features.
 class DecisionHistory {
 public:
-  // Read the file of link facts in the environment variable MLGO_LINK_FACTS; mlgo_clang/link_facts.py has its format.
-  // A file that is not complete has no effect, but for a warning.
   DecisionHistory() {
-    const char *Path = std::getenv("MLGO_LINK_FACTS");
-    if (!Path || !*Path)
+    const StringMap<LinkFact> *Facts = linkFacts();
+    if (!Facts)
       return;
-    ErrorOr<std::unique_ptr<MemoryBuffer>> File = std::make_error_code(std::errc::invalid_argument);
-    if (sys::fs::is_regular_file(Path))
-      File = MemoryBuffer::getFile(Path);
-    if (File && readFacts((*File)->getBuffer()))
-      Least = 0;
-    else
-      errs() << "warning: expected a complete file of link facts, got " << Path << "; run mlgo-gym link-facts\n";
+    Least = 0;
+    for (const auto &Fact : *Facts) {
+      Named &Function = Known[Fact.getKey()];
+      Function.Copies = Fact.second.Copies;
+      Function.References = Fact.second.References;
+    }
   }
 
   void enterComponent(const LazyCallGraph::SCC &Component) {
@@ -103,27 +92,6 @@ public:
   }
 
 private:
-  bool readFacts(StringRef Text) {
-    auto [Header, Lines] = Text.split('\n');
-    SmallVector<StringRef, 5> Words;
-    Header.split(Words, ' ');
-    size_t Bytes;
-    if (Words.size() != 5 || Words[0] != "mlgo-link-facts" || Words[1] != "3" || Words[3].getAsInteger(10, Bytes) || Bytes != Lines.size() ||
-        Words[4] != toHex(SHA256::hash(arrayRefFromStringRef(Lines)), true))
-      return false;
-    while (!Lines.empty()) {
-      auto [Line, Rest] = Lines.split('\n');
-      auto [Copies, Tail] = Line.split(' ');
-      auto [References, Others] = Tail.split(' ');
-      StringRef Name = Others.split(' ').second.split(' ').second; // after the twins and the use
-      Named &Function = Known[Name];
-      if (Copies.getAsInteger(10, Function.Copies) || References.getAsInteger(10, Function.References))
-        return false;
-      Lines = Rest;
-    }
-    return true;
-  }
-
   struct Decisions {
     int Count[2] = {};
   };

@@ -114,7 +114,7 @@ protected:
 };
 
 } // namespace
-@CALLEES@
+@FACTS@@CALLEES@
 namespace {
 
 // A factory does not receive the manager of module analyses. Each thread of a ThinLTO link has its own manager.
@@ -147,6 +147,10 @@ extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
             Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
               Manager = &MAM;
               MAM.registerPass([] { return PluginInlineAdvisorAnalysis(makeAdvisor); });
+            });
+            Builder.registerPipelineStartEPCallback([](ModulePassManager &Passes, OptimizationLevel Level) {
+              if (Level != OptimizationLevel::O0)
+                Passes.addPass(InternalLinkage());
             });
           }};
 }
