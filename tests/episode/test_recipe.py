@@ -102,8 +102,10 @@ def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
         assert read_recipe(path).text == kept
     assert path.name == f"{RECIPE.digest}.recipe"
     assert path.with_suffix(".bc").read_bytes() == b"BC"
-    newer = keep_recipe(replace(RECIPE, clang="23.1.0", text=10200), tmp_path / "folder", b"BC")
-    assert read_recipe(newer).text == 10200, "sizes of another compiler do not compare"
+    newer = replace(RECIPE, clang="23.1.0", text=10200)
+    for other in (newer, replace(newer, flags=("-cc1", "-Os"), text=10300)):
+        keep_recipe(other, tmp_path / "folder", b"BC")
+        assert read_recipe(path) == other, "sizes of another compiler or other flags do not compare"
     path.write_text("damaged")
     keep_recipe(RECIPE, tmp_path / "folder", b"BC")
     assert read_recipe(path) == RECIPE

@@ -42,6 +42,7 @@ def test_each_policy_meets_each_module_with_decisions(result: EvaluationResult, 
     done = {(episode.policy, episode.module) for episode in result.episodes if episode.status == "done"}
     assert done == {(policy, module) for policy in POLICIES for module in ("calls", "more/calls")}
     assert (result.without_decisions, result.failures, result.deviations) == (["leaf"], [], [])
+    assert [episode.policy for episode in result.episodes if episode.module == "leaf"] == ["default"], "it is left out"
     changes = {summary.policy: summary.changes["text"] for summary in result.summaries()}
     assert (changes["default"].equal, changes["never"].equal) == (2, 0)
     sizes = {(episode.policy, episode.module): episode.metrics.get("text") for episode in result.episodes}

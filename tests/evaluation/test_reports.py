@@ -205,6 +205,36 @@ def check_page(text: str) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
+LINES = """
+mlgo/Inline-v0 on folder: 4 modules (4 at Oz), clang 22.1.8
+rule           4         990  1,000  -1.00 %       2      1      1
+policy              geo-mean  projects
+other    -15.70 modules only         2
+other / rule         62%  -13.08 modules only         2    2/1/1
+language  modules  projects  default   rule   other
+C               2         2        0  -3.52  -28.94
+p              2         1        0  -7.47  -28.94
+module  clang  text bytes   change
+a         100         -10  -9.90 %
+Compile time (the first policy's includes plain clang's): default 2.0 s, rule 2.0 s, other 2.0 s
+"""
+FACTS = """
+clang 22.1.8|0.1.0|text|4 modules (4 at Oz)|abc|text in total; geometric mean -3.02 %|2 smaller, 1 equal, 1 larger
+mlgo-gym evaluate mlgo/Inline-v0 --corpus folder --policy default --policy rule --policy other --seed 0 --output RESULTS
+"""
+
+
+def test_a_report_has_its_lines_facts_and_fields(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    run = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}, "other": {"a": 50}})
+    folder = keep(run, tmp_path / "one")
+    assert set(LINES.strip().splitlines()) <= set(report(folder).splitlines())
+    cells = set(map(str.strip, re.split(r"<[^>]*>", page({"one": run}))))
+    assert {fact for line in FACTS.strip().splitlines() for fact in line.split("|")} <= cells
+    fields = "policy modules failures illegal_actions seconds policy_seconds decisions changes best worst"
+    assert list(json.loads(report(folder, "--json"))["policies"][1]) == fields.split()
+
+
 def test_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
     runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
     alone, both = json.loads(report(runs[0], "--json")), json.loads(report(*runs, "--json"))

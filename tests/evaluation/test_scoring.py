@@ -60,6 +60,10 @@ def test_a_bad_candidate_ends_early_but_not_after_a_few_modules() -> None:
         ("def act(observation, info):\n    return 2", "expected the action 0 or 1, got 2"),
         ("def act(observation, info):\n    return info['module'] == 'c/lz'", "KeyError: 'module' in line 2"),
         (
+            "def act(observation, info):\n    raise ValueError(*sorted(info))  # not 'code'",
+            "ValueError: ('callee', 'code', 'context', 'decision_index', 'default_action', 'site') in line 2",
+        ),
+        (
             "from mlgo_gym.errors import NoDecisionError\ndef inline(features):\n    raise NoDecisionError('none')",
             "NoDecisionError: none in line 3",
         ),
