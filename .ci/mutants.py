@@ -3,16 +3,19 @@
     python .ci/mutants.py map tests/episode tests/envs   # runs tests once, and notes the lines that each executes
     python .ci/mutants.py run mlgo_gym/episode --sample 20 --seed 1 --output mutants.jsonl
 
-Each mutant changes a copy of the working tree. The tests that execute its line run until the first failure, those of
-the mirrored folder first, at most `--tests` of them. `--always` names tests for files that no test executes in its own
-process, as most of `mlgo_clang`. A survivor is either equivalent or a missing test. Needs `coverage`.
+Each mutant changes a copy of the working tree. The tests that execute its line, also in programs that they start, run
+until the first failure: the fastest first, within `--seconds` of their time in the map. A survivor is either equivalent
+or a missing test. A run continues the output of an earlier one, mutant by mutant. Needs `coverage`.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import importlib
+import itertools
 import json
 import os
 import random
@@ -24,15 +27,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / ".mutants"
-"""Folder of the coverage data, one file for each `map`."""
+"""Folder of the data of `map`: coverage of the tests and of their programs, and the seconds of each test."""
 
-SECONDS = 180.0
-"""Time limit of the tests of a mutant; a mutant that never ends is killed."""
+PRELOADED = ("gymnasium", "jinja2", "numpy", "pytest", "scipy.stats", "typer", "unittest.mock")
+"""Libraries that are imported once; a fork of this process runs the tests of each mutant."""
+
+EXTRA_SECONDS, SLOWNESS = 25.0, 6.0
+"""The tests of a mutant may take these seconds, and that many times their time in the map; then it counts as killed."""
+
+_seconds = itertools.count(1)
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -50,6 +59,11 @@ class Mutant(NamedTuple):
     path: str
     node: ast.AST
     new: str
+
+    @property
+    def line(self) -> int:
+        """First line of the change."""
+        return self.node.lineno  # type: ignore[attr-defined, no-any-return]  # statements and expressions have a place
 
     def source(self, text: bytes) -> bytes:
         """Return the file with the change."""
@@ -118,6 +132,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
         if isinstance(node, ast.stmt | ast.expr) and not isinstance(getattr(node, "ctx", None), ast.Store):
             for new in replacements(node):
                 text = new if isinstance(new, str) else ast.unparse(new)
+                if text == ast.unparse(node):
+                    continue
                 text = f"({text})" if isinstance(node, ast.expr) else text.replace("\n", f"\n{' ' * node.col_offset}")
                 yield Mutant(path.relative_to(ROOT).as_posix(), node, text)
         for name, field in ast.iter_fields(node):
@@ -131,50 +147,113 @@ def mutants(path: Path) -> Iterator[Mutant]:
     yield from visit(tree, tree)
 
 
-def contexts(path: str, data: list[CoverageData]) -> dict[int, set[str]]:
-    """Return the tests that execute each line of a file, as `tests/file.py::test`."""
-    found: dict[int, set[str]] = {}
-    for part in data:
-        for line, names in part.contexts_by_lineno(str(ROOT / path)).items():
-            for name in filter(None, names):
-                module, _, test = name.rpartition(".")
-                if test.startswith("test_"):
-                    found.setdefault(line, set()).add(f"{module.replace('.', '/')}.py::{test}")
+def covered_lines() -> dict[str, dict[int, set[str]]]:
+    """Return the tests that execute each line of each file, as `tests/file.py::test`."""
+    found: dict[str, dict[int, set[str]]] = {}
+    for file in sorted(DATA.glob("*.coverage*")):
+        data = CoverageData(str(file))
+        data.read()
+        for path in data.measured_files():
+            lines = found.setdefault(os.path.relpath(path, ROOT), {})
+            for line, contexts in data.contexts_by_lineno(path).items():
+                for context in contexts:
+                    # Coverage has `tests.file.test`, and programs have pytest's `tests/file.py::test[a] (call)`.
+                    name = context.split(" ")[0].split("[")[0]
+                    if "::" not in name:
+                        name = f"{name.rpartition('.')[0].replace('.', '/')}.py::{name.rpartition('.')[2]}"
+                    if "::test_" in name:
+                        lines.setdefault(line, set()).add(name)
+    return found
+
+
+def seconds_of_tests() -> dict[str, float]:
+    """Return the duration of each test in the map, over its parameters."""
+    found: dict[str, float] = {}
+    for file in DATA.glob("*.xml"):
+        for case in ElementTree.parse(file).getroot().iter("testcase"):
+            name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name'].split('[')[0]}"
+            found[name] = found.get(name, 0.0) + float(case.attrib["time"])
     return found
 
 
 def map_tests(tests: list[str]) -> None:
-    """Run each folder or file of tests under coverage."""
+    """Run each folder or file of tests, and the programs that they start, under coverage."""
     DATA.mkdir(exist_ok=True)
+    # Programs import `sitecustomize`; the variable of `process_startup()` is set when the tests start.
+    (DATA / "sitecustomize.py").write_text("import coverage\n\ncoverage.process_startup()\n")
     for test in tests:
-        name = DATA / test.strip("/").replace("/", "-")
-        settings = name.with_suffix(".ini")
-        settings.write_text(f"[run]\ndynamic_context = test_function\ndata_file = {name}.coverage\n")
-        words = ["-m", "coverage", "run", f"--rcfile={settings}", "--source=mlgo_gym,mlgo_clang", "-m", "pytest", "-q"]
-        subprocess.run([sys.executable, *words, "-n", "0", "-p", "no:cacheprovider", test], cwd=ROOT, check=False)
+        name = DATA / test.strip("/").removesuffix(".py").replace("/", "-")
+        common = f"data_file = {name}.coverage\nsource_pkgs = mlgo_gym,mlgo_clang\n"
+        name.with_suffix(".ini").write_text(f"[run]\ndynamic_context = test_function\n{common}")
+        programs = Path(f"{name}-programs.ini")
+        programs.write_text(f"[run]\ncontext = ${{PYTEST_CURRENT_TEST-}}\nparallel = true\n{common}")
+        main = name.with_suffix(".py")
+        main.write_text(
+            "import os\nimport sys\n\nimport pytest\n\n"
+            f"if __name__ == '__main__':\n    os.environ['COVERAGE_PROCESS_START'] = {str(programs)!r}\n"
+            "    sys.exit(pytest.main(sys.argv[1:]))\n"
+        )
+        words = [sys.executable, "-m", "coverage", "run", f"--rcfile={name}.ini", str(main), "-q", "-n", "0", test]
+        words += ["-p", "no:cacheprovider", f"--junitxml={name}.xml", "-o", "junit_duration_report=total"]
+        folders = os.pathsep.join((str(ROOT), str(DATA)))
+        subprocess.run(words, cwd=ROOT, check=False, env={**os.environ, "PYTHONPATH": folders})
 
 
-def try_mutant(mutant: Mutant, tests: list[str], tree: Path) -> str:
-    """Run tests on a copy of the tree with a mutant; return `killed`, `survived`, or `untested`."""
+def run_tests(tests: list[str], tree: Path, limit: float) -> str:
+    """Run tests on a tree in a fork of this process; return the first failure, or an empty text."""
+    log = tree.with_suffix(".log")
+    process = os.fork()
+    if not process:
+        os.setsid()  # a hanging test takes its compilers with it
+        for descriptor in (1, 2):
+            os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+        os.chdir(tree)
+        sys.path.insert(0, str(tree))
+        os.environ["PYTHONPATH"] = str(tree)
+        del sys.modules["__main__"].__file__  # worker processes would import it
+        status = 1
+        try:
+            words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", f"--basetemp={tree}.tests", *tests]
+            status = importlib.import_module("pytest").main(words)
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    end = time.monotonic() + limit
+    ended, status = 0, 0
+    while not ended and time.monotonic() < end:
+        time.sleep(0.02)
+        ended, status = os.waitpid(process, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, 9)
+    if not ended:
+        os.waitpid(process, 0)
+        return "time limit"
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return "" if status == 0 else (lines or ["ended early"])[0]
+
+
+def try_mutant(mutant: Mutant, lines: dict[int, set[str]], seconds: dict[str, float], budget: float, tree: Path) -> str:
+    """Run tests on a tree with a mutant; return the failure that kills it, `survived`, or `untested`."""
+    # A line of a longer statement may have no test of its own, and lines that run at import have none.
+    found = lines.get(mutant.line) or next((lines[line] for line in range(mutant.line, 0, -1) if line in lines), set())
+    tests, total = list[str](), 0.0
+    for test in sorted(found, key=lambda test: seconds.get(test, 1.0)):
+        total += seconds.get(test, 1.0)
+        if total <= budget or not tests:
+            tests.append(test)
     if not tests:
         return "untested"
     file = tree / mutant.path
-    original = file.read_bytes()
+    original, times = file.read_bytes(), file.stat()
     file.write_bytes(mutant.source(original))
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-    # `start_new_session`: a hanging test takes its compilers with it.
-    running = subprocess.Popen(
-        words, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, start_new_session=True, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    # Byte code is told apart by the size and the second of its source.
+    os.utime(file, (0, next(_seconds)))
     try:
-        return "survived" if running.wait(SECONDS) == 0 else "killed"
-    except subprocess.TimeoutExpired:
-        os.killpg(running.pid, 9)
-        running.wait()
-        return "killed"
+        limit = EXTRA_SECONDS + SLOWNESS * sum(seconds.get(test, 1.0) for test in tests)
+        return run_tests(tests, tree, limit) or "survived"
     finally:
         file.write_bytes(original)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def main() -> None:
@@ -184,19 +263,20 @@ def main() -> None:
     parser.add_argument("paths", nargs="+", help="tests to map, or files and folders to change")
     parser.add_argument("--sample", type=int, default=20, help="mutants of each path (default: 20)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tests", type=int, default=25, help="maximum number of tests of a mutant (default: 25)")
-    parser.add_argument("--always", nargs="*", default=[], help="tests for lines without any")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time of the tests of a mutant (default: 20)")
     parser.add_argument("--output", type=Path, default=DATA / "mutants.jsonl")
     options = parser.parse_args()
     if options.action == "map":
         map_tests(options.paths)
         return
-    data = []
-    for file in sorted(DATA.glob("*.coverage")):
-        data.append(CoverageData(str(file)))
-        data[-1].read()
+    lines, seconds = covered_lines(), seconds_of_tests()
+    for name in PRELOADED:
+        importlib.import_module(name)
+    options.output.touch()
+    earlier = [json.loads(line) for line in options.output.read_text().splitlines()]
+    done = {(row["path"], row["line"], row["old"], row["new"]): row["outcome"] for row in earlier}
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-mutants-") as name, options.output.open("a") as output:
-        tree = Path(name)
+        tree = Path(name) / "tree"
         for path in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
             if (ROOT / path).exists():
                 (tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -205,24 +285,22 @@ def main() -> None:
             found = ROOT / place
             files = sorted(found.rglob("*.py")) if found.is_dir() else [found]
             every = [mutant for file in files for mutant in mutants(file)]
-            drawn = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+            random.Random(options.seed).shuffle(every)  # a larger sample contains the smaller one
             counts = dict.fromkeys(("killed", "survived", "untested"), 0)
-            for mutant in drawn:
-                line: int = mutant.node.lineno  # type: ignore[attr-defined]  # statements and expressions have a place
-                near = f"tests/{'/'.join(Path(mutant.path).parts[-2:-1])}/"
-                lines = contexts(mutant.path, data)
-                # Lines that run at import have no test of their own.
-                known = lines.get(line) or set[str]().union(*lines.values())
-                tests = sorted(known, key=lambda test: (not test.startswith(near), test))
-                started = time.monotonic()
-                outcome = try_mutant(mutant, (tests or options.always)[: options.tests], tree)
-                counts[outcome] += 1
-                row = {"path": mutant.path, "line": line, "old": ast.unparse(mutant.node), "new": mutant.new}
-                row |= {"outcome": outcome, "seconds": round(time.monotonic() - started, 1)}
-                print(json.dumps(row), file=output, flush=True)
-                if outcome != "killed":
-                    old = row["old"].splitlines()[0][:100]
-                    print(f"{outcome} {mutant.path}:{line}: {old}  ->  {mutant.new.splitlines()[0][:100]}", flush=True)
+            for mutant in every[: options.sample]:
+                key = (mutant.path, mutant.line, ast.unparse(mutant.node), mutant.new)
+                outcome = done.get(key)
+                if outcome is None:
+                    outcome = try_mutant(mutant, lines.get(mutant.path, {}), seconds, options.seconds, tree)
+                    row = dict(zip(("path", "line", "old", "new"), key, strict=True), outcome=outcome)
+                    print(json.dumps(row), file=output, flush=True)
+                counts[outcome if outcome in counts else "killed"] += 1
+                if outcome in counts:
+                    old = key[2].splitlines()[0][:100]
+                    print(
+                        f"{outcome} {mutant.path}:{mutant.line}: {old}  ->  {mutant.new.splitlines()[0][:100]}",
+                        flush=True,
+                    )
             print(place, f"of {len(every)} mutants:", counts, flush=True)
 
 
