@@ -51,12 +51,14 @@ def test_features_are_found_by_name_and_unusable_data_are_refused() -> None:
     assert normalization.columns(["constant", "new", "huge", "small"]).tolist() == [3, 2, 0]
     with pytest.raises(MlgoError, match="needs 2 features that are missing: huge, constant; got small, new"):
         normalization.columns(["small", "new"])
-    with pytest.raises(MlgoError, match=r"shape \(decisions, 3\)"):
-        Normalization.fit(np.zeros((4, 2)), NAMES)
+    for shape in ((4, 2), (3,), (0, 3)):
+        with pytest.raises(MlgoError, match=r"shape \(decisions, 3\)"):
+            Normalization.fit(np.zeros(shape), NAMES)
     damages: list[tuple[dict[str, Any], str]] = [
         ({"format": 99}, "format 99"),
         ({"names": ["one"]}, "3 features|1 features"),
         *(({"center": [0, 0, wrong]}, "expected the data of a normalization") for wrong in ("x", 10**400)),
+        ({"names": None}, "expected the data of a normalization"),
         ({"scale": [1, 1, 0]}, "no scale of 0"),
         ({"method": "magic"}, "expected a method of standard, log_standard, got 'magic'"),
     ]
@@ -113,7 +115,8 @@ def test_files_that_are_no_network_are_refused_and_run_nothing(tmp_path: Path) -
         (len(noise).to_bytes(8, "little") + noise, "expected a safetensors file, got .*UnicodeDecodeError"),
         (b"PK\3\4" + noise, r"a zip file; for a model of Stable-Baselines3 save .*read_sb3\(model, like\)"),
         (save(zeros), "got None"),
-        (save(zeros, {"format": FORMAT, "features": "["}), "expected metadata of a network"),
+        (save(zeros, {"format": FORMAT}), "expected metadata of a network"),
+        *((save(zeros, {"format": FORMAT, "features": "[" * n}), "expected metadata of a network") for n in (1, 10**5)),
         (saved(layer | {"0.weight": (2, 4)}), "layers for 3 features"),
         (saved(layer | {"0.bias": (3,)}), "layers for 3 features"),
         (saved({}), "layers for 3 features"),

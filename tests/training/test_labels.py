@@ -92,6 +92,8 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
         assert sorted(getattr(one, name).tolist()) == sorted(getattr(other, name).tolist()), name
     assert set(one.modules.tolist()) == set(other.modules.tolist()) == {"p/m", "p/n"}
     assert len(set(other.groups.tolist())) == 2
+    parquet.write_table(table.drop_columns(["digest"]), file)
+    assert set(read_labels([file]).digests.tolist()) == {""}
     parquet.write_table(table.drop_columns(["bytes"]), file)
     with pytest.raises(MlgoError, match="expected a Parquet file of labels"):
         read_labels([file])
