@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.command_lines import cc1_commands, level_of, shown_commands, shown_text, target_of
-from mlgo_clang.invocation import driven, folding_of_link, read_invocation, reason_of_flag, resolve
+from mlgo_clang.invocation import driven, read_invocation, resolve
 from mlgo_clang.other_machines import library_headers, library_target
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
@@ -458,28 +458,3 @@ def test_strict_refuses_a_source_that_no_policy_decides(words: str, message: str
     assert (result.returncode, result.stderr.count(b"\n")) == (1, 1)
     assert f"mlgo-clang: error: calls.c: no policy decides: {message}" in result.stderr.decode()
     assert not (project / "calls.o").exists()
-
-
-def test_flags_of_other_work_have_a_reason_and_a_link_has_the_last_folding() -> None:
-    other = (
-        "-analyzer-checker-help -analyzer-config-help -analyzer-list-enabled-checkers -ast-dump=json -ast-print "
-        "-ast-view -dump-tokens -fdump-record-layouts -fixit=x -print-stats -rewrite-objc -emit-llvm -E -verify"
-    )
-    for before, flags, reason in (
-        ("-Xclang", other, "requests other work"),
-        ("-Xclang", "-o -oout.o", "-Xclang names another output"),
-        ("-Xclang", "-object-file-name=x -opt-record-file", ""),
-        ("-mllvm", "-disable-llvm-passes -disable-llvm-optzns", "it switches optimisations off"),
-        ("-mllvm", "-enable-ml-inliner=release -regalloc-enable-advisor=default -inliner-interactive-channel-base=x",
-            "it selects an advisor"),
-        ("-mllvm", "-inline-threshold=5 -print-stats -o", ""),
-    ):  # fmt: skip
-        for flag in flags.split():
-            assert reason_of_flag(flag, before).removeprefix(f"{flag} ") == reason, flag
-    for words, mode in (
-        ("-Wl,-O1,--icf=safe", "safe"),
-        ("-Wl,--icf=safe -Xlinker --icf=all", "all"),
-        ("-Xlinker --icf=all -Wl,--icf=none", "none"),
-        ("--icf=all -o --icf=safe", "none"),
-    ):
-        assert folding_of_link(words.split()) == mode

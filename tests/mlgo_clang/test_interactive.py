@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_clang.invocation import folding_of_link, reason_of_flag
 from tests.conftest import write_program
 from tests.mlgo_clang.conftest import DRIVERS, Run, channels, files
 from tests.traces import children, ends_within
@@ -177,3 +178,28 @@ def test_an_unguarded_clang_exits_with_its_driver(project: Path, fake_clang: Fak
     assert subprocess.run(command, cwd=project, stderr=subprocess.PIPE, check=False).returncode == -signal.SIGKILL
     assert ends_within(int((project.parent / "pid").read_text()), 20)
     assert files(project) == ["calls.c"]
+
+
+def test_flags_of_other_work_have_a_reason() -> None:
+    other = (
+        "-analyzer-checker-help -analyzer-config-help -analyzer-list-enabled-checkers -ast-dump=json -ast-print "
+        "-ast-view -dump-tokens -fdump-record-layouts -fixit=x -print-stats -rewrite-objc -emit-llvm -E -verify"
+    )
+    for before, flags, reason in (
+        ("-Xclang", other, "requests other work"),
+        ("-Xclang", "-o -oout.o", "-Xclang names another output"),
+        ("-Xclang", "-object-file-name=x -opt-record-file", ""),
+        ("-mllvm", "-disable-llvm-passes -disable-llvm-optzns", "it switches optimisations off"),
+        ("-mllvm", "-enable-ml-inliner=release -regalloc-enable-advisor=default -inliner-interactive-channel-base=x",
+            "it selects an advisor"),
+        ("-mllvm", "-inline-threshold=5 -print-stats -o", ""),
+    ):  # fmt: skip
+        for flag in flags.split():
+            assert reason_of_flag(flag, before).removeprefix(f"{flag} ") == reason, flag
+    for words, mode in (
+        ("-Wl,-O1,--icf=safe", "safe"),
+        ("-Wl,--icf=safe -Xlinker --icf=all", "all"),
+        ("-Xlinker --icf=all -Wl,--icf=none", "none"),
+        ("--icf=all -o --icf=safe", "none"),
+    ):
+        assert folding_of_link(words.split()) == mode
