@@ -66,8 +66,8 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if "--version" in rest:
         return _show_version(settings, command)
     invocation = read_invocation(line)
-    if invocation.links and settings.link_facts and not is_probe(invocation.source, working_folder()):
-        _warn_of_folding(settings.link_facts, folding_of_link(line))
+    if invocation.links and not is_probe(invocation.source, working_folder()):
+        _warn_of_folding(settings, folding_of_link(line))
     if not invocation.reason and (shown is not None or not invocation.is_clear):
         invocation = driven(invocation, shown_text(words, rest) if shown is None else shown)
     if invocation.reason or settings.problem_of_level(invocation.level, "-O"):
@@ -94,18 +94,20 @@ def _report(settings: Settings, invocation: Invocation) -> None:
     count("left to clang", f"because {reason or f'not at a level of MLGO_LEVELS: -O{invocation.level}'}")
 
 
-def _warn_of_folding(path: str, mode: str) -> None:
-    """Warn once in a build if its link facts are of a link with other identical code folding."""
+def _warn_of_folding(settings: Settings, mode: str) -> None:
+    """Warn once in a build if its link facts are of a link with other identical code folding, or a policy has none."""
     from mlgo_clang.link_facts import folding_of, read_lines
 
     try:
-        known = folding_of(read_lines(path))
+        known = folding_of(read_lines(settings.link_facts)) if settings.link_facts else ""
     except PolicyError:  # the compiles report it
         return
-    if (known == "none") != (mode == "none") and is_first_of_build(".icf"):
+    got = f"{settings.link_facts} of --icf={known}" if known else "none, without which policies make programs larger"
+    is_other = (known == "none") != (mode == "none") if known else mode != "none" and not settings.decides_nothing
+    if is_other and is_first_of_build(".icf"):
         say(
-            f"warning: expected link facts of --icf={mode}, with which this build links, got {path} of --icf={known}; "
-            f"run mlgo-gym link-facts --icf={mode} on a plain build, and build again"
+            f"warning: expected link facts of --icf={mode}, with which this build links, got {got}; run mlgo-gym build "
+            f"--, or mlgo-gym link-facts --icf={mode} on a plain build, and build again"
         )
 
 

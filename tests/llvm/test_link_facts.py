@@ -359,19 +359,23 @@ def test_the_twins_are_those_that_lld_merges(mode: Folding, tmp_path: Path) -> N
 def test_a_link_with_another_folding_than_its_facts_is_one_warning_per_build(build: Path, tmp_path: Path) -> None:
     (tmp_path / "main.cpp").write_text("int main() {}")
     facts = tmp_path / "facts"
-    cases: tuple[tuple[Folding, str, int], ...] = (
+    cases: tuple[tuple[Folding | None, str, int], ...] = (
         ("none", "-Wl,--icf=all -Wl,--gc-sections,--icf=safe", 1),
         ("all", "-Wl,--icf=all -Wl,--gc-sections,--icf=safe", 0),
         ("all", "-Wl,--icf=none -O2", 1),
         ("none", "-O2", 0),
+        (None, "-Wl,--icf=all -O2", 1),
+        (None, "-O2", 0),
     )
     for number, (folding, words, warnings) in enumerate(cases):
-        LinkFacts.of_objects(objects_in(build), folding).write(facts)
+        LinkFacts.of_objects(objects_in(build), folding or "none").write(facts)
+        path = str(facts) if folding else ""
         script = f"for word in {words}; do {WRAPPER} main.cpp $word; done; true"
-        environment = {**os.environ, "MLGO_LINK_FACTS": str(facts), "MLGO_CACHE": str(tmp_path / str(number))}
+        environment = {**os.environ, "MLGO_LINK_FACTS": path, "MLGO_CACHE": str(tmp_path / str(number))}
         command = ["sh", "-c", script]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
         lines = [line for line in done.stderr.splitlines() if "mlgo-clang: warning: expected link facts" in line]
         assert len(lines) == warnings, done.stderr
         mode = words.split()[0].removeprefix("-Wl,")
-        assert not lines or f"of {mode}, with which this build links, got {facts} of --icf={folding}; run" in lines[0]
+        got = f"{facts} of --icf={folding}; run" if folding else "none, without which policies make programs larger"
+        assert not lines or f"of {mode}, with which this build links, got {got}" in lines[0]
