@@ -134,7 +134,7 @@ def main(folder: Path, level: str = "Oz", minutes: float = 60.0, seed: int = 0, 
         path.write_text(json.dumps({**state, "populations": populations}))
         (folder / f"best-{seed}.rule").write_text(best)
         print(f"{curve[-1][0]:6} CPU s  {len(judged):4} judged  best {judged[best]:+.3%}", flush=True)
-    print(best)
+    print(min(judged, key=judged.__getitem__))
 
 
 if __name__ == "__main__":
