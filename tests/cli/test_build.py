@@ -1,7 +1,5 @@
 """`mlgo-gym build`: one command builds, writes link facts, and builds again with them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

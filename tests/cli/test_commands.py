@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym import CALLEE_FEATURES, Network, read_labels
 from mlgo_gym.cli import main
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.mlp import INPUTS
-from mlgo_gym.policies.network import Network
-from mlgo_gym.training import read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS
 from tests.cli.command import run, run_json
 

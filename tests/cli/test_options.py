@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import typer
 
+from mlgo_gym import MlgoError, read_labels
 from mlgo_gym.cli.application import application
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.training import read_labels
 from tests.cli.command import run
 from tests.conftest import MakeBitcode, copy_modules
 

@@ -5,10 +5,8 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym import CALLEE_FEATURES, CompilerEnv, MlgoError
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 
 SOURCE = """

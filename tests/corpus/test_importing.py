@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym import CorpusError, open_corpus
 from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 
 Rows = list[dict[str, Any]]

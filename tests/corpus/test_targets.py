@@ -11,12 +11,11 @@ import pytest
 from benchmarks.exactness import replayed
 from mlgo_clang.channel import WASM_SIZE_LIMIT
 from mlgo_clang.object_size import WASM_MAGIC
-from mlgo_gym import open_corpus
+from mlgo_gym import CorpusError, MlgoError, open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.driver import DEFAULT_TARGET, TARGETS, target_of_triple
 from mlgo_gym.corpus.recording.links import read_links, relink
-from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.object_file import read_elf
 from mlgo_gym.llvm.sizes import object_sizes

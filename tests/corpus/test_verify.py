@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym import Corpus, open_corpus
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
 from mlgo_gym.corpus.inspection import describe, overlaps, read_error, verify
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode, copy_modules

@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgo_gym import Network, evaluate
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.deploy.c_code import DecisionCode, decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
 from mlgo_gym.errors import PolicyError, ToolchainError
-from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.network import Network
 from tests.cli.command import run
 from tests.conftest import PROGRAMS, MakeBitcode
 

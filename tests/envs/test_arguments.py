@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym import ActionError, CompilerEnv, MlgoError
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.compile_options import CompileOptions
-from mlgo_gym.errors import ActionError, MlgoError
 from tests.fakes.drive import failed_end, finish
 
 ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -16,19 +16,16 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from mlgo_gym import ActionError, MlgoError, evaluate, explain_module, search_module
 from mlgo_gym.compiler.decision_code import EDGE_COLUMNS
 from mlgo_gym.compiler.printed_blocks import block_facts, split_blocks
 from mlgo_gym.compiler.printed_module import BEFORE, LEFT, PARSE_FLAGS
 from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
-from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.record import unpack_actions
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.policies.protocol import decide
-from mlgo_gym.search import search_module
 from mlgo_gym.search.search_space import Budget, SearchSpace
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play

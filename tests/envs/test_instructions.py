@@ -7,10 +7,9 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym import open_corpus
+from mlgo_gym import CompilerError, CorpusError, MlgoError, open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.metrics.programs import ModulePrograms
-from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from tests.fakes.drive import default_action, failed_end, run
 from tests.tasks.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_gym import ActionError, CompilerEnv, CorpusError, MlgoError
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
-from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.allocation import costs
 from tests.conftest import MakeBitcode, clang_argument

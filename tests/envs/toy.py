@@ -7,15 +7,14 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 
+from mlgo_gym import CompilerEnv, CompilerVectorEnv
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.features import Feature, FeatureLayout, FeatureTable
 from mlgo_gym.tasks.task import Task
-from mlgo_gym.vector_env import CompilerVectorEnv
 
 TRIAL = """
 define internal i64 @callee(i64 %x) {

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlgo_clang.recipes import ADVISORS, stored_decisions
-from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym import DecisionSite, MlgoError
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, read_recipe, write_recipe
-from mlgo_gym.errors import MlgoError
 
 RECIPE = Recipe(
     module="c/deflate",

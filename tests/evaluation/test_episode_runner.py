@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.evaluation import EvaluationResult, evaluate
+from mlgo_gym import EvaluationResult, Execution, evaluate
 from mlgo_gym.evaluation.report import notes
-from mlgo_gym.scheduling import Execution
 
 FAULTY = __file__  # programs that cannot import the tests load this file
 CLANG = "clang:-mllvm,-inline-threshold=-1000"

@@ -10,9 +10,8 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
+from mlgo_gym import EvaluationResult, MlgoError, evaluate, load_result
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
 from mlgo_gym.evaluation.trace import Trajectory, log_names, trace, validate
 from tests.fakes.compiles import FaultyClang

@@ -9,9 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from mlgo_gym import CompilerEnv, CompilerError, CompilerVectorEnv, MlgoError, as_vector
 from tests.fakes.compiles import FaultyClang
 from tests.fakes.drive import finish
 from tests.faults.catalogue import ENDS, Outcome

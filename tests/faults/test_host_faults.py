@@ -17,11 +17,9 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
+from mlgo_gym import CompilerEnv, CompilerVectorEnv, MlgoError
 from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.conftest import clang_program
 from tests.fakes.compiles import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, POINTS, SHORTAGES, Outcome, matches

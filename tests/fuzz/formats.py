@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from mlgo_clang.channel import read_header
+from mlgo_gym import CompilerEnv, Policy, load_policy
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.importing import import_parquet, read_elf_sections, read_object_list
 from mlgo_gym.corpus.recording.links import read_links
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, load_result
@@ -29,8 +29,6 @@ from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocat
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.sizes import function_sizes, object_sizes
 from mlgo_gym.llvm.training_log import LogDecoder
-from mlgo_gym.policies.loading import load_policy
-from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split

@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym import load_policy, open_corpus
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests
 from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import (
     bundled_policies,
     file_digest,

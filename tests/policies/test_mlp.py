@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym import CompilerEnv, load_policy
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity, with_callee_features
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS, MlpPolicy, column_inputs
 from mlgo_gym.policies.network import FORMAT, METHODS, Network, Normalization

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.evaluation import evaluate
+from mlgo_gym import Execution, evaluate
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.scheduling import Execution
 from mlgo_gym.scheduling.ray_cluster import ray_library
 from mlgo_gym.training import Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
 from tests.conftest import MakeBitcode, copy_modules

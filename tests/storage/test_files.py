@@ -18,16 +18,15 @@ from safetensors.numpy import save
 
 from mlgo_clang.files import process_prefix, read_untrusted
 from mlgo_clang.recipes import stored_decisions
+from mlgo_gym import load_result, open_corpus
 from mlgo_gym.cache import UNWRITABLE, FileCache, JsonCache, cache_directory, key_of, sha256_of, write_atomically
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata, write_metadata
 from mlgo_gym.corpus.importing import read_elf_sections
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.envs.inline_ir2vec import vocabulary_file
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder

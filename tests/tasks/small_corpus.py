@@ -4,8 +4,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from mlgo_gym import open_corpus
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym import Corpus, open_corpus
 from mlgo_gym.corpus.folder import write_description
 
 MODULE = "c/vfs"

@@ -10,9 +10,8 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import mlgo_gym
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
+from mlgo_gym import CALLEE_FEATURES, ActionError, MlgoError
 from mlgo_gym.corpus.parts import Part, is_project_part
-from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.training.bandit import BUNDLED, InlineBanditEnv, InlineBanditVectorEnv
 
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym import score
+from mlgo_gym import Network, open_corpus, score
 from mlgo_gym.cli import train
-from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.integrations import fit_normalization
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.network import Network
 from mlgo_gym.training import Labelling, Labels, Monitor, PolicyTraining, TreeImitation, imitate, read_labels
 from mlgo_gym.training.bandit import InlineBanditVectorEnv
 from mlgo_gym.training.checkpoint_choice import MarginChoice

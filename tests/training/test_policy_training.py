@@ -10,22 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.corpus import open_corpus
+from mlgo_gym import BestCheckpoint, Labelling, open_corpus, with_margin
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.loading import policy_file
 from mlgo_gym.policies.network import Network, Normalization
-from mlgo_gym.training import (
-    BestCheckpoint,
-    Labelling,
-    Labels,
-    Monitor,
-    PolicyTraining,
-    TreeImitation,
-    with_margin,
-)
+from mlgo_gym.training import Labels, Monitor, PolicyTraining, TreeImitation
 from mlgo_gym.training.checkpoint_choice import Base, MarginChoice, MarginResult, best_margin
 from mlgo_gym.training.labels import read_header
 from mlgo_gym.training.monitor import Progress

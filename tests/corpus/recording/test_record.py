@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import driver
+from mlgo_gym.corpus import driver, open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_command, read_description, read_metadata
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.shim_records import READ_ONCE, file_kind
 from mlgo_gym.errors import CorpusError, NothingCompiledError
