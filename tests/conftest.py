@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "cache"
     os.environ["MLGO_CACHE"] = str(folder)
     os.environ.pop("MLGO_CLANG", None)
+    # multiprocessing keeps this process to the end of the program; no test is to leak it.
+    resource_tracker.ensure_running()
     return folder
 
 
@@ -164,6 +167,12 @@ def calls(make_bitcode: MakeBitcode) -> Path:
 def leaf(make_bitcode: MakeBitcode) -> Path:
     """The bitcode of a module without any decision."""
     return make_bitcode("leaf.c")
+
+
+@pytest.fixture(scope="session")
+def families(make_bitcode: MakeBitcode) -> Path:
+    """The bitcode of a module whose decisions depend on each other."""
+    return make_bitcode("families.c")
 
 
 @pytest.fixture(scope="session")

@@ -39,10 +39,6 @@ def modules(env: gym.Env[Any, Any], count: int, seed: int | None = 0) -> list[st
     return [env.reset(seed=None if number else seed)[1]["module"] for number in range(count)]
 
 
-def metrics(env: InlineEnv) -> dict[str, Any]:
-    return play(env, module="calls")[-1].info
-
-
 # Arguments
 
 
@@ -57,7 +53,7 @@ def test_nothing_is_opened_or_started_before_the_first_reset() -> None:
 
 def test_extra_flags_are_for_the_baseline_too(corpus: Path) -> None:
     plain, padded = (
-        metrics(InlineEnv(corpus=str(corpus), compile_options={"extra_flags": extra}))
+        play(InlineEnv(corpus=str(corpus), compile_options={"extra_flags": extra}), module="calls")[-1].info
         for extra in ([], ["-mllvm", "-align-all-functions=6"])
     )
     assert padded["text"] == padded["baseline_text"] > plain["text"]

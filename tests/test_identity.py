@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 
 import mlgo_gym
+from mlgo_gym import Execution, Labelling, MlgoError
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation, evaluate
 from mlgo_gym.identity import identity_of, module_identity, refuse_other_identity
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.rules import Rule
-from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import CorpusSearch
-from mlgo_gym.training import Labelling
 from tests.conftest import copy_modules
 from tests.training.label_samples import constant
 
@@ -39,12 +37,6 @@ def flip(path: Path) -> dict[str, Any]:
 def write_facts(path: Path, name: str) -> dict[str, Any]:
     """Write the link facts of one function; return no arguments."""
     LinkFacts({name: (1, 1)}).write(path)
-    return {}
-
-
-def set_release(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Change the version of the package; return no arguments."""
-    patch.setattr(mlgo_gym, "__version__", "0.0.1")
     return {}
 
 
@@ -82,7 +74,7 @@ CHANGES: dict[str, Change] = {
     "a network": lambda folder, _: flip(folder / "p.safetensors"),
     "a rule": lambda folder, _: flip(folder / "p.rule"),
     "code": lambda folder, _: flip(folder / "p.py"),
-    "the release": lambda _, patch: set_release(patch),
+    "the release": lambda _, patch: patch.setattr(mlgo_gym, "__version__", "0.0.1") or {},
 }
 
 

@@ -1,15 +1,15 @@
 """Everything random follows its seed: equal seeds give equal results, and other seeds give others."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.evaluation import evaluate
+from mlgo_gym import evaluate, load_policy
 from mlgo_gym.integrations import fit_normalization
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import load_policy
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.pipeline import drawn_modules
 from tests.conftest import MakeBitcode
@@ -26,27 +26,11 @@ def many(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) ->
     return str(folder)
 
 
-def starts(name: str, key: str, seed: int, **arguments: Any) -> object:
-    env = gym.make(name, **arguments)
+def starts(name: str, key: str, corpus: str, seed: int, **arguments: Any) -> object:
+    env = gym.make(name, corpus=corpus, **arguments)
     drawn = [env.reset(seed=seed if index == 0 else None)[1][key] for index in range(6)]
     env.close()
     return drawn
-
-
-def sampled_modules(corpus: str, seed: int) -> object:
-    return starts(INLINE, "module", seed, corpus=corpus)
-
-
-def sampled_weights(corpus: str, seed: int) -> object:
-    return starts(INLINE, "module", seed, corpus=corpus, module_order={"m1*": 1.0, "*": 0.5})
-
-
-def shuffled_modules(corpus: str, seed: int) -> object:
-    return starts(INLINE, "module", seed, corpus=corpus, module_order="shuffle")
-
-
-def sampled_functions(corpus: str, seed: int) -> object:
-    return starts(EVICT, "context", seed, corpus=corpus, scope="function")
 
 
 def vector_modules(corpus: str, seed: int) -> object:
@@ -87,13 +71,22 @@ def fitted_normalization(corpus: str, seed: int) -> object:
     return fit_normalization(env, observations=60, per_episode=9, seed=seed).to_json()
 
 
-DRAWS: list[Callable[[str, int], object]] = [
-    bandit_rows, fitted_normalization, labelled_decisions, labelled_modules, limited_evaluation, random_evaluation,
-    sampled_functions, sampled_modules, sampled_weights, shuffled_modules, vector_modules,
-]  # fmt: skip
+DRAWS: dict[str, Callable[[str, int], object]] = {
+    "sampled modules": partial(starts, INLINE, "module"),
+    "sampled weights": partial(starts, INLINE, "module", module_order={"m1*": 1.0, "*": 0.5}),
+    "shuffled modules": partial(starts, INLINE, "module", module_order="shuffle"),
+    "sampled functions": partial(starts, EVICT, "context", scope="function"),
+    "modules of a vector": vector_modules,
+    "rows of the bandit": bandit_rows,
+    "limited evaluation": limited_evaluation,
+    "random policy": random_evaluation,
+    "labelled modules": labelled_modules,
+    "labelled decisions": labelled_decisions,
+    "fitted normalization": fitted_normalization,
+}
 
 
-@pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=list(DRAWS))
 def test_a_draw_follows_its_seed(draw: Callable[[str, int], Any], many: str) -> None:
     first, again, other = draw(many, 7), draw(many, 7), draw(many, 8)
     assert first == again

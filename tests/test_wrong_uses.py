@@ -11,7 +11,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.corpus.module_order import ORDERS
-from mlgo_gym.envs import InlineEnv, JointEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.episode.options import Argument, InliningOptions, declared_arguments
 from mlgo_gym.errors import ActionError, MlgoError
@@ -253,11 +253,6 @@ def test_an_evaluation_refuses_it(arguments: dict[str, Any], message: str) -> No
     with pytest.raises(MlgoError) as caught:
         mlgo_gym.evaluate(**{"environment": INLINE, "policies": ["default"], **arguments})
     assert_is_one_line(caught.value, message)
-
-
-def test_a_call_graph_has_a_size_only_where_there_is_one() -> None:
-    with pytest.raises(MlgoError, match="expected observation='graph' with max_functions=9, got 'flat'"):
-        JointEnv(max_functions=9)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -21,21 +21,18 @@ import numpy as np
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.files import digest_of
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym import CompilerEnv, DecisionSite, as_vector, evaluate, load_policy
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.deploy.c_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
-from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
 from mlgo_gym.search.build_recipes import cc1_flags
-from mlgo_gym.vector_env import as_vector
 from tests.fakes.compiles import finished_compiles, running_compile
+from tests.policies.episodes import play
 
 INLINE, EVICT, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
 
@@ -53,15 +50,8 @@ def make(
     environment: str, corpus: str, *, compile_options: Mapping[str, Any] | None = None, **options: Any
 ) -> CompilerEnv:
     """Return an environment that raises if a compile fails."""
-    compile_options = {"timeout": TIMEOUT, **(compile_options or {})}
-    env = gym.make(
-        environment,
-        corpus=corpus,
-        error_reward=None,
-        compile_options=compile_options,
-        disable_env_checker=True,
-        **options,
-    ).unwrapped
+    options |= {"error_reward": None, "compile_options": {"timeout": TIMEOUT, **(compile_options or {})}}
+    env = gym.make(environment, corpus=corpus, disable_env_checker=True, **options).unwrapped
     assert isinstance(env, CompilerEnv)
     return env
 
@@ -150,17 +140,9 @@ class Ways:
     def vector(self) -> list[str]:
         """Run three episodes at once in a vector environment."""
         with recorded_objects() as objects:
-            envs = as_vector(
-                gym.make_vec(
-                    self.environment,
-                    3,
-                    corpus=self.corpus,
-                    clang=self.clang,
-                    error_reward=None,
-                    compile_options={"timeout": TIMEOUT, **self._full_compiles},
-                    max_decisions=self.max_random,
-                )
-            )
+            options: dict[str, Any] = {"corpus": self.corpus, "clang": self.clang, "max_decisions": self.max_random}
+            options["compile_options"] = {"timeout": TIMEOUT, **self._full_compiles}
+            envs = as_vector(gym.make_vec(self.environment, 3, error_reward=None, **options))
             _, info = envs.reset(options=self._start)
             over = np.zeros(3, np.bool_)
             while not over.any():
@@ -293,70 +275,51 @@ static int mlgo_yes(const float *) {
     return library
 
 
+def front_end(source: Path, level: str, folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """Write the bitcode of a source; return the words of its compile, and the arguments of an environment."""
+    compiler = compiler_command("bundled", "g++" if source.suffix == ".cpp" else "gcc")
+    words, bitcode = [f"-{level}", "-c", str(source), "-o", str(folder / "driver.o")], folder / "module.bc"
+    bitcode.write_bytes(front_end_bitcode(compiler, words))
+    options = {"flags": list(cc1_flags([*compiler, *words])), "timeout": TIMEOUT}
+    return words, {"corpus": str(bitcode), "compile_options": options}
+
+
+def wrapped(source: Path, words: list[str], *settings: str) -> str:
+    """Compile a source by `mlgo-clang`; return the digest of its object."""
+    program = Path(sys.executable).with_name("mlgo-clang++" if source.suffix == ".cpp" else "mlgo-clang")
+    done = subprocess.run([program, "--mlgo-clang=bundled", *settings, *words], check=True, capture_output=True)
+    assert not done.stderr, done.stderr
+    return digest(Path(words[-1]).read_bytes())
+
+
 def in_wrapper(source: Path, seed: int = 0) -> list[str]:
     """Compile a source in an environment, and by `mlgo-clang` with a recipe of the same random answers."""
-    language = "g++" if source.suffix == ".cpp" else "gcc"
-    compiler = compiler_command("bundled", language)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        words = ["-Oz", "-c", str(source), "-o", str(folder / "driver.o")]
-        bitcode = front_end_bitcode(compiler, words)
-        (folder / "module.bc").write_bytes(bitcode)
-        flags = list(cc1_flags([*compiler, *words]))
-        ways = Ways(INLINE, str(folder / "module.bc"), "module", seed=seed)
-        with recorded_objects() as objects:
-            env = make(INLINE, ways.corpus, compile_options={"flags": flags}, max_decisions=MAX_RANDOM)
-            _, info = env.reset(options={"module": env.corpus.names[0]})
+        words, arguments = front_end(source, "Oz", folder)
+        with recorded_objects() as objects, make(INLINE, **arguments, max_decisions=MAX_RANDOM) as env:
+            _, info = env.reset()
             finish(env, info, seed)
             answers = tuple(int.from_bytes(advice, "little") for advice in running_compile(env).advice)
-            env.close()
         sites = {DecisionSite("all", 0, index): answer for index, answer in enumerate(answers)}
-        recipe = Recipe("m", digest_of(bitcode), "22.1.8", (), 1, 1, sites)
+        recipe = Recipe("m", digest_of((folder / "module.bc").read_bytes()), "22.1.8", (), 1, 1, sites)
         write_recipe(recipe, folder / f"{recipe.digest}.recipe")
-        program = Path(sys.executable).with_name("mlgo-clang" if language == "gcc" else "mlgo-clang++")
-        strict = ["--mlgo-policy=default", f"--mlgo-recipes={folder}", "--mlgo-clang=bundled"]
-        done = subprocess.run([program, *strict, *words], check=True, capture_output=True)
-        assert not done.stderr, done.stderr
-        return [*objects, digest((folder / "driver.o").read_bytes())]
+        return [*objects, wrapped(source, words, "--mlgo-policy=default", f"--mlgo-recipes={folder}")]
 
 
 def policy_objects(source: Path, policy: str, level: str = "Oz") -> dict[str, str]:
-    """Compile a source in every way that takes a policy by its name; return the digest of each object.
-
-    Args:
-        source: a C or C++ source.
-        policy: a policy.
-        level: optimisation level, the letters after `-O`.
-    """
-    language = "g++" if source.suffix == ".cpp" else "gcc"
-    compiler = compiler_command("bundled", language)
+    """Compile a source at a level in every way that takes the name of a policy; return the digest of each object."""
+    found: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        words = [f"-{level}", "-c", str(source), "-o", str(folder / "driver.o")]
-        corpus = str(folder / "module.bc")
-        Path(corpus).write_bytes(front_end_bitcode(compiler, words))
-        compile_options = {"flags": list(cc1_flags([*compiler, *words])), "timeout": TIMEOUT}
-        arguments = {"compile_options": compile_options, "error_reward": None}
-        objects = {}
-        with recorded_objects() as found:
-            env = make_environment(INLINE, with_callee_features({**arguments, "corpus": corpus}, [policy]))
-            decider = load_policy(policy, env)
-            observation, info = env.reset()
-            over = False
-            while not over:
-                observation, _, terminated, truncated, info = env.step(decider.act(observation, info))
-                over = terminated or truncated
-        (objects["gym.make"],) = found
-        with recorded_objects() as found:
+        words, arguments = front_end(source, level, Path(name))
+        arguments["error_reward"] = None
+        asked = with_callee_features(arguments, [policy])
+        with recorded_objects() as found["gym.make"], make_environment(INLINE, asked) as env:
+            play(env, load_policy(policy, env), env.corpus.names[0])
+        corpus = arguments.pop("corpus")
+        with recorded_objects() as found["evaluate"]:
             evaluate(INLINE, policies=[policy], corpus=corpus, env_kwargs=arguments)
-        (objects["evaluate"],) = found
-        with recorded_objects() as found:
-            trace(INLINE, policy, corpus=corpus, output=folder / "trace", env_kwargs=arguments)
-        (objects["trace"],) = found
-        program = Path(sys.executable).with_name("mlgo-clang" if language == "gcc" else "mlgo-clang++")
-        settings = [f"--mlgo-policy={policy}", "--mlgo-clang=bundled", "--mlgo-strict"]
-        done = subprocess.run([program, *settings, *words], check=True, capture_output=True)
-        assert not done.stderr, done.stderr
-        objects["mlgo-clang"] = digest((folder / "driver.o").read_bytes())
-        env.close()
-        return objects
+        with recorded_objects() as found["trace"]:
+            trace(INLINE, policy, corpus=corpus, output=Path(name, "trace"), env_kwargs=arguments)
+        found["mlgo-clang"] = [wrapped(source, words, f"--mlgo-policy={policy}", "--mlgo-strict")]
+    return {way: "".join(objects) for way, objects in found.items()}

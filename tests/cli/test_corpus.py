@@ -14,25 +14,22 @@ from tests.cli.command import run, run_json
 from tests.conftest import copy_modules
 
 
-@pytest.fixture
-def objects(tmp_path: Path, toolchain: Toolchain) -> Path:
-    """A build folder with two objects that embed their bitcode and one that does not, and its database."""
+def test_extract_names_what_it_skips_and_its_flags_have_dashes_or_underscores(
+    tmp_path: Path, toolchain: Toolchain
+) -> None:
+    """Two objects embed their bitcode, and one does not."""
     (tmp_path / "x.c").write_text("int f(int x) { return x + 1; }\n")
     commands = []
     for name, flag in (("a.o", "-fembed-bitcode=all"), ("b.o", "-fembed-bitcode=all"), ("c.o", "-w")):
         target = ["--target=x86_64-unknown-linux-musl", "-Oz", "-Xclang", flag, "-c", str(tmp_path / "x.c"), "-o", name]
-        result = toolchain.run(["-working-directory", str(tmp_path), *target])
-        assert result.returncode == 0, result.stderr
+        built = toolchain.run(["-working-directory", str(tmp_path), *target])
+        assert built.returncode == 0, built.stderr
         commands.append({"directory": str(tmp_path), "file": "x.c", "arguments": ["clang", *target]})
     (tmp_path / "all.json").write_text(json.dumps(commands))
     (tmp_path / "good.json").write_text(json.dumps(commands[:2]))
-    return tmp_path
-
-
-def test_extract_names_what_it_skips_and_its_flags_have_dashes_or_underscores(objects: Path) -> None:
     for option, database, skipped in (("--output-dir", "good", 0), ("--output_dir", "all", 1)):
-        corpus = objects / database
-        result = run("corpus", "extract", "--input", objects / f"{database}.json", option, corpus)
+        corpus = tmp_path / database
+        result = run("corpus", "extract", "--input", tmp_path / f"{database}.json", option, corpus)
         reason = ": 1 of expected a section .llvmcmd, got none" if skipped else ""
         assert (result.exit_code, result.stdout) == (skipped, f"{corpus}: 2 modules, {skipped} skipped{reason}\n")
         assert ("skipped c.o: " in result.stderr, bool(result.stderr)) == (bool(skipped), bool(skipped))

@@ -106,9 +106,7 @@ def test_the_error_of_a_failing_clang_has_no_code(command: list[str]) -> None:
     with session, pytest.raises(CompilerError, match="no-such-option") as error:
         session.finish(LONG)
     assert "IR Dump" not in str(error.value)
-
-
-def test_code_that_begins_in_the_middle_is_removed_too() -> None:
+    # Code that begins in the middle is removed too.
     text = b"  ret void\n}\n; *** IR Dump Before InlinerPass on (f) ***\ndefine void @f() {\n}\n"
     assert strip_context_output(text + b"error: no\n", partial=True) == b"error: no\n"
     assert strip_context_output(b"error: no\n") == b"error: no\n"

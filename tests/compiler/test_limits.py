@@ -31,13 +31,6 @@ LARGE = "long large[40L << 20] = {[0 ... (40L << 20) - 1] = 1};"
 """A source whose 320 MB clang holds in memory."""
 
 
-@pytest.fixture(scope="module")
-def huge(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = tmp_path_factory.mktemp("huge") / "huge.c"
-    source.write_text(HUGE)
-    return make_bitcode(source)
-
-
 def test_memory_beyond_the_limit_is_an_error_with_clangs_message(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "large.c"
     source.write_text(LARGE)
@@ -99,9 +92,10 @@ def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
         process.close()
 
 
-def test_modules_beyond_a_limit_fail_alone(huge: Path, calls: Path, tmp_path: Path) -> None:
+def test_modules_beyond_a_limit_fail_alone(make_bitcode: MakeBitcode, calls: Path, tmp_path: Path) -> None:
+    (source := tmp_path / "huge.c").write_text(HUGE)
     program = clang_program(tmp_path / "clang", 'case "$*" in */endless.bc*) while :; do :; done;; esac')
-    corpus = copy_modules(tmp_path / "corpus", {"calls": calls, "endless": calls, "huge": huge})
+    corpus = copy_modules(tmp_path / "corpus", {"calls": calls, "endless": calls, "huge": make_bitcode(source)})
     result = evaluate(
         "mlgo/Inline-v0",
         corpus=str(corpus),

@@ -3,7 +3,6 @@
 import ctypes
 import random
 import subprocess
-from collections.abc import Sequence
 
 import pytest
 
@@ -41,7 +40,10 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
     chance, decisions = random.Random(name), 0
     copies: set[bytes] = set()
     state, native_features = ctypes.c_void_p(), (ctypes.c_float * len(CALLEE_FEATURES))()
-    names = sorted(module_functions(command))
+    with Session(command) as session:
+        table = read_symbol_table(read_elf(session.finish(LONG).object_bytes))
+    assert table is not None
+    names = sorted({*table.names(table.symbols[table.functions])})
     facts = LinkFacts({name: (number % 3, number % 2) for number, name in enumerate(names[::2])})
     with (
         Session(command, [INLINING], contexts=True, callee_features=True, link_facts=facts) as session,
@@ -73,14 +75,6 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
             decisions += 1
     assert decisions > 20
     assert len(copies) > 2
-
-
-def module_functions(command: Sequence[str]) -> set[str]:
-    """Return the names of the functions in the object of a compile."""
-    with Session(command) as session:
-        table = read_symbol_table(read_elf(session.finish(LONG).object_bytes))
-    assert table is not None
-    return set(table.names(table.symbols[table.functions]))
 
 
 def start(native: ctypes.CDLL, session: Session) -> ctypes.c_void_p:

@@ -1,16 +1,20 @@
-"""Processes of compilers: how they start, end, and end with their host."""
+"""Processes of compilers: how they start, end, and end with their host; scratch folders of hosts that were killed."""
 
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mlgo_clang.files import scratch_parent
+from mlgo_gym.compiler.connection import make_scratch
 from mlgo_gym.compiler.limits import CPU_SECONDS, raise_if_descriptor_limit
 from mlgo_gym.compiler.process import GUARD_DESCRIPTOR
 from mlgo_gym.compiler.session import Session
@@ -116,9 +120,6 @@ def test_a_compile_without_free_descriptors_names_the_limit_and_leaves_nothing(c
             os.close(descriptor)
     assert started == sorted(started)
     assert set(started) == {False, True}
-
-
-def test_a_machine_without_free_descriptors_has_its_own_error() -> None:
     with pytest.raises(MlgoError, match="got none on this machine"):
         raise_if_descriptor_limit(OSError(errno.ENFILE, "made up"))
     raise_if_descriptor_limit(OSError(errno.EACCES, "made up"))
@@ -211,3 +212,43 @@ def test_clang_ends_with_its_host_and_a_fork_leaves_it_to_the_original(compile_c
         finally:
             os.kill(copy, signal.SIGKILL)
     assert host.returncode == -signal.SIGKILL
+
+
+MAKE = "import os; from mlgo_gym.compiler.connection import make_scratch; print(make_scratch(), flush=True)"
+
+
+def test_a_host_removes_what_killed_hosts_left_and_nothing_else() -> None:
+    own = make_scratch()
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert own.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
+    assert (scratch_parent() == "/dev/shm") == os.access("/dev/shm", os.W_OK)
+    killed = subprocess.run(
+        [sys.executable, "-c", f"{MAKE}\nos.kill(os.getpid(), 9)"], stdout=-1, text=True, check=False
+    )
+    left = Path(killed.stdout.strip())
+    assert killed.returncode == -signal.SIGKILL
+    # Process ids of other containers say nothing here.
+    last = int(Path("/proc/sys/kernel/pid_max").read_text())
+    young, old = (Path(scratch_parent(), f"mlgo-gym-{last}-abc-{name}") for name in ("young", "old"))
+    others = [Path(scratch_parent(), name) for name in ("mlgo-gym-notes", "mlgo-gym-", "other-1-x")]
+    for folder in (young, old, *others):
+        folder.mkdir()
+    yesterday = time.time() - 86500
+    os.utime(old, (yesterday, yesterday))
+    # A compiler whose host was killed while it started, and another program.
+    channels = [f"-inliner-interactive-channel-base={folder}/c0" for folder in (left, f"{left.parent}-other")]
+    wait = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    orphan, other = (subprocess.Popen([*wait, channel], stdin=subprocess.PIPE) for channel in channels)
+    try:
+        made = Path(subprocess.check_output([sys.executable, "-c", MAKE], text=True).strip())
+        assert orphan.wait(timeout=10) == -signal.SIGKILL
+        assert other.poll() is None
+        # Its own folder is gone too.
+        assert [folder for folder in (left.parent, made.parent, old) if folder.exists()] == []
+        assert [folder for folder in (own, young, *others) if not folder.exists()] == []
+    finally:
+        for process in (orphan, other):
+            process.kill()
+            process.communicate()
+        for folder in (own, left.parent, young, old, *others):
+            shutil.rmtree(folder, ignore_errors=True)

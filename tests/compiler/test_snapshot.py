@@ -16,6 +16,7 @@ from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.ptrace import Tracee
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import SnapshotError
@@ -25,7 +26,11 @@ from tests.conftest import MakeBitcode
 from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, children, ends_within
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left", "can_fork")
+pytestmark = [
+    pytest.mark.usefixtures("nothing_is_left"),
+    # Nothing else is a reason to skip.
+    pytest.mark.skipif("not permitted" in snapshot_support()[1], reason=snapshot_support()[1]),
+]
 
 LONG = 30.0
 KEEP, INLINE = struct.pack("<q", 0), struct.pack("<q", 1)

@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recording
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.untrusted import BENIGN
 
 SIZES = {"lib/a.o": 30, "lib/b.o": 10, "main.o": 20}
 
@@ -48,26 +45,3 @@ def many_modules(folder: Path, number: int) -> Path:
     """Describe a corpus of nine projects whose modules have no files; return its folder."""
     write_description(folder, [f"project{index % 9}/module{index}" for index in range(number)])
     return folder
-
-
-COUNT = 40
-
-
-@pytest.fixture
-def compiled_twice(tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain) -> Corpus:
-    """A corpus of sources that libtool compiled twice; one object of each of the last two is identical."""
-    folder = tmp_path / "twice"
-    names = []
-    for number in range(COUNT):
-        for prefix in (".libs/", ""):
-            name = f"{prefix}m{number}.o"
-            path = folder / f"{name}.bc"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes((leaf if number >= COUNT - 2 else calls).read_bytes())
-            write_command(folder / f"{name}.cmd", BENIGN)
-            digest = "the same" if name in (f".libs/m{COUNT - 2}.o", f"m{COUNT - 1}.o") else name
-            source = {"source": f"m{number}.c", "source_sha256": f"{number}", "bitcode_sha256": digest}
-            write_metadata(folder, name, source)
-            names.append(name)
-    write_description(folder, names)
-    return open_corpus(folder, toolchain=toolchain)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym import CorpusError, open_corpus
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.datasets.catalogue import dataset_names
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.parts import PARTS, Part, family_parts, is_part, is_project_part
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.conftest import COUNT, SIZES, many_modules
+from tests.corpus.conftest import SIZES, many_modules
+from tests.corpus.untrusted import BENIGN
 
 
 @pytest.fixture
@@ -150,9 +150,7 @@ def test_each_dataset_is_in_one_part() -> None:
     for name in dataset_names():
         parts = {part for part in PARTS if is_project_part(name, "", part)}
         assert parts in ({"test"}, {"train", "fit"}, {"train", "valid"})
-
-
-def test_versions_of_a_library_and_projects_that_contain_it_are_in_one_part() -> None:
+    # So are versions of a library and projects that contain it.
     for names in (("zstd", "blosc", "lz4", "xxhash"), ("lua-5.4.6", "lua-5.1", "LUA"), ("libx_2.0.1-rc1", "libx")):
         for part in PARTS:
             assert len({is_project_part(name, "m", part) for name in names}) == 1, (names, part)
@@ -182,11 +180,29 @@ def test_no_module_has_a_copy_in_a_part_that_is_held_out(tmp_path: Path, toolcha
     assert [list(opened.names) for opened in parts] == [list(corpus.split(part).names) for part in PARTS]
 
 
-def test_a_split_by_module_keeps_equal_sources_together(compiled_twice: Corpus) -> None:
+def test_a_split_by_module_keeps_equal_sources_together(
+    tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain
+) -> None:
+    """Libtool compiled the sources twice; one object of each of the last two is identical."""
+    folder = tmp_path / "twice"
+    names, count = [], 40
+    for number in range(count):
+        for prefix in (".libs/", ""):
+            name = f"{prefix}m{number}.o"
+            path = folder / f"{name}.bc"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((leaf if number >= count - 2 else calls).read_bytes())
+            write_command(folder / f"{name}.cmd", BENIGN)
+            digest = "the same" if name in (f".libs/m{count - 2}.o", f"m{count - 1}.o") else name
+            source = {"source": f"m{number}.c", "source_sha256": f"{number}", "bitcode_sha256": digest}
+            write_metadata(folder, name, source)
+            names.append(name)
+    write_description(folder, names)
+    compiled_twice = open_corpus(folder, toolchain=toolchain)
     train, test = (set(compiled_twice.split(part, by="module").names) for part in ("train", "test"))
     assert (len(train) > 0, len(test) > 0, train & test) == (True, True, set())
     assert train | test == set(compiled_twice.names)
-    groups = [{f".libs/m{number}.o", f"m{number}.o"} for number in range(COUNT)]
+    groups = [{f".libs/m{number}.o", f"m{number}.o"} for number in range(count)]
     assert all(group <= train or group <= test for group in groups)
     few = compiled_twice.filter(names=["m*"])
     assert set(few.split("test", by="module").names) == test & set(few.names)

@@ -10,14 +10,12 @@ import pytest
 
 from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus import Module, extract_corpus, open_corpus, read_object_list
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
-from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.folder import write_description
-from mlgo_gym.corpus.importing import extract_corpus, read_object_list
 from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError, MlgoError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -44,9 +42,6 @@ EDITED: list[tuple[str, dict[str, Any], str]] = [
 def test_flags_are_edited_with_their_values_in_every_spelling() -> None:
     for line, edits, edited in EDITED:
         assert edit_flags(tuple(line.split()), **edits) == tuple(edited.split())
-
-
-def test_a_flag_without_its_value_is_one_line() -> None:
     with pytest.raises(CorpusError, match=r"expected 1 value\(s\) after -triple"):
         edit_flags(("-cc1", "-triple"), delete=["-g"])
 

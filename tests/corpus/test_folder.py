@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_gym import CorpusError, open_corpus
 from mlgo_gym.corpus.folder import (
     CorpusOutline,
     pack_module,
@@ -22,9 +23,7 @@ from mlgo_gym.corpus.folder import (
     write_metadata,
 )
 from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import FileStore
 from tests.corpus.untrusted import make_untrusted_corpus
@@ -95,9 +94,10 @@ def test_a_sparse_module_of_a_terabyte_is_refused(calls: Path, toolchain: Toolch
         gym.make("mlgo/Inline-v0", corpus=str(folder)).reset()
 
 
-@pytest.fixture
-def folder(calls: Path, tmp_path: Path) -> Path:
-    """A corpus with flags, a profile that they name, metadata, and an index."""
+def test_sent_modules_change_only_their_paths(
+    calls: Path, leaf: Path, store: FileStore, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    """The corpus has flags, a profile that they name, metadata, and an index."""
     folder = tmp_path / "origin"
     (folder / "lib").mkdir(parents=True)
     (folder / "inputs").mkdir()
@@ -107,10 +107,6 @@ def folder(calls: Path, tmp_path: Path) -> Path:
     write_command(folder / "lib" / "calls.o.cmd", ["-cc1", "-Oz", "-fprofile-instrument-use-path=inputs/some.profdata"])
     write_metadata(folder, "lib/calls.o", {"language": "c"})
     write_description(folder, ["lib/calls.o", "lib/missing.o"])
-    return folder
-
-
-def test_sent_modules_change_only_their_paths(folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path) -> None:
     corpus = open_corpus(f"{folder},{leaf}", toolchain=toolchain)
     name, missing, _ = corpus.names
     before = corpus.module(name)

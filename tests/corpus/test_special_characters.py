@@ -6,9 +6,8 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
+from mlgo_gym import CompilerEnv, evaluate
 from mlgo_gym.corpus.folder import write_command, write_description
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.result import read_episodes
 from mlgo_gym.evaluation.trace import trace, validate
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -38,20 +37,16 @@ NAMES = [
 ]
 
 
-def make_corpus(folder: Path, bitcode: Path, names: list[str]) -> str:
-    copy_modules(folder, dict.fromkeys(names, bitcode))
-    for name in names:
-        write_command(folder / f"{name}.cmd", BENIGN)
-    write_description(folder, names)
-    return str(folder)
-
-
 def test_every_name_is_evaluated_and_replayed(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folders = ["corpus", "a b", "two\nlines", "-dash", "\udcff", "q'\"", "@x"]
     for folder in folders:
         names = NAMES if folder == "corpus" else ["a b"]
-        corpus, results = f"./{make_corpus(Path(folder), calls, names)}", Path("..", "results", folder)
+        copy_modules(Path(folder), dict.fromkeys(names, calls))
+        for name in names:
+            write_command(Path(folder, f"{name}.cmd"), BENIGN)
+        write_description(Path(folder), names)
+        corpus, results = f"./{folder}", Path("..", "results", folder)
         result = evaluate("mlgo/Inline-v0", policies=["always"], corpus=corpus, output=results)
         assert sorted(episode.module for episode in result.episodes) == sorted(names)
         assert all(episode.error is None for episode in result.episodes)

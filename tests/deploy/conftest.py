@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from mlgo_gym.policies.network import ACTIVATIONS, METHODS, Network, Normalization
+from tests.policies.episodes import balanced, random_network
 
 Observations = npt.NDArray[np.int64]
 
@@ -48,16 +49,9 @@ def make_network(
     observations: Observations, *, activation: str = "relu", method: str | None = "log_standard", outputs: int = 1
 ) -> Network:
     """Return a network with random weights that chooses 0 and 1 about equally often."""
-    generator = np.random.default_rng(1)
     rows = observations.astype(np.float32)
     normalization = None if method is None else Normalization.fit(rows, NAMES, method)
-    shapes = [(len(NAMES), 12), (12, 7), (7, outputs)]
-    scale = 1e-4 if method is None else 1.0
-    weights = tuple((generator.normal(size=shape) * scale).astype(np.float32) for shape in shapes)
-    biases = tuple(np.zeros(shape[1], np.float32) for shape in shapes)
-    network = Network(NAMES, weights, biases, activation, normalization)
-    middle = np.median(network(rows), axis=0)
-    return Network(NAMES, weights, (*biases[:-1], (-middle).astype(np.float32)), activation, normalization)
+    return balanced(random_network(NAMES, 12, 7, outputs, activation=activation, normalization=normalization), rows)
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,13 @@ import numpy.typing as npt
 import pytest
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_gym import CompilerEnv, Network, load_policy
 from mlgo_gym.deploy.c_code import build_native_library, main
 from mlgo_gym.deploy.network_graph import onnx_model
 from mlgo_gym.deploy.tflite_export import tflite_model
 from mlgo_gym.deploy.tflite_graph import LOGARITHMS
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError, ToolchainError
-from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.foreign_model import load_model
 from tests.cli.command import run
 from tests.deploy.conftest import KINDS, NAMES, Observations, labelled, make_network
 from tests.policies.conftest import inline as inline
@@ -116,50 +115,30 @@ pytestmark = pytest.mark.libraries
 Outputs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
-def run_onnx(model: bytes, names: tuple[str, ...], rows: Observations) -> Outputs:
-    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    decisions, logits = session.run(None, {name: rows[:, [place]] for place, name in enumerate(names)})
-    return decisions[:, 0], logits
-
-
-def run_tflite(model: bytes, names: tuple[str, ...], rows: Observations) -> Outputs:
-    interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
-    running = interpreter.Interpreter(model_content=model, num_threads=1)
-    running.allocate_tensors()
-    inputs = {detail["name"]: detail["index"] for detail in running.get_input_details()}
-    places = [(place, inputs[f"action_{name}:0"]) for place, name in enumerate(names) if f"action_{name}:0" in inputs]
-    assert len(places) == len(inputs)
-    outputs = [detail["index"] for detail in running.get_output_details()]
-    decisions, logits = [], []
-    for row in rows:
-        for place, index in places:
-            running.set_tensor(index, row[[place]])
-        running.invoke()
-        decisions.append(running.get_tensor(outputs[0])[0])
-        logits.append(running.get_tensor(outputs[1]))
-    return np.array(decisions), np.array(logits)
-
-
 def wanted(network: Network, rows: Observations) -> Outputs:
     logits = network(rows.astype(np.float32))
     yes = logits[:, 0] > 0 if network.outputs == 1 else logits[:, 1] > logits[:, 0]
     return yes.astype(np.int64), logits
 
 
-def run_graph(kind: str, network: Network, rows: Observations) -> Outputs:
-    pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert", reason=f"the extra {kind} is not installed")
-    if kind == "onnx":
-        return run_onnx(onnx_model("a network", network), network.features, rows)
-    return run_tflite(tflite_model("a network", network), network.features, rows)
+def run_graph(kind: str, network: Network, rows: Observations, file: Path) -> Outputs:
+    for library in ("onnx", "onnxruntime") if kind == "onnx" else ("ai_edge_litert",):
+        pytest.importorskip(library, reason=f"the extra {kind} is not installed")
+    file.write_bytes({"onnx": onnx_model, "tflite": tflite_model}[kind]("a network", network))
+    model = load_model(kind, file)
+    names = [tensor.name.removeprefix("action_").removesuffix(":0") for tensor in model.inputs]
+    columns = [(tensor.shape, network.features.index(name)) for tensor, name in zip(model.inputs, names, strict=True)]
+    inputs = [[np.full(shape, row[column]) for shape, column in columns] for row in rows]
+    decisions, logits = ([model.run(output, arrays) for arrays in inputs] for output in (0, 1))
+    return np.array(decisions)[:, 0], np.array(logits)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-def test_a_graph_computes_the_same_to_the_last_bit(kind: str, observations: Observations) -> None:
+def test_a_graph_computes_the_same_to_the_last_bit(kind: str, observations: Observations, tmp_path: Path) -> None:
     for activation, method, outputs in KINDS:
         network = make_network(observations, activation=activation, method=method, outputs=outputs)
         rows = observations[:1000]
-        decisions, logits = run_graph(kind, network, rows)
+        decisions, logits = run_graph(kind, network, rows, tmp_path / "model")
         expected, exact = wanted(network, rows)
         assert decisions.tolist() == expected.tolist()
         # In TensorFlow Lite, larger numbers and tanh use the library's own functions.

@@ -12,7 +12,7 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode, write_files
+from tests.conftest import write_files
 from tests.corpus.conftest import record
 from tests.fakes.compiles import running_compile
 from tests.fakes.drive import finish, run
@@ -31,11 +31,6 @@ CALLS = (
     "int main() { volatile int s = 0; for (int i = 0; i < 99; ++i) s += twice(i) + other(i); return 0; }\n"
 )
 PROGRAM = '[programs.calls]\nlink = "program"\nruns = [{{sha256 = "{}"}}]\n'
-
-
-@pytest.fixture(scope="module")
-def bitcode(make_bitcode: MakeBitcode) -> Path:
-    return make_bitcode("families.c")
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +74,15 @@ SLOW_CASES = [
 
 
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=str)
-def test_rewards_of_decisions_add_up_and_follow_credit(name: str, arguments: dict[str, Any], bitcode: Path) -> None:
-    check_rewards(name, str(bitcode), arguments)
+def test_rewards_of_decisions_add_up_and_follow_credit(name: str, arguments: dict[str, Any], families: Path) -> None:
+    check_rewards(name, str(families), arguments)
 
 
-def test_a_weight_scales_the_credit_of_every_decision(bitcode: Path) -> None:
+def test_a_weight_scales_the_credit_of_every_decision(families: Path) -> None:
     """The sum holds for any split, because the rest is divided equally; so each decision is compared."""
     infos = []
     for metric in ("text", {"text": 1}, {"text": 3}):
-        env: Any = gym.make(INLINE, corpus=str(bitcode), credit=True, metric=metric).unwrapped
+        env: Any = gym.make(INLINE, corpus=str(families), credit=True, metric=metric).unwrapped
         infos.append(play(env, 0, env.corpus.names[0])[1])
         env.close()
     saved, one, three = (np.array(info["credit"]) for info in infos)
@@ -125,8 +120,8 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
     env.close()
 
 
-def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), credit=True, error_reward=-1.0) as env:
+def test_decisions_share_the_reward_of_a_failed_compile(families: Path) -> None:
+    with InlineEnv(corpus=str(families), credit=True, error_reward=-1.0) as env:
         _, info = env.reset(seed=0)
         for _ in range(3):
             _, _, _, _, info = env.step(info["default_action"])
@@ -137,8 +132,8 @@ def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:
         assert info["rewards"] == pytest.approx([-1 / info["decisions"]] * info["decisions"])
 
 
-def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), credit=True) as env:
+def test_a_fork_has_the_credit_of_its_own_decisions(families: Path) -> None:
+    with InlineEnv(corpus=str(families), credit=True) as env:
         _, info = env.reset(seed=0)
         _, _, _, _, info = env.step(info["default_action"])
         copied = env.fork()

@@ -1,6 +1,8 @@
 """Embeddings of IR2Vec: vocabularies and observations."""
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,21 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.tasks.features import ENTITIES, OPCODES
 from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import play
-from tests.textual_ir import instructions, opcodes, predicates
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+_FUNCTION = re.compile(r"^define .*? @(?P<name>\w+)\(.*\{\n(?P<body>(?:.*\n)*?)\}", re.MULTILINE)
+_INSTRUCTION = re.compile(
+    r"^  (?P<result>%[\w.]+ = )?(?:(?:tail|musttail|notail) )?(?P<opcode>[a-z_]+)(?P<rest>.*)$", re.MULTILINE
+)
+
+
+def instructions(text: str, function: str) -> list[tuple[str, bool, str]]:
+    """Return the opcode of each instruction of a function, whether it has a result, and what follows the opcode."""
+    bodies = {match["name"]: match["body"] for match in _FUNCTION.finditer(text)}
+    found = _INSTRUCTION.finditer(bodies[function])
+    return [(match["opcode"], match["result"] is not None, match["rest"]) for match in found]
 
 
 @pytest.fixture(scope="session")
@@ -27,28 +41,25 @@ def able(any_toolchain: Toolchain) -> Toolchain:
     return any_toolchain
 
 
-def before_the_first_question(bitcode: Path, toolchain: Toolchain) -> str:
-    """Return the module as clang prints it on its way into the inliner at the first function with calls."""
-    printing = ["-mllvm", "-print-before=inline", "-mllvm", "-print-module-scope"]
-    answer = toolchain.run(["-cc1", "-Oz", "-emit-llvm", "-w", *printing, "-x", "ir", str(bitcode), "-o", "-"])
-    _, found, text = answer.stderr.partition("; *** IR Dump Before InlinerPass on (caller) ***\n")
-    assert found, answer.stderr
-    return text.partition("; *** IR Dump")[0]
-
-
 def test_the_embeddings_are_histograms_of_both_functions(able: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("histogram.ll", compiler=able)
-    text = before_the_first_question(bitcode, able)
+    # The module on its way into the inliner at the first function with calls.
+    printing = ["-mllvm", "-print-before=inline", "-mllvm", "-print-module-scope"]
+    answer = able.run(["-cc1", "-Oz", "-emit-llvm", "-w", *printing, "-x", "ir", str(bitcode), "-o", "-"])
+    _, found, text = answer.stderr.partition("; *** IR Dump Before InlinerPass on (caller) ***\n")
+    assert found, answer.stderr
+    text = text.partition("; *** IR Dump")[0]
     env = InlineIR2VecEnv(corpus=str(bitcode), clang=clang_argument(able))
     observation, _ = env.reset()
     env.close()
     seen = dict(zip(env.feature_names, observation.tolist(), strict=True))
     for function in ("callee", "caller"):
-        counted = {name.lower(): seen[f"{function}_opcode_{name}"] for name in OPCODES}
-        assert {opcode: count for opcode, count in counted.items() if count} == opcodes(text, function)
-        compared = {f"icmp {kind}": seen[f"{function}_operand_ICMP_{kind}"] for kind in ("eq", "slt", "ult")}
-        assert {name: count for name, count in compared.items() if count} == predicates(text, function)
         every = instructions(text, function)
+        counted = {name.lower(): seen[f"{function}_opcode_{name}"] for name in OPCODES}
+        assert {opcode: count for opcode, count in counted.items() if count} == Counter(opcode for opcode, *_ in every)
+        predicates = Counter(f"{opcode} {rest.split()[0]}" for opcode, _, rest in every if opcode in ("icmp", "fcmp"))
+        compared = {f"icmp {kind}": seen[f"{function}_operand_ICMP_{kind}"] for kind in ("eq", "slt", "ult")}
+        assert {name: count for name, count in compared.items() if count} == predicates
         assert sum(seen[name] for name in seen if name.startswith(f"{function}_type_")) == len(every)
         assert seen[f"{function}_type_VoidTy"] == sum(not result for _, result, _ in every)
     assert seen["callee_opcode_Load"] == 2

@@ -1,20 +1,18 @@
 """A new decision point is one file and one line of registration: CONTRIBUTING's recipe, carried out."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import mlgo_gym
-from mlgo_gym.cli.application import application
 from mlgo_gym.cli.reference import manual
 from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.testing import check_environment
+from tests.cli.command import run, run_json
 from tests.envs import toy
 
 NAME = "mlgo/Toy-v0"
@@ -55,14 +53,12 @@ def test_commands_take_foreign_environments(calls: Path, tmp_path: Path, monkeyp
     entries = "'mine/Toy-v0', entry_point='toys:ToyEnv', vector_entry_point='toys:ToyVectorEnv')\n"
     (tmp_path / "toys.py").write_text(registration + entries)
     monkeypatch.syspath_prepend(tmp_path)
-    shown = CliRunner().invoke(application, ["env", "toys:mine/Toy-v0"])
+    shown = run("env", "toys:mine/Toy-v0")
     assert shown.stdout.startswith("# mine/Toy-v0\n"), shown.output
     assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all." in shown.stdout
     assert "- `bias` = `0.0`: A number that nothing uses." in shown.stdout
-    arguments = ["--corpus", str(calls), "--policy", "default,small", "--json"]
-    found = CliRunner().invoke(application, ["evaluate", "toys:mine/Toy-v0", *arguments])
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["configuration"]["environment"] == "toys:mine/Toy-v0"
+    found = run_json("evaluate", "toys:mine/Toy-v0", "--corpus", calls, "--policy", "default,small")
+    assert found["configuration"]["environment"] == "toys:mine/Toy-v0"
     refusals = {"toys:mine/Other-v0": "Other", "nowhere:mine/Toy-v0": "on PYTHONPATH", "mine/Toy-v0": "or MODULE:ID"}
     for name, error in refusals.items():
         with pytest.raises(MlgoError, match=error):

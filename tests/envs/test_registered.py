@@ -94,28 +94,21 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
 
 
 @every
-def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, varied: str) -> None:
-    with make(name, varied, info="numeric") as env:
-        _, info = env.reset(options={"module": "mixed"})
-        infos = [info, *(step.info for step in finish(env, 1))]
-        types = [{key: (np.asarray(value).dtype, np.shape(value)) for key, value in info.items()} for info in infos]
-        assert all(one == types[0] for one in types)
-        assert all(kind.kind in "biuf" for kind, _ in types[0].values())
-        assert infos[-1]["text"] > 0 == infos[0]["text"]
-        assert env.corpus.names[infos[0]["module"]] == "mixed"
-
-
-@every
-def test_numeric_infos_have_every_number_of_full_ones(name: str, varied: str) -> None:
-    last: dict[str, dict[str, Any]] = {}
+def test_numeric_infos_have_every_number_of_full_ones_at_every_step(name: str, varied: str) -> None:
+    infos: dict[str, list[dict[str, Any]]] = {}
     for form in ("full", "numeric"):
-        env = make(name, varied, info=form, metric={"text": 1, "max_frame": 2})
-        env.reset(options={"module": "mixed"})
-        last[form] = finish(env, 1)[-1].info
-        env.close()
-    numbers = {key: value for key, value in last["full"].items() if isinstance(value, (int, float))}
+        with make(name, varied, info=form, metric={"text": 1, "max_frame": 2}) as env:
+            _, info = env.reset(options={"module": "mixed"})
+            infos[form] = [info, *(step.info for step in finish(env, 1))]
+    first, *_, last = numeric = infos["numeric"]
+    types = [{key: (np.asarray(value).dtype, np.shape(value)) for key, value in info.items()} for info in numeric]
+    assert all(one == types[0] for one in types)
+    assert all(kind.kind in "biuf" for kind, _ in types[0].values())
+    assert last["text"] > 0 == first["text"]
+    assert env.corpus.names[first["module"]] == "mixed"
+    numbers = {key: value for key, value in infos["full"][-1].items() if isinstance(value, (int, float))}
     assert {"max_frame", "baseline_max_frame", "grown_frames", "weighted", "text"} <= {*numbers}
-    assert {key: last["numeric"][key] for key in numbers} == numbers
+    assert {key: last[key] for key in numbers} == numbers
 
 
 @every

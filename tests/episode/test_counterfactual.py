@@ -7,18 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym import ActionError, DecisionSite, MlgoError
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import ActionError, MlgoError
-from tests.conftest import MakeBitcode
 from tests.fakes import drive
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
-
-@pytest.fixture(scope="module")
-def bitcode(make_bitcode: MakeBitcode) -> Path:
-    return make_bitcode("families.c")
 
 
 def run(env: InlineEnv, answers: dict[DecisionSite, int], **options: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -27,8 +20,8 @@ def run(env: InlineEnv, answers: dict[DecisionSite, int], **options: Any) -> tup
     return [info["site"] for info in infos], last.info
 
 
-def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), credit=True) as env:
+def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(families: Path) -> None:
+    with InlineEnv(corpus=str(families), credit=True) as env:
         sites, _ = run(env, {})
         generator = random.Random(3)
         answers = {site: int(generator.random() < 0.5) for site in sites}
@@ -47,8 +40,8 @@ def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) 
         assert by_index.saved == other["text"] - info["text"]
 
 
-def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), max_decisions=1) as env:
+def test_any_number_of_decisions_is_flipped(families: Path) -> None:
+    with InlineEnv(corpus=str(families), max_decisions=1) as env:
         _, info = env.reset()
         _, _, _, _, info = env.step(info["default_action"])
         number = 1 + info["handed_over"]
@@ -57,8 +50,8 @@ def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
         assert [each.decision_index for each in found] == list(range(number))
 
 
-def test_an_unknown_decision_is_an_error(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode)) as env:
+def test_an_unknown_decision_is_an_error(families: Path) -> None:
+    with InlineEnv(corpus=str(families)) as env:
         with pytest.raises(ActionError, match="reset"):
             env.counterfactual(0)
         env.reset(seed=0)

@@ -24,8 +24,8 @@ LONG = 30.0
 
 
 @pytest.fixture(scope="module")
-def env(make_bitcode: MakeBitcode) -> InlineEnv:
-    return InlineEnv(corpus=str(make_bitcode("families.c")))
+def env(families: Path) -> InlineEnv:
+    return InlineEnv(corpus=str(families))
 
 
 def module(env: InlineEnv) -> Module:
@@ -54,11 +54,6 @@ def flipping(numbers: set[int], before: InlineCompile) -> Callable[[Decision], i
     return choose
 
 
-def at_random(generator: random.Random, share: float) -> Callable[[Decision], int]:
-    """Flip a share of clang's own choices."""
-    return lambda decision: clangs_own(decision) ^ (generator.random() < share)
-
-
 def test_the_credit_of_a_single_flip_is_all_that_it_changed(env: InlineEnv) -> None:
     reference = compiled(env)
     for number in range(0, len(reference.decisions), 3):
@@ -74,7 +69,7 @@ def test_exact_credit_is_the_cost_of_undoing_the_decision(env: InlineEnv) -> Non
     generator = random.Random(2)
     exact = agreed = signs = others = 0
     for _ in range(3):
-        episode = compiled(env, at_random(generator, 0.15))
+        episode = compiled(env, lambda decision: clangs_own(decision) ^ (generator.random() < 0.15))
         found = credit(reference, episode)
         for number in differing(reference.decisions, episode.decisions):
             undone = compiled(env, flipping({number}, episode))

@@ -1,6 +1,8 @@
-"""What episodes share: baselines, headers of channels, optimised bitcode, waiting clangs."""
+"""What episodes share: probes, baselines, headers of channels, optimised bitcode, waiting clangs."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,17 +10,17 @@ import pytest
 
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus import Module, open_corpus
 from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import count, known_decisions, measure_baseline
-from mlgo_gym.episode.setup import preoptimize
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.episode.setup import preoptimize, probe
+from mlgo_gym.errors import CompilerError, ToolchainError
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import ObjectSizes
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from mlgo_gym.tasks.measurement import Measurement
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, clang_program
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -119,3 +121,38 @@ def test_a_module_is_optimised_once_per_compile(counted_clang: tuple[Path, Path]
     assert starts.read_text().count("started") == before + 2
     assert other_flags.module.bitcode != first.module.bitcode
     assert first.module.bitcode.is_file()
+
+
+def test_a_second_process_builds_its_spaces_without_clang(counted_clang: tuple[Path, Path], own_cache: Path) -> None:
+    program, starts = counted_clang
+    build = (
+        "from gymnasium import make\nfrom mlgo_gym.make_env import compiler_environments\n"
+        f"for name in compiler_environments(): make(name, clang={str(program)!r})"
+    )
+    counts = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", build], check=True)
+        counts.append(starts.read_text().count("started"))
+    assert counts[0] > 0
+    assert counts[1] == counts[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            "echo 'Unknown command line argument' >&2; exit 1",
+            r"22\.1\.8\) to compile a tiny module .* got an error \(exit\)",
+        ),
+        (
+            'exec "{}" {} -cc1 -Oz -emit-obj -x c /dev/null -o -',
+            "decisions of the inlining advisor of .*, got none: this build has no interactive mode",
+        ),
+        ("exit 0", "expected an ELF object"),
+    ],
+)
+def test_a_clang_that_makes_no_decisions_or_no_object_is_refused(script: str, message: str, tmp_path: Path) -> None:
+    script = script.format(*bundled_command())
+    clang = clang_program(tmp_path / "clang", f'case "$*" in *--version*) ;; *) {script};; esac')
+    with pytest.raises(ToolchainError, match=message):
+        probe(find_toolchain(str(clang)), INLINING)

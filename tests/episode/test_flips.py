@@ -31,29 +31,18 @@ def test_causes_that_share_a_function_are_one_group() -> None:
     ]
 
 
-def test_a_change_belongs_to_the_flip_that_reaches_it() -> None:
-    before = [call("f", "a"), call("g", "b")]
-    after = [call("f", "a", 1), call("g", "b", 1)]
-    sizes = {"f": 10, "g": 10, "a": 5, "b": 5}
-    found = flip_effects(before, after, {"f": 2, "a": -5, "g": 7}, before, sizes)
-    assert found.bytes == {0: -3, 1: 7}
-    assert found.is_reliable
-    assert found.changed == 14
-
-
-def test_flips_that_share_a_function_have_no_effect_of_their_own() -> None:
-    before = [call("f", "a"), call("f", "b", index=1), call("g", "b")]
-    after = [decision._replace(answer=1) for decision in before]
-    found = flip_effects(before, after, {"f": 8, "g": 1}, before, {"f": 10, "g": 10, "a": 5, "b": 5})
-    assert found.bytes == {2: 1}
-
-
-def test_effects_are_unreliable_where_much_is_unexplained() -> None:
-    before, after = [call("f", "a")], [call("f", "a", 1)]
-    found = flip_effects(before, after, {"f": 100, "other": -90}, before, {"f": 10, "a": 5, "other": 90})
-    assert found.bytes == {0: 100}
-    assert found.unexplained == 90
-    assert not found.is_reliable
+def test_the_effect_of_a_flip_is_the_change_that_it_alone_reaches() -> None:
+    """Effects are unreliable where much is unexplained."""
+    sizes = {"f": 10, "g": 10, "a": 5, "b": 5, "other": 90}
+    one, shared, other = call("f", "a"), call("f", "b", index=1), call("g", "b")
+    for before, changes, effects, unexplained, is_reliable in (
+        ([one, other], {"f": 2, "a": -5, "g": 7}, {0: -3, 1: 7}, 0, True),
+        ([one, shared, other], {"f": 8, "g": 1}, {2: 1}, 0, True),
+        ([one], {"f": 100, "other": -90}, {0: 100}, 90, False),
+    ):
+        found = flip_effects(before, [flipped._replace(answer=1) for flipped in before], changes, before, sizes)
+        assert (found.bytes, found.unexplained, found.is_reliable) == (effects, unexplained, is_reliable)
+        assert found.changed == sum(map(abs, changes.values()))
 
 
 def test_code_reaches_the_functions_that_it_is_inlined_into() -> None:
@@ -68,11 +57,8 @@ def test_a_flip_affects_the_callers_of_its_caller_and_a_callee_that_loses_its_la
     assert affected.of([last]) == {"parse", "main", "skip"}
     assert affected.of([one]) == {"f"}
     assert affected.of([one, two]) == {"f", "g", "often"}
-
-
-def test_a_callee_that_appears_is_affected() -> None:
-    inlined = call("main", "parse", 1)
-    assert AffectedFunctions([inlined], {"main": 9}).of([inlined]) == {"main", "parse"}
+    # A callee appears.
+    assert AffectedFunctions([into], {"main": 9}).of([into]) == {"main", "parse"}
 
 
 def test_where_calls_count_a_function_changes_with_its_callers_at_the_distance_of_the_nearest() -> None:

@@ -9,14 +9,12 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
+from mlgo_gym import CorpusError, MlgoError, as_vector, search_module
 from mlgo_gym.corpus.recording.links import LINKS_FILE, relink
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import RemoteEnvironment
-from mlgo_gym.search import search_module
 from mlgo_gym.search.corpus_search import make_recipe
-from mlgo_gym.vector_env import as_vector
 from tests.conftest import write_files
 from tests.corpus.conftest import record
 from tests.fakes.drive import failed_end, play
@@ -52,13 +50,6 @@ def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str
     recorded = record(project, script, toolchain)
     assert (recorded.status, recorded.links) == (0, 2)
     return str(recorded.corpus)
-
-
-@pytest.fixture(scope="module")
-def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same modules without link steps."""
-    folder = tmp_path_factory.mktemp("unlinked") / "corpus"
-    return str(copytree(build, folder, ignore=ignore_patterns(LINKS_FILE)))
 
 
 def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> None:
@@ -133,7 +124,8 @@ def test_credit_and_search_take_the_metric(build: str) -> None:
         assert "linked" in evict.task.metrics
 
 
-def test_the_metric_is_refused_where_it_means_nothing(build: str, unlinked: str) -> None:
+def test_the_metric_is_refused_where_it_means_nothing(build: str, tmp_path: Path) -> None:
+    unlinked = str(copytree(build, tmp_path / "corpus", ignore=ignore_patterns(LINKS_FILE)))
     with pytest.raises(CorpusError, match="expected a corpus with link steps for metric='linked', got 'corpus'"):
         end(unlinked, "linked", 0)
     with pytest.raises(MlgoError, match="expected scope='module' with metric='linked', got 'function'"):

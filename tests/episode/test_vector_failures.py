@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
-from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.conftest import PROGRAMS, clang_program, copy_modules
 from tests.fakes.compiles import running_compile
 from tests.fakes.stepping import INLINE, clang_of, end_clang, make, row_info
@@ -25,15 +23,6 @@ FAULTY = """case "$*" in
 *stall.bc*) exec sleep 600 ;;
 *late.bc*) case "$*" in *-interactive-channel-base*) ;; *) kill -SEGV $$ ;; esac ;;
 esac"""
-
-
-@pytest.fixture
-def envs(varied: str) -> Iterator[CompilerVectorEnv]:
-    """Three environments at the first of nine decisions."""
-    made = make(INLINE, varied, error_reward=-3.0)
-    made.reset(seed=1, options={"module": "calls"})
-    yield made
-    made.close()
 
 
 @pytest.fixture

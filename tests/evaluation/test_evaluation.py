@@ -16,29 +16,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym import Execution, MlgoError, Network, open_corpus
 from mlgo_gym.corpus.training_digests import write_sidecar_digests
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
+from mlgo_gym.evaluation import Evaluation, evaluate, load_result
 from mlgo_gym.evaluation.comparison import compare
 from mlgo_gym.evaluation.record import EpisodeRecord, ModuleFacts, bitcode_facts
 from mlgo_gym.evaluation.report import notes
 from mlgo_gym.evaluation.result import MODULES, read_modules, write_modules
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.loading import policy_file
-from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Execution
 from tests.evaluation.test_episode_runner import FAULTY, INLINE, everything
 
 POLICIES = ("default", "never", "always", "random", "clang:-mllvm,-inline-threshold=-1000")
 
 
-@pytest.fixture(scope="module")
-def result(corpus: Path) -> EvaluationResult:
-    return evaluate(INLINE, corpus=str(corpus), policies=POLICIES)
-
-
-def test_each_policy_meets_each_module_with_decisions(result: EvaluationResult, corpus: Path) -> None:
+def test_each_policy_meets_each_module_with_decisions(corpus: Path) -> None:
+    result = evaluate(INLINE, corpus=str(corpus), policies=POLICIES)
     done = {(episode.policy, episode.module) for episode in result.episodes if episode.status == "done"}
     assert done == {(policy, module) for policy in POLICIES for module in ("calls", "more/calls")}
     assert (result.without_decisions, result.failures, result.deviations) == (["leaf"], [], [])

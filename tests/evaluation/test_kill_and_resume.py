@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import PROGRAMS
+from tests.traces import alive, children
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 PR_SET_CHILD_SUBREAPER = 36
@@ -67,21 +68,16 @@ def adopts() -> Iterator[None]:
 
 def descendants(before: set[int]) -> dict[int, list[str]]:
     """Return the command lines of the processes below this one; reap those that have ended."""
-    children: dict[int, list[int]] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = file.read_text().rpartition(")")[2].split()[:2]
-            if state in "ZX" and int(parent) == os.getpid():
-                os.waitpid(int(file.parent.name), os.WNOHANG)
-            elif state not in "ZX":
-                children.setdefault(int(parent), []).append(int(file.parent.name))
     found: dict[int, list[str]] = {}
     pending = [os.getpid()]
     while pending:
-        for pid in set(children.get(pending.pop(), [])) - before:
-            pending.append(pid)
+        for pid in children(pending.pop()) - before:
             with contextlib.suppress(OSError):
-                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+                if alive(pid):
+                    pending.append(pid)
+                    found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+                else:  # of another process it is no child
+                    os.waitpid(pid, os.WNOHANG)
     return {pid: words for pid, words in found.items() if not any(late in " ".join(words[:2]) for late in LATE)}
 
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.envs import InlineEnv
@@ -20,6 +18,7 @@ from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_
 from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from tests.cli.command import run
 from tests.conftest import write_files
 from tests.corpus.conftest import record
 
@@ -69,9 +68,8 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
 
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record_calls(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
-    arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]
-    graphs = ["--set", "observation=graph"]
-    result = CliRunner().invoke(application, [*arguments, *graphs, "--metric", "linked", "--link-as", "thin"])
+    arguments = ("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json")
+    result = run(*arguments, "--set", "observation=graph", "--metric", "linked", "--link-as", "thin")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["configuration"]["metric"] == "linked"
@@ -81,7 +79,7 @@ def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path
     recorded = json.loads(links.read_text())
     recorded["links"][0]["arguments"].append("-lnowhere")
     links.write_text(json.dumps(recorded))
-    result = CliRunner().invoke(application, [*arguments, "--link"])
+    result = run(*arguments, "--link")
     assert result.exit_code == 1, result.output
     assert all(row["error"] for row in json.loads(result.stdout)["links"])
     with (
@@ -137,7 +135,7 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
     command = ["evaluate", "mlgo/Inline-v0", "--corpus", str(corpus), "--policy", "default", "--link", "--json"]
     beyond = []
     for words in ((), ("--link-view",)):
-        result = CliRunner().invoke(application, [*command, *words])
+        result = run(*command, *words)
         assert result.exit_code == 0, result.output
         beyond += [row["objects"] / row["linked"] - 1 for row in json.loads(result.stdout)["links"]]
     assert min(beyond[:2]) > 0.1

@@ -1,6 +1,5 @@
 """Comparisons of evaluations, and the report as a page."""
 
-import json
 import re
 import shlex
 from dataclasses import replace
@@ -9,15 +8,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner
 
-from mlgo_gym.cli.application import application
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import evaluate
+from mlgo_gym import MlgoError, evaluate
 from mlgo_gym.evaluation.comparison import compare, differences, on_common_modules
 from mlgo_gym.evaluation.figures import figures_of
 from mlgo_gym.evaluation.report import command_of, notes, page
 from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, with_smallest
+from tests.cli.command import run, run_json
 from tests.evaluation.runs import Page, keep, made_up
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,21 +85,14 @@ def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() 
 
 
 def test_the_command_prints_tables_or_json(tmp_path: Path) -> None:
-    folders = [str(keep(BEFORE, tmp_path / "x" / "run")), str(keep(AFTER, tmp_path / "y" / "run"))]
-    text = CliRunner().invoke(application, ["compare", *folders])
-    assert text.exit_code == 0, text.output
-    assert "y/run against x/run: text" in text.stdout
-    data = json.loads(CliRunner().invoke(application, ["compare", *folders, "--json"]).stdout)
+    folders = (keep(BEFORE, tmp_path / "x" / "run"), keep(AFTER, tmp_path / "y" / "run"))
+    text = run("compare", *folders)
+    assert (text.exit_code, "y/run against x/run: text" in text.stdout) == (0, True)
+    data = run_json("compare", *folders)
     assert data["pairs"][1]["worst"][0]["module"] == "c"
     assert data["pairs"][1]["first"] == {"run": "y/run", "policy": "rule"}
     with pytest.raises(MlgoError, match=r"got .* twice; name it once"):
         load_results([tmp_path, tmp_path / "." / ""])
-
-
-def report(*words: object) -> str:
-    answer = CliRunner().invoke(application, ["report", *map(str, words)])
-    assert answer.exit_code == 0, answer.output
-    return answer.stdout
 
 
 def without(result: EvaluationResult, policy: str, *modules: str) -> EvaluationResult:
@@ -127,14 +117,14 @@ def test_evaluations_that_lack_modules_are_compared_on_common_ones_and_say_so(tm
     assert {pair.modules for *_, pair in unfinished.pairs} == {("a", "c", "d")}
     assert "Compared on the 3 modules of every policy; without a result: other 1" in notes(unfinished)
     runs = [keep(complete, tmp_path / "one"), keep(lacking, tmp_path / "two")]
-    data = json.loads(report(*runs, "--json"))
+    data = run_json("report", *runs)
     assert [data[name]["compared"] for name in ("one", "two")] == [["b", "c"], ["b", "c"]]
     assert [row["modules"] for name in ("one", "two") for row in data[name]["policies"]] == [2, 2, 2]
     assert data["two"]["missing"] == {"rule": 2}
-    text = report(*runs)
+    text = run("report", *runs).stdout
     assert "Compared on 2 modules: another evaluation lacks the others" in text
     assert "Compared on the 2 modules of every policy; without a result: rule 2" in text
-    assert "Compared on" not in report(runs[0])
+    assert "Compared on" not in run("report", runs[0]).stdout
     # Evaluations of other modules have their own.
     apart = on_common_modules({"one": complete, "two": replace(lacking, configuration=OTHER_MODULES)})
     assert [len(result.compared) for result in apart.values()] == [4, 2]
@@ -154,7 +144,7 @@ def test_the_printed_command_runs_and_gives_the_table(varied: str, tmp_path: Pat
     settings = {"max_decisions": 4, "compile_options": {"extra_flags": ["-fno-inline-functions"]}}
     result = with_smallest(evaluate("mlgo/Inline-v0", policies=policies, corpus=varied, limit=2, env_kwargs=settings))
     program, *words = shlex.split(command_of(result.configuration, str(tmp_path / "out")))
-    answer = CliRunner().invoke(application, words)
+    answer = run(*words)
     assert (program, answer.exit_code) == ("mlgo-gym", 0), answer.output
     again = with_smallest(load_result(tmp_path / "out"))
     assert again.configuration.identity["arguments"] == result.configuration.identity["arguments"]
@@ -189,17 +179,12 @@ def test_a_page_escapes_names_that_cannot_be_printed(name: str) -> None:
     made = made_up({name: {"a": 50, "b": 260}})
     episodes = tuple(replace(episode, module=name + episode.module, project=name) for episode in made.episodes)
     text = page({name: replace(made, episodes=episodes)})
-    check_page(text.encode().decode())
-    assert not re.search(r"[\x00-\x08\x7f\u202e]", text)
-
-
-def check_page(text: str) -> None:
-    page = Page(text)
-    assert page.open == []
-    assert "script" not in page.tags
-    assert all(link.startswith("#") or link == "data:," for link in page.links)
-    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
-    assert len(page.ids) == len(set(page.ids))
+    assert not re.search(r"[\x00-\x08\x7f\u202e]", text.encode().decode())
+    read = Page(text)
+    assert (read.open, "script" in read.tags) == ([], False)
+    assert all(link.startswith("#") or link == "data:," for link in read.links)
+    assert {link[1:] for link in read.links if link.startswith("#")} <= set(read.ids)
+    assert len(read.ids) == len(set(read.ids))
     addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
     assert "prefers-color-scheme: dark" in text
@@ -226,18 +211,18 @@ mlgo-gym evaluate mlgo/Inline-v0 --corpus folder --policy default --policy rule 
 
 def test_a_report_has_its_lines_facts_and_fields(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-    run = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}, "other": {"a": 50}})
-    folder = keep(run, tmp_path / "one")
-    assert set(LINES.strip().splitlines()) <= set(report(folder).splitlines())
-    cells = set(map(str.strip, re.split(r"<[^>]*>", page({"one": run}))))
+    result = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}, "other": {"a": 50}})
+    folder = keep(result, tmp_path / "one")
+    assert set(LINES.strip().splitlines()) <= set(run("report", folder).stdout.splitlines())
+    cells = set(map(str.strip, re.split(r"<[^>]*>", page({"one": result}))))
     assert {fact for line in FACTS.strip().splitlines() for fact in line.split("|")} <= cells
     fields = "policy modules failures illegal_actions seconds policy_seconds decisions changes best worst"
-    assert list(json.loads(report(folder, "--json"))["policies"][1]) == fields.split()
+    assert list(run_json("report", folder)["policies"][1]) == fields.split()
 
 
 def test_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
     runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
-    alone, both = json.loads(report(runs[0], "--json")), json.loads(report(*runs, "--json"))
+    alone, both = run_json("report", runs[0]), run_json("report", *runs)
     assert list(both) == ["one", "two"]
     assert both["one"] == alone
     assert both["two"]["configuration"]["policies"] == {"threshold:5": "threshold:5"}

@@ -43,10 +43,6 @@ def test_temporary_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
     assert {written.name, ".hidden", "meta.json", "episodes.jsonl"} == {path.name for path in tmp_path.iterdir()}
 
 
-def changed(name: str) -> dict[str, Any]:
-    return {name: "other"}
-
-
 def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path) -> None:
     with closing(ResultFolder(tmp_path, CONFIGURATION)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, CONFIGURATION)
@@ -56,8 +52,9 @@ def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path
         assert folder.configuration.policies == {"default": "default", "mine.py:P": "1234"}
     assert read_configuration(tmp_path).policies == {"default": "default", "mine.py:P": "1234"}
     for name in ("environment", "split", "clang", "mlgo_gym", "seed", "counter", "modules_digest", "contents"):
+        change: dict[str, Any] = {name: "other"}
         with pytest.raises(MlgoError, match=f"{name.partition('_digest')[0]}: recorded"):
-            ResultFolder(tmp_path, replace(CONFIGURATION, **changed(name)))
+            ResultFolder(tmp_path, replace(CONFIGURATION, **change))
     with pytest.raises(MlgoError, match=r"policy mine\.py:P: recorded 1234, requested 5678"):
         ResultFolder(tmp_path, replace(CONFIGURATION, policies={"mine.py:P": "5678"}))
 

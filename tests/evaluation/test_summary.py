@@ -122,8 +122,7 @@ def test_a_table_shows_the_bytes_in_memory_beside_a_metric_that_falls() -> None:
         assert dict(zip(table.columns, table.rows[0], strict=True)).get("loaded") == shown
 
 
-@pytest.fixture
-def result() -> EvaluationResult:
+def test_the_tables_have_the_figures_of_each_policy() -> None:
     episodes = (
         record("default", "a", 100, 100, project="one"),
         record("default", "b", 201, 200, project="one"),
@@ -133,10 +132,7 @@ def result() -> EvaluationResult:
         record("never", "c", status="failed", metrics={}, project="two", error={"message": "stalled\nfor 60 s"}),
         record("default", "d", status="no-decisions", metrics={}),
     )
-    return EvaluationResult(replace(CONFIGURATION, policies={"default": "default", "never": "never"}), episodes)
-
-
-def test_the_tables_have_the_figures_of_each_policy(result: EvaluationResult) -> None:
+    result = EvaluationResult(replace(CONFIGURATION, policies={"default": "default", "never": "never"}), episodes)
     summaries = result.summaries()
     table = overview(result.configuration, summaries)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]

@@ -10,19 +10,17 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from mlgo_gym import ActionError, CompilerVectorEnv
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import drive, run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import watchers
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.fakes.fake_clang import fake_clang
 
 
@@ -64,16 +62,11 @@ def running_compile(
 ) -> RunningCompile:
     """Return the compile of an environment's current episode as it is now.
 
-    `number` is the index in a vector environment; wrappers do not matter. Raises `ActionError` without an episode, and
-    `MlgoError` for an environment of another package.
+    `number` is the index in a vector environment; wrappers do not matter. Raises `ActionError` without an episode.
     """
     inner: Any = env.unwrapped
-    if isinstance(inner, CompilerVectorEnv):
-        episode = inner._sub_envs[number or 0].episode
-    elif isinstance(inner, CompilerEnv):
-        episode = inner._episode
-    else:
-        raise MlgoError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; pass another")
+    is_vector = isinstance(inner, CompilerVectorEnv)
+    episode = inner._sub_envs[number or 0].episode if is_vector else inner._episode
     if episode is None:
         raise ActionError("expected a started episode, got none; call reset()")
     return RunningCompile(episode.session, episode.decision, tuple(episode.answers), episode.fork_method, episode)
@@ -123,14 +116,6 @@ class FaultyClang:
 
     While a fault is set, compiles of the module in which a policy decides run `fake_clang()` with a recording of
     clang's own decisions. All other compiles run the real clang.
-
-        clang = FaultyClang(tmp_path, corpus / "hello.bc")
-        env = gym.make("mlgo/Inline-v0", corpus=corpus, clang=clang.program)
-        clang.set_fault("crash@answer")  # from the next episode on
-        _, info = env.reset(options={"module": "hello"})
-        *_, info = env.step(0)
-        assert info["error"]["kind"] == "signal"
-        clang.set_fault("")              # no fault
 
     Args:
         folder: Folder for the program and the recording.

@@ -53,14 +53,8 @@ def fake_clang(behaviour: str, recording: Path | None = None) -> tuple[str, ...]
     Args:
         behaviour: A behaviour that this module lists.
         recording: A conversation that `FaultyClang` has recorded; by default two decisions of one feature.
-
-    Raises:
-        MlgoError: It is no such behaviour.
     """
-    if not _BEHAVIOURS.fullmatch(behaviour):
-        from mlgo_gym.errors import MlgoError  # the program starts without this package
-
-        raise MlgoError(f"expected a behaviour such as 'crash@answer', got {behaviour!r}; see {__name__}")
+    assert _BEHAVIOURS.fullmatch(behaviour), behaviour
     return (sys.executable, "-I", "-S", __file__, behaviour, "" if recording is None else str(recording))
 
 

@@ -14,8 +14,6 @@ from tests.traces import ends_within
 INLINE = "mlgo/Inline-v0"
 EVICT = "mlgo/RegAllocEvict-v0"
 
-Stepped = tuple[Any, ...]
-
 
 def make(name: str, corpus: str, num_envs: int = 3, **options: Any) -> CompilerVectorEnv:
     """Return our vector environment."""

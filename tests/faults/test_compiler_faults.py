@@ -1,11 +1,18 @@
 """Every fault of a compiler in every host: the expected outcome in bounded time, and the next episode works."""
 
+import signal
+import struct
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from tests.fakes.compiles import FaultyClang
+from mlgo_gym.envs import RegAllocEvictEnv
+from tests.conftest import MakeBitcode
+from tests.fakes.compiles import FaultyClang, running_compile
 from tests.fakes.no_ptrace import without_ptrace
-from tests.faults.catalogue import ENDS, FAULTS, Fault, Outcome, matches
+from tests.faults.catalogue import ENDS, FAULTS, PAGE, Fault, Outcome, matches, render
 from tests.faults.hosts import (
     FAULTY,
     LONG,
@@ -20,21 +27,19 @@ from tests.faults.hosts import (
     run_vector,
     take_steps,
 )
-from tests.faults.page import PAGE, render
 from tests.sampling import one_of_each
 
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=[fault.spec for fault in FAULTS])
-
-
-def outcome_of(fault: Fault) -> tuple[str, ...]:
-    return (fault.outcome.where, fault.outcome.error, fault.outcome.kind)
 
 
 def spec_of(fault: Fault) -> str:
     return fault.spec
 
 
-each_outcome = pytest.mark.parametrize("fault", one_of_each(FAULTS, outcome_of, name=spec_of))
+each_outcome = pytest.mark.parametrize(
+    "fault",
+    one_of_each(FAULTS, lambda fault: (fault.outcome.where, fault.outcome.error, fault.outcome.kind), name=spec_of),
+)
 """A fault of each outcome; a single environment has every fault in each run."""
 
 each_reason = pytest.mark.parametrize(
@@ -136,5 +141,23 @@ def test_in_the_driver(
 
 
 def test_the_page_lists_every_fault_once() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tests.faults.page`"
+    assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tests.faults.catalogue`"
     assert len({fault.spec for fault in FAULTS}) == len(FAULTS)
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_clang_alone_repeats_a_crash_with_command_and_answers(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    """As the page of faults describes a report to LLVM: zeros follow the answers, because clang waits at their end."""
+    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), compile_options={"preoptimize": False})
+    _, info = env.reset(seed=0)
+    env.step(info["default_action"])
+    # clang 20 and newer crash at the eviction of a register that must not be evicted.
+    error = running_compile(env).answer(struct.pack("<q", 40))["error"]
+    env.close()
+    assert error["exit_status"] == -signal.SIGSEGV
+    option = "-regalloc-evict-interactive-channel-base="
+    command = [f"{option}answers" if word.startswith(option) else word for word in error["command"]]
+    command = ["record.yaml" if word.startswith("/proc/self/fd/") else word for word in command]
+    (tmp_path / "answers.in").write_bytes(bytes.fromhex(error["answers"]) + bytes(1 << 16))
+    alone = subprocess.run(command, cwd=tmp_path, stderr=subprocess.DEVNULL, check=False, timeout=60)
+    assert alone.returncode == -signal.SIGSEGV

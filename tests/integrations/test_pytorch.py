@@ -7,7 +7,7 @@ import pytest
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.network import ACTIVATIONS
 from tests.fakes.stepping import INLINE
-from tests.integrations.networks import decisions, random_network
+from tests.policies.episodes import decisions, featured_network
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.libraries
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_a_module_decides_as_its_network_and_becomes_it_again(outputs: int, activation: str, varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as env:
-        network, rows = random_network(env, outputs, activation)
+        network, rows = featured_network(env, outputs, activation)
     module = sequential(network)
     normal = network.normalization
     assert normal is not None
@@ -39,7 +39,7 @@ def test_a_module_decides_as_its_network_and_becomes_it_again(outputs: int, acti
 
 def test_layers_of_another_shape_are_refused(varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as env:
-        network, _ = random_network(env, 2)
+        network, _ = featured_network(env, 2)
     module = torch.nn.Sequential(torch.nn.Linear(3, 2))
     with pytest.raises(PolicyError, match=r"got \[\(3, 2\)\]; give the model the network's shape"):
         copy_layers(network, list(module))

@@ -10,13 +10,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from mlgo_gym import as_vector, load_policy
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.integrations import NormalizeFeatures, fit_normalization, vector
 from mlgo_gym.integrations.normalize_features import record_observations
-from mlgo_gym.policies import load_policy
-from mlgo_gym.vector_env import as_vector
 from tests.fakes.stepping import EVICT, INLINE, clang_of, make, make_sync
-from tests.integrations.networks import decisions, random_network
+from tests.policies.episodes import decisions, featured_network
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
 pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
@@ -274,7 +273,7 @@ def test_reductions_and_failures_are_curves_of_tensorboard(varied: str, tmp_path
 @pytest.mark.parametrize(("outputs", "activation"), [(1, "relu"), (2, "tanh")])
 def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as inner:
-        network, rows = random_network(inner, outputs, activation)
+        network, rows = featured_network(inner, outputs, activation)
         normal = network.normalization
         assert normal is not None
         wrapped = NormalizeFeatures(inner, normal)
@@ -290,7 +289,7 @@ def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, var
 
 def test_maskable_ppo_starts_from_a_network(varied: str) -> None:
     with gym.make(EVICT, corpus=varied) as inner:
-        network, rows = random_network(inner, 33)
+        network, rows = featured_network(inner, 33)
         normal = network.normalization
         assert normal is not None
         wrapped = NormalizeFeatures(inner, normal)
@@ -305,7 +304,7 @@ def test_maskable_ppo_starts_from_a_network(varied: str) -> None:
 
 def test_other_features_and_models_without_an_actor_are_refused(varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as inner:
-        network, _ = random_network(inner, 2)
+        network, _ = featured_network(inner, 2)
         with pytest.raises(PolicyError, match=r"wrap the environment as NormalizeFeatures\(env"):
             start_sb3(PPO, inner, network)
         assert network.normalization is not None

@@ -29,13 +29,7 @@ SIZES = {"float": 4, "double": 8, **{f"{sign}int{8 * n}_t": n for sign in ("", "
 HEADER = LogHeader((TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2,))))
 SCORED = LogHeader(HEADER.features, score=TensorSpec("reward", "float", (1,)))
 PAYLOAD = struct.pack("<qff", 10, 0.5, -2.0)
-
-
-def line_of(header: LogHeader) -> bytes:
-    return json.dumps(header.to_json(), separators=(",", ":")).encode() + b"\n"
-
-
-HEADER_LINE = line_of(HEADER)
+HEADER_LINE = json.dumps(HEADER.to_json(), separators=(",", ":")).encode() + b"\n"
 BEGUN = HEADER_LINE + b'{"context":"f"}\n'
 OBSERVED = b'{"observation":0}\n' + PAYLOAD + b"\n"
 

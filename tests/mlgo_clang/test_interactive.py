@@ -56,15 +56,6 @@ STALL = 'for word; do case "$word" in @*) cat "${word#@}";; esac; done; echo $$ 
 """As clang, it starts when it has read its arguments, of which the driver withholds one until it guards the process."""
 
 
-def test_a_policy_that_does_not_exist_is_an_error(run: Run, project: Path) -> None:
-    for policy in ("mlp:/nowhere/at/all", "no-such-policy", "always,nevr", "threshold:many", "onnx:file"):
-        for option in ("--mlgo-policy", "--mlgo-eviction-policy"):
-            result = run(f"{option}={policy}", *COMPILE)
-            assert (result.returncode, result.stderr.count(b"\n")) == (1, 1)
-            assert result.stderr.startswith(b"mlgo-clang: error: expected ")
-    assert files(project) == ["calls.c"]
-
-
 def test_errors_and_full_disks_fail_but_no_cache_is_fine(run: Run, project: Path, plain: bytes, policy: str) -> None:
     result = run(policy, *COMPILE, "-o", "/dev/full")
     assert (result.returncode, b"No space left on device" in result.stderr) == (1, True)

@@ -15,7 +15,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import read_counters
 from mlgo_clang.files import digest_of, holder, is_stopped, lock, read_checked, write_checked
-from tests.conftest import write_program
+from tests.conftest import clang_program
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
 HOLD = """
@@ -62,17 +62,13 @@ def test_a_lock_is_waited_for_until_deadline_or_release_unless_its_holder_is_sto
             fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def counting_clang(folder: Path) -> Path:
-    """A program that runs the bundled clang, and notes each library that it links."""
-    words = compiler_command("bundled", "gcc")
-    link = f'if [ "$1" = -shared ]; then echo 1 >> "{folder}/shared"; exec {words[0]} ld.lld "$@"; fi'
-    return write_program(folder / "clang", f'{link}\nexec {" ".join(words)} "$@"')
-
-
 def test_the_first_parallel_build_makes_the_native_code_once_and_equal_networks_share_it(
     project: Path, network: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLGO_CLANG", str(counting_clang(tmp_path)))
+    # The program notes each library that it links.
+    link = f'echo 1 >> "{tmp_path}/shared"; exec {compiler_command("bundled", "gcc")[0]} ld.lld "$@"'
+    clang = clang_program(tmp_path / "clang", f'if [ "$1" = -shared ]; then {link}; fi')
+    monkeypatch.setenv("MLGO_CLANG", str(clang))
     copy = tmp_path / network.name
     shutil.copy(network, copy)
     (project / "json.py").write_text("raise SystemExit('imported from the folder of a build')\n")

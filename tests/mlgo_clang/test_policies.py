@@ -301,7 +301,7 @@ def test_the_help_has_the_options_before_those_of_clang(run: Run) -> None:
     assert all(f"--mlgo-{name}" in own.decode("ascii") for name in ("policy=", "strict ", "help ", "search=COMPILES"))
 
 
-def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
+def test_an_unknown_or_malformed_option_is_refused(run: Run, project: Path) -> None:
     options = {
         "--mlgo-polizy=never": b"got '--mlgo-polizy=never'",
         "--mlgo-search=many": b"--mlgo-search",
@@ -313,9 +313,12 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
     }
     for seconds in ("soon", "0", "nan", "1e9"):
         options[f"--mlgo-timeout={seconds}"] = b"expected seconds above 0 for --mlgo-timeout"
+    for policy in ("mlp:/nowhere/at/all", "no-such-policy", "always,nevr", "threshold:many", "onnx:file"):
+        options |= dict.fromkeys((f"--mlgo-policy={policy}", f"--mlgo-eviction-policy={policy}"), b"error: expected ")
     for option, message in options.items():
         result = run(option, *COMPILE)
-        assert (result.returncode, message in result.stderr) == (1, True), result.stderr
+        assert (result.returncode, message in result.stderr, result.stderr.count(b"\n")) == (1, True, 1), result.stderr
+    assert files(project) == ["calls.c"]
 
 
 def test_clang_replaces_a_broken_policy(run: Run, project: Path, tmp_path: Path, plain: bytes, own_cache: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.episode.attribution.recipe import Recipe, prune_recipes, stored_recipes
 from mlgo_gym.errors import CorpusError, MlgoError
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.search.build_recipes import cc1_flags, verify_recipe
 from tests.conftest import PROGRAMS
@@ -94,27 +94,24 @@ def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes
         assert counted("recipe failed") == number, changed
 
 
-@pytest.fixture
-def evictions(clang: dict[str, list[str]], project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder with the recipe of a search of evictions for `calls.c` at -O2, a copy of `mixed.c`."""
-    shutil.copy(PROGRAMS / "mixed.c", project / "calls.c")
-    monkeypatch.chdir(project)
-    arguments = ["-O2", "-c", "calls.c"]
-    module, recipes = project.parent / "module.bc", project.parent / "evictions"
-    module.write_bytes(front_end_bitcode(clang["gcc"], arguments))
-    options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
-    settings = {"corpus": str(module), "compile_options": options}
-    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, compiles=8, recipes=recipes).run()
-    assert result.cost < result.baseline
-    return recipes
-
-
 LEVEL = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c")
 
 
-def test_a_build_only_replays_evictions(run: Run, evictions: Path, project: Path, toolchain: Toolchain) -> None:
+def test_a_build_only_replays_evictions(
+    run: Run, clang: dict[str, list[str]], project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe is of a search of evictions for `calls.c` at -O2, a copy of `mixed.c`."""
+    shutil.copy(PROGRAMS / "mixed.c", project / "calls.c")
+    monkeypatch.chdir(project)
+    arguments = ["-O2", "-c", "calls.c"]
+    module, evictions = project.parent / "module.bc", project.parent / "evictions"
+    module.write_bytes(front_end_bitcode(clang["gcc"], arguments))
+    options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
+    settings = {"corpus": str(module), "compile_options": options}
+    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, compiles=8, recipes=evictions).run()
+    assert result.cost < result.baseline
     path, recipe = only_recipe(evictions)
-    assert verify_recipe(path, recipe, toolchain) == ""
+    assert verify_recipe(path, recipe, find_toolchain("bundled")) == ""
     assert run(*LEVEL, "-o", "plain.o").returncode == 0
     assert run(*LEVEL, f"--mlgo-recipes={evictions}", "--mlgo-strict", "-o", "recipe.o").returncode == 0
     assert counted("compiled by a recipe") == 1

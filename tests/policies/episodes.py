@@ -4,12 +4,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.policies import Policy
+from mlgo_gym import CompilerEnv, Policy
+from mlgo_gym.integrations.normalize_features import record_observations
 from mlgo_gym.policies.mlp import INPUTS
-from mlgo_gym.policies.network import Network, Normalization
+from mlgo_gym.policies.network import Floats, Network, Normalization
 
 
 class Trap:
@@ -51,6 +52,29 @@ def eviction_network() -> Network:
     return Network(INPUTS, weights, biases, "relu", Normalization.fit(samples, INPUTS, "standard"))
 
 
-def shifted(network: Network, output: float) -> Network:
-    """Return a network with a number added to its output."""
-    return replace(network, biases=(*network.biases[:-1], network.biases[-1] + np.float32(output)))
+def shifted(network: Network, outputs: Any) -> Network:
+    """Return a network with numbers added to its outputs."""
+    return replace(network, biases=(*network.biases[:-1], network.biases[-1] + np.float32(outputs)))
+
+
+def balanced(network: Network, rows: Floats) -> Network:
+    """Return a network shifted so that each output is the largest for some rows, or a single one changes its sign."""
+    return shifted(network, -np.median(network(rows), axis=0))
+
+
+def featured_network(
+    env: gym.Env[Any, Any], outputs: int, activation: str = "relu", hidden: tuple[int, ...] = (8, 5)
+) -> tuple[Network, Floats]:
+    """Return a balanced network of all features of an environment but the last, and rows of these features."""
+    names: tuple[str, ...] = env.get_wrapper_attr("feature_names")[:-1]
+    recorded = record_observations(env, observations=30)[:, :-1]
+    random = np.random.default_rng(3).normal(0, 50, (300, len(names))).astype(np.float32)
+    rows = np.concatenate([recorded, random])
+    network = random_network(names, *hidden, outputs, activation=activation)
+    return balanced(replace(network, normalization=Normalization.fit(rows, names)), rows), rows
+
+
+def decisions(network: Network, rows: Floats) -> list[int]:
+    """Return the decision of a network at each row; one output is the logit of yes."""
+    outputs = network(rows)
+    return list((outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(1))

@@ -8,16 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling import (
-    Execution,
-    FileStore,
-    SequentialRunner,
-    StoredFiles,
-    WorkerFailure,
-    Workers,
-    processes,
-)
+from mlgo_gym import Execution, MlgoError
+from mlgo_gym.scheduling import FileStore, SequentialRunner, StoredFiles, WorkerFailure, Workers, processes
 from mlgo_gym.scheduling.workers import Worker
 
 DEADLY = 3
@@ -90,9 +82,6 @@ def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worke
         assert os.getpid() not in processes
         leave_unfinished(workers)
         check_squares(workers, range(8, 10), {})
-
-
-def test_a_runner_that_cannot_start_is_an_error() -> None:
     with Execution(2).workers(start, 9) as workers, pytest.raises(MlgoError, match="no capacity for 9"):
         list(workers.run(deque(range(20))))
 

@@ -1,18 +1,15 @@
 """Searches find verified actions that cost no more than clang's own choices; they resume, and their recipes replay."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym import CompilerEnv, CompilerError, CorpusError, MlgoError, load_policy
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
-from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import load_policy
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
 from mlgo_gym.search.search_space import PORTFOLIO, SearchSpace, portfolio_names, search_environment
 from tests.conftest import MakeBitcode, clang_program
@@ -23,17 +20,6 @@ INLINE = "mlgo/Inline-v0"
 
 def search(env: CompilerEnv, module: str | None = None, **settings: Any) -> SearchResult:
     return search_module(env, env.corpus[0] if module is None else env.corpus.module(module), **settings)
-
-
-@pytest.fixture(scope="module")
-def inline(make_bitcode: MakeBitcode) -> InlineEnv:
-    return InlineEnv(corpus=str(make_bitcode("calls.c")))
-
-
-@pytest.fixture(scope="module")
-def families(make_bitcode: MakeBitcode) -> Callable[..., InlineEnv]:
-    bitcode = str(make_bitcode("families.c"))
-    return lambda **arguments: InlineEnv(corpus=bitcode, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +70,9 @@ def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) ->
             Budget(compiles, seconds)
 
 
-def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[..., InlineEnv]) -> None:
-    env = families(callee_features=True)
+def test_bundles_are_no_worse_than_their_start_and_portfolio(make_bitcode: MakeBitcode) -> None:
+    bitcode = str(make_bitcode("families.c"))
+    env = InlineEnv(corpus=bitcode, callee_features=True)
     actions, _ = play(env, load_policy("inline-oz", env), env.corpus[0].name)
     first = search(env, compiles=1, start="inline-oz")
     assert (first.actions, first.verified) == (tuple(actions), True)
@@ -98,7 +85,7 @@ def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[
     assert result.cost <= min(alone)
     assert result.cost < result.baseline
     assert result.compiles <= len(PORTFOLIO) + 6
-    frames = search(families(metric="max_frame"), compiles=len(PORTFOLIO) + 2)
+    frames = search(InlineEnv(corpus=bitcode, metric="max_frame"), compiles=len(PORTFOLIO) + 2)
     assert frames.verified
     assert frames.cost <= frames.baseline
 

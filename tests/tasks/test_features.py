@@ -74,9 +74,7 @@ def test_bounds_are_infinite_where_nothing_bounds_a_feature() -> None:
     flat = layout.flat_space()
     assert flat.low.tolist() == [0, 0, 0, -np.inf, -100, -100, 0, 0, 0]
     assert flat.high.tolist() == [1, 1, 1, np.inf, 100, 100, np.inf, 1, 1]
-
-
-def test_an_infinite_value_becomes_its_cap_and_a_flag() -> None:
+    # An infinite value becomes its cap and a flag.
     layout = FeatureLayout(MIXED, exclude_features=["mask"], caps={"weight": 100})
     assert layout.names == ("count", "weight[0]", "weight[1]", "progress", "weight_infinite[0]", "weight_infinite[1]")
     payload = record(count=2, weight=[np.inf, 200], progress=np.inf)

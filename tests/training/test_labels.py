@@ -1,7 +1,6 @@
 """Labels: files, draws, and exact labels by flips of single decisions."""
 
 import json
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym import CompilerEnv, Execution, MlgoError, Network, load_policy, open_corpus
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests, write_sidecar_digests
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, imitate
 from mlgo_gym.training.expert_rollouts import expert_rollouts
 from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
@@ -133,21 +127,13 @@ def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size
     assert weights[1:] == pytest.approx([weights[0] * 2**0.8, weights[0] / 2])
 
 
-@pytest.fixture(scope="module")
-def labelled(varied: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Labelling, Path]:
-    """The labels of five small modules."""
-    folder = tmp_path_factory.mktemp("labels")
-    labelling = Labelling(varied, compiles=4, check=2)
-    assert len(list(labelling.run(folder))) == 5
-    return labelling, folder
-
-
 def without_times(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if "seconds" not in name}
 
 
-def test_labels_have_a_line_per_module_and_are_written_once(labelled: tuple[Labelling, Path]) -> None:
-    labelling, folder = labelled
+def test_labels_have_a_line_per_module_and_are_written_once(varied: str, tmp_path: Path) -> None:
+    labelling, folder = Labelling(varied, compiles=4, check=2), tmp_path
+    assert len(list(labelling.run(folder))) == 5
     labels = read_labels([folder])
     text = folder.joinpath("modules.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
@@ -200,11 +186,6 @@ def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolc
     assert {corpus.size(name) for name in drawn_modules(corpus, 3, largest)} == {largest}
 
 
-def rows_of(columns: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Return context, position, answer and costs of each label."""
-    return list(zip(*(columns[name] for name in ("context", "position", "answer", "costs")), strict=True))
-
-
 def test_labels_by_flips_equal_single_flips(varied: str) -> None:
     env = make_environment("mlgo/Inline-v0", {"corpus": varied})
     columns, counts = label_by_flips(env, load_policy("default", env), "mixed", compiles=6, check=4)
@@ -235,7 +216,8 @@ def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(make_bitco
     found = label_evictions(env, load_policy("default", env), module, compiles=3)
     assert len(set(found.columns["context"])) > 1
     before, tried = cost_with(env, "", 0, None), 0
-    for context, position, answer, costs in rows_of(found.columns):
+    rows = zip(*(found.columns[name] for name in ("context", "position", "answer", "costs")), strict=True)
+    for context, position, answer, costs in rows:
         assert costs[answer] == 0
         for column in np.flatnonzero(np.isfinite(costs)):
             tried += column != answer

@@ -286,9 +286,12 @@ def vendored(folder: Path, name: str, version: str, text: str) -> tuple[str, str
     return name, version, checksum
 
 
-@pytest.fixture
-def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
-    """A family in a vendored directory: one crate does not compile, and another has not the pinned checksum."""
+@pytest.mark.slow
+@needs_rust
+def test_a_family_is_fetched_from_a_vendored_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, toolchain: Toolchain
+) -> None:
+    """One crate does not compile, and another has not the pinned checksum."""
     source = tmp_path / "vendor"
     words = vendored(source, "words", "1.2.0", LIBRARY)
     broken = vendored(source, "broken", "0.1.0", "pub fn f() -> u8 { nonsense }\n")
@@ -303,12 +306,6 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> 
     entry = {"licence": "MIT", "summary": "three crates", "crates": crates}
     write_files(tmp_path / "descriptions", {"rust-tiny.json": json.dumps(entry)})
     monkeypatch.setenv("MLGO_DATASETS", str(tmp_path / "descriptions"))
-
-
-@pytest.mark.slow
-@needs_rust
-@pytest.mark.usefixtures("family")
-def test_a_family_is_fetched_from_a_vendored_directory(toolchain: Toolchain) -> None:
     folder = fetch_dataset("rust-tiny", toolchain=toolchain)
     report = read_report("rust-tiny", folder)
     assert report.languages == {"Rust": 2}

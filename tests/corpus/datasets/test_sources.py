@@ -18,27 +18,26 @@ from tests.corpus.datasets.conftest import NAME
 from tests.corpus.package_index import PackageIndex, add_file, source_distribution
 
 
-def test_a_source_distribution_is_downloaded_once_and_again_after_a_change(index: PackageIndex) -> None:
-    digest = index.digests[NAME]
+def test_a_source_distribution_is_downloaded_once_and_again_after_a_break_or_a_change(index: PackageIndex) -> None:
+    digest, index.cut = index.digests[NAME], 10
     first = fetch_source("tiny", "1.0", digest)
-    assert first.path.read_bytes() == index.files[NAME]
+    assert (first.path.read_bytes(), index.downloads) == (index.files[NAME], 2)
     assert fetch_source("tiny", "1.0", digest) == first
-    assert index.downloads == 1
+    assert index.downloads == 2
     first.path.write_bytes(first.path.read_bytes()[:-1])
     assert fetch_source("tiny", "1.0", digest).path.read_bytes() == index.files[NAME]
-    assert index.downloads == 2
+    assert index.downloads == 3
 
 
-def test_another_digest_than_the_pinned_one_is_refused_without_a_trace(index: PackageIndex, own_cache: Path) -> None:
+def test_another_digest_and_missing_distributions_are_refused_without_a_trace(
+    index: PackageIndex, own_cache: Path
+) -> None:
     with pytest.raises(CorpusError, match=f"expected sha256 {'0' * 64}"):
         fetch_source("tiny", "1.0", "0" * 64)
+    for package, version in (("tiny", "2.0"), ("absent", "1.0")):
+        with pytest.raises(CorpusError, match=f"no source distribution of {package} {version}"):
+            fetch_source(package, version)
     assert [path for path in own_cache.rglob("*") if path.is_file()] == []
-
-
-@pytest.mark.parametrize(("package", "version"), [("tiny", "2.0"), ("absent", "1.0")])
-def test_a_missing_distribution_is_named(index: PackageIndex, package: str, version: str) -> None:
-    with pytest.raises(CorpusError, match=f"no source distribution of {package} {version}"):
-        fetch_source(package, version)
 
 
 def test_an_index_that_refuses_is_not_out_of_reach(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,12 +48,6 @@ def test_an_index_that_refuses_is_not_out_of_reach(index: PackageIndex, monkeypa
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")
     with pytest.raises(UnreachableError, match="pip config list"):
         fetch_source("tiny", "1.0")
-
-
-def test_a_broken_download_is_retried(index: PackageIndex) -> None:
-    index.cut = 10
-    assert fetch_source("tiny", "1.0").path.read_bytes() == index.files[NAME]
-    assert index.downloads == 2
 
 
 def test_partial_downloads_of_killed_processes_are_removed(index: PackageIndex, own_cache: Path) -> None:

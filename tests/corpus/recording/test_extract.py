@@ -4,26 +4,23 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlgo_gym import CorpusError, open_corpus
+from mlgo_gym.corpus import extract_corpus, read_object_list
 from mlgo_gym.corpus.folder import CorpusReport, read_command, read_description
-from mlgo_gym.corpus.importing import (
-    ObjectList,
-    extract_corpus,
-    from_compile_commands,
-    read_elf_sections,
-    read_object_list,
-)
+from mlgo_gym.corpus.importing import from_compile_commands, read_elf_sections
 from mlgo_gym.corpus.inspection import verify
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.bitcode import read_bitcode
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from tests.conftest import write_files
+from tests.fakes.drive import play
 
 Build = Callable[..., Path]
 Extract = Callable[..., CorpusReport]
@@ -136,8 +133,9 @@ def test_an_interrupted_extraction_is_finished_by_the_next_and_a_rebuilt_object_
     assert read_bitcode(output / "a.o.bc").functions == 1
 
 
-def thinlto_objects(build: Build, tmp_path: Path, index: str) -> ObjectList:
-    """Build an object whose recorded flags name a ThinLTO index; the bytes of the section are all that is looked at."""
+@pytest.mark.parametrize("index", ["lib/x.thinlto.bc", "lib/a=b.bc"])
+def test_thinlto_copies_its_index(index: str, build: Build, extract: Extract, tmp_path: Path, output: Path) -> None:
+    """The recorded flags of an object name the index; the bytes of the section are all that is looked at."""
     target = build("lib/x.o", "int x;", "-DINDEX=" + "x" * 40)
     # The driver separates -D from its value: two words become one flag and one that means nothing.
     recorded = f"-D\0INDEX={'x' * 40}".encode()
@@ -145,12 +143,7 @@ def thinlto_objects(build: Build, tmp_path: Path, index: str) -> ObjectList:
     data = target.read_bytes()
     assert data.count(recorded) == 1
     target.write_bytes(data.replace(recorded, flags.ljust(len(recorded), b"y")))
-    return read_object_list(tmp_path / "build")
-
-
-@pytest.mark.parametrize("index", ["lib/x.thinlto.bc", "lib/a=b.bc"])
-def test_thinlto_copies_its_index(index: str, build: Build, extract: Extract, tmp_path: Path, output: Path) -> None:
-    objects = thinlto_objects(build, tmp_path, index)
+    objects = read_object_list(tmp_path / "build")
     with pytest.raises(CorpusError, match="ThinLTO index is missing"):
         extract_corpus(objects, output)
     assert not output.exists()
@@ -257,3 +250,41 @@ def test_an_input_that_is_something_else_is_an_error(tmp_path: Path) -> None:
     source.unlink()
     with pytest.raises(CorpusError):
         read_object_list(source)
+
+
+SOURCES = {
+    "user.c": "int helper(int); int twice(int x) { return helper(x) + helper(x + 1); }\n",
+    "lib/helper.c": "int helper(int x) { return (x * 7 + 3) ^ (x * 7 + 38); }\n",
+}
+OBJECTS = ["user.o", "lib/helper.o"]
+
+
+def run(folder: Path, *command: str) -> None:
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_the_default_policy_gives_the_text_of_the_build(tmp_path: Path, toolchain: Toolchain) -> None:
+    folder = write_files(tmp_path / "build", SOURCES)
+    for name in SOURCES:
+        compile_only = ["--target=x86_64-unknown-linux-musl", "-Oz", "-fPIC", "-flto=thin", "-c", name]
+        run(folder, *toolchain.command, *compile_only, "-o", f"{name.removesuffix('.c')}.o")
+    link = [*bundled_command("ld.lld"), "-m", "elf_x86_64", "-shared", "--thinlto-index-only"]
+    run(folder, *link, *OBJECTS, "-o", "out.so")
+    commands = []
+    for name in OBJECTS:
+        back_end = ["--target=x86_64-unknown-linux-musl", "-Oz", "-fPIC", "-x", "ir", name, "-c"]
+        index = [f"-fthinlto-index={name}.thinlto.bc", "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"]
+        arguments = [*toolchain.command, *back_end, *index, "-o", f"native/{name}"]
+        (folder / "native" / name).parent.mkdir(parents=True, exist_ok=True)
+        run(folder, *arguments)
+        commands.append({"directory": str(folder), "file": name, "arguments": arguments})
+    database = folder / "compile_commands.json"
+    database.write_text(json.dumps(commands))
+    report = extract_corpus(read_object_list(database), tmp_path / "distributed")
+    assert report.modules == [f"native/{name}" for name in OBJECTS]
+    corpus = open_corpus(tmp_path / "distributed", toolchain=toolchain)
+    last = play(InlineEnv(corpus=corpus, clang="bundled"), module="native/user.o")[-1]
+    (built,) = read_elf_sections(folder / "native" / "user.o", (".text",))
+    assert (last.reward, last.terminated, last.info["text"]) == (0.0, True, len(built))
