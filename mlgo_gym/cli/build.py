@@ -8,7 +8,6 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -56,18 +55,19 @@ def _write_facts(command: Sequence[str], facts: Path) -> list[Path]:
         compiled = [path for path in map(Path, read_log(log, "object")) if path.is_file()]
         linked = [path for path in map(Path, read_log(log, "link")) if path.is_file()]
         folding = max(read_log(log, "icf"), key=("none", "safe", "all").index, default="none")
-    if not compiled:
+    files = dict.fromkeys((*linked, *compiled))
+    found = LinkFacts.of_objects(objects_of(files), cast("Folding", folding))
+    if not compiled or not found.targets:
         raise MlgoError(
-            "expected a build in which mlgo-clang compiles objects, got none; clean the build, or name the compilers "
-            "where it is configured: make CC=mlgo-clang CXX=mlgo-clang++, cmake -DCMAKE_CXX_COMPILER=mlgo-clang++"
+            "expected a build in which mlgo-clang compiles objects with code, got none; clean the build, omit -flto, "
+            "or name the compilers where it is configured: CC=mlgo-clang CXX=mlgo-clang++ in the arguments of make, "
+            "or in the environment of configure or cmake"
         )
     if older := [path for path in linked if path.suffix == ".o" and path.stat().st_mtime < start]:
         _warn(
             f"expected that the build compiles all objects that it links, got {len(older)} older ones, such as "
             f"{older[0]}; for better facts clean the build, remove {facts} and run mlgo-gym build again"
         )
-    files = dict.fromkeys((*linked, *compiled))
-    found = LinkFacts.of_objects(chain.from_iterable(map(objects_of, files)), cast("Folding", folding))
     found.write(facts)
     echo(
         f"mlgo-gym: {facts}: {len(found.counts)} weak functions of a link with --icf={folding}; building again",

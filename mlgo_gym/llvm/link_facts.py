@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast, get_args
@@ -284,21 +284,26 @@ def objects_in(path: Path) -> Iterator[bytes]:
     if not (path.is_file() or path.is_dir()):
         raise MlgoError(f"expected a folder with objects, an object or an archive, got {path}; name one that exists")
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    second = {file for file in files if (file.parent / ".libs" / file.name).is_file()}
-    skipped = {digest_of(file.read_bytes()) for file in second}
-    skipped -= {digest_of((file.parent / ".libs" / file.name).read_bytes()) for file in second}
     found = False
-    for file in files:
-        for data in () if file in second else objects_of(file):
-            found = True
-            if not (skipped and digest_of(data) in skipped):
-                yield data
+    for data in objects_of(files):
+        found = True
+        yield data
     if not found:
         raise MlgoError(f"expected ELF objects in {path}, got none; build first, and without -flto")
 
 
-def objects_of(file: Path) -> Iterator[bytes]:
-    """Yield the ELF object in a file, or those in an archive; none of other files."""
+def objects_of(files: Collection[Path]) -> Iterator[bytes]:
+    """Yield the ELF objects of files and archives as `objects_in()` does; none of other files."""
+    second = {file for file in files if (file.parent / ".libs" / file.name).is_file()}
+    skipped = {digest_of(file.read_bytes()) for file in second}
+    skipped -= {digest_of((file.parent / ".libs" / file.name).read_bytes()) for file in second}
+    for file in files:
+        for data in () if file in second else _objects_of(file):
+            if not (skipped and digest_of(data) in skipped):
+                yield data
+
+
+def _objects_of(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
         start = stream.read(len(ARCHIVE))
         members: Iterable[bytes] = (start + stream.read(),) if start.startswith(_ELF) else ()

@@ -27,7 +27,7 @@ def test_a_build_is_repeated_with_the_facts_of_its_objects_until_they_exist(
     # A build that fails leaves no facts, but objects: the next one has nothing to compile.
     assert run("build", "--", "sh", "build.sh", env={"STATUS": "3"}).exit_code == 3
     assert not facts.exists()
-    with pytest.raises(MlgoError, match="expected a build in which mlgo-clang compiles objects, got none"):
+    with pytest.raises(MlgoError, match="expected a build in which mlgo-clang compiles objects with code, got none"):
         run("build", "--", "sh", "build.sh")
     Path("second.o").unlink()
     assert "got 1 older ones, such as" in run("build", "--", "sh", "build.sh").stderr
@@ -56,6 +56,8 @@ def test_what_is_no_build_and_objects_that_are_not_made_again_are_one_line(
     with pytest.raises(MlgoError, match="expected a build after --, got no-such-program: No such file"):
         run("build", "--", "no-such-program")
     Path("a.cpp").write_text("inline int f(int x) { return x; } int g(int x) { return f(x); }")
+    with pytest.raises(MlgoError, match="got none; clean the build, omit -flto, or name the compilers"):
+        run("build", "--", "sh", "-c", "${CXX} -flto -c a.cpp")
     script = "[ -e stamp ] && exit; ${CXX} -c a.cpp; touch stamp a.lo"
     done = run("build", "--facts", "facts", "--", "sh", "-c", script)
     assert done.exit_code == 0
