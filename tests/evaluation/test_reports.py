@@ -90,7 +90,8 @@ def test_the_command_prints_tables_or_json(tmp_path: Path) -> None:
     assert (text.exit_code, "y/run against x/run: text" in text.stdout) == (0, True)
     data = run_json("compare", *folders)
     assert data["pairs"][1]["worst"][0]["module"] == "c"
-    assert data["pairs"][1]["first"] == {"run": "y/run", "policy": "rule"}
+    runs = [data["pairs"][1][name] for name in ("first", "second")]
+    assert runs == [{"run": run, "policy": "rule"} for run in ("y/run", "x/run")]
     with pytest.raises(MlgoError, match=r"got .* twice; name it once"):
         load_results([tmp_path, tmp_path / "." / ""])
 
