@@ -12,7 +12,7 @@ from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus import Module, extract_corpus, open_corpus, read_object_list
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
-from mlgo_gym.corpus.driver import cc1_line
+from mlgo_gym.corpus.driver import cc1_line, code_generation_flags
 from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
@@ -155,6 +155,22 @@ def test_usual_flags_of_builds_are_allowed() -> None:
         assert refused_argument((*BENIGN, *words.split())) is None
     driver = "-O2 -march=x86-64-v3 -fPIC -ffunction-sections --target=aarch64-linux-gnu -m64"
     check_arguments(driver.split(), "x")
+
+
+def test_flags_of_a_module_name_nothing_of_its_build() -> None:
+    dropped = (
+        "-Dx -Ux -Ix -Wall -Rpass -std=c11 -MTx -fdiagnostics-x -fno-diagnostics-x -ferror-limit=3 -fmessage-length=3 "
+        "-ftemplate-depth=3 -fconstexpr-steps=3 -fbracket-depth=3 -fvisibility=x -fgnuc-version=4 -fmodules "
+        "-fdebug-compilation-dir=/x -fcoverage-compilation-dir=/x -fmacro-prefix-map=/x -fdebug-prefix-map=/x "
+        "-fcoverage-prefix-map=/x -ffile-prefix-map=/x -fimplicit-module-maps -fno-implicit-modules -fchar8_t "
+        "-fno-char8_t -ftime-trace=x -fcrash-diagnostics-dir=/x -object-file-name=x -coverage-notes-file=x "
+        "-coverage-data-file=x -femit-coverage-notes -coverage-version=x -stats-file=x -fsanitize-ignorelist=x "
+        "-fsanitize-system-ignorelist=x -fprofile-list=x -fxray-always-instrument=x -fxray-never-instrument=x "
+        "-fxray-attr-list=x -frandomize-layout-seed-file=x"
+    )
+    kept = ("-triple", "x", "-Oz", "-mllvm", "-x=1", "-ffunction-sections", "-main")
+    for flag in dropped.split():
+        assert code_generation_flags([flag, *kept, flag, "-main-file-name", "x.c", "x.c"]) == kept, flag
 
 
 @confined

@@ -39,6 +39,7 @@ def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name:
         assert module.flags[module.flags.index("-triple") + 1] == target.triple
         assert target_of_triple(target.triple) == target
         assert (module.flags[module.flags.index("-mrelocation-model") + 1] == "pic") == ("-fPIC" in target.flags)
+        assert {name for name in TARGETS if "-fPIC" in TARGETS[name].flags} == {DEFAULT_TARGET, *list(ELF)[:2]}
         info = run(env, module="c/btree")[1].info
     assert info["text"] == info["baseline_text"] > 0
     assert info["object"] == info["baseline_object"]
