@@ -176,6 +176,19 @@ def test_evictions_are_labelled_by_flips_in_any_process(varied: str, tmp_path: P
             list(Labelling(varied, environment=environment).run(tmp_path))
 
 
+def test_limits_of_a_labelling_arrive(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    evictions: dict[str, Any] = {"environment": "mlgo/RegAllocEvict-v0", "compiles": 4}
+    for program, limits, compiles, checked in (
+        ("calls.c", {"compiles": 2}, 2, 0),
+        ("calls.c", {"compiles": 3, "check": 2}, 3, 2),
+        ("calls.c", {"compiles": 9, "seconds": 1e-9}, 2, 0),
+        ("mixed.c", evictions, 5, 0),
+        ("mixed.c", evictions | {"seconds": 1e-9}, 2, 0),
+    ):
+        (line,) = Labelling(str(make_bitcode(program)), **limits).run(tmp_path / str(len(list(tmp_path.iterdir()))))
+        assert (line["compiles"], len(line.get("checked", ()))) == (compiles, checked), limits
+
+
 def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:
     corpus = open_corpus(varied, toolchain=toolchain)
     everything = drawn_modules(corpus, 3)
