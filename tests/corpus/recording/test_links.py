@@ -189,20 +189,22 @@ def test_an_untrusted_link_argument_that_may_do_more_is_refused(tmp_path: Path) 
 
 def test_a_file_outside_of_the_corpus_or_a_position_of_no_argument_is_refused(tmp_path: Path) -> None:
     outside = {"name": "x", "file": "../../etc/passwd", "sha256": "0"}
+    file: dict[str, object] = {"position": 0, "named": "x", "kind": "file", "parts": []}
     malformed: list[dict[str, object]] = [
-        *({"position": position} for position in (7, -1, "x")), {"kind": 5}, {"parts": [{"name": 5}]},
+        {"position": 7}, {"position": -1}, {"position": "x"}, {"kind": 5}, {"parts": [{"name": 5}]},
     ]  # fmt: skip
-    for change, message in (
+    cases: list[tuple[dict[str, object], str]] = [
         ({"parts": [outside]}, "leads out of the corpus"),
         *((change, "expected a list of link steps") for change in malformed),
-    ):
+    ]
+    for change, message in cases:
         step = {
             "output": {"path": "o", "sha256": "0", "position": None, "named": "a.out"},
             "driver": "c",
             "folder": ".",
             "lto": None,
             "arguments": ["x"],
-            "inputs": [{"position": 0, "named": "x", "kind": "file", "parts": []} | change],
+            "inputs": [file | change],
         }
         (tmp_path / LINKS_FILE).write_text(json.dumps({"links": [step]}))
         with pytest.raises(CorpusError, match=message):
