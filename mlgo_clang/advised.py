@@ -39,8 +39,12 @@ def compile_advised(job: Job) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        changes_linkage, job.may_change_linkage = job.may_change_linkage, False
-        problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None  # made without internal functions
+        changes_linkage = job.may_change_linkage
+        problem = None
+        if job.settings.recipes:
+            problem = _attempt(_compile_by_recipe_of_view, job) if changes_linkage else None
+            job.keep_linkage()
+            problem = _attempt(_compile_by_recipe, job) if problem is None else problem
         job.may_change_linkage = changes_linkage
         if problem:
             count("recipe failed", _because(problem))
@@ -63,6 +67,26 @@ def _attempt(compile_job: Callable[[Job], str | None], job: Job) -> str | None:
 
 def _because(problem: str) -> str:
     return f"because {problem.splitlines()[0][:200]}"
+
+
+def _compile_by_recipe_of_view(job: Job) -> str | None:
+    """Compile with internal functions and the recipe of that module, as `_compile_by_recipe()`."""
+    from mlgo_clang.internal_linkage import make_internal
+    from mlgo_clang.link_facts import own_functions, read_lines
+
+    bitcode, _ = make_internal(job.bitcode(), own_functions(read_lines(job.settings.link_facts)))
+    recipe = stored_decisions(job.settings.recipes, digest_of(bitcode))
+    if recipe is None or not recipe[1] or not job.changes_linkage:
+        return None
+    switches, decisions = recipe
+    try:
+        problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
+    except _OneStepError:
+        return None
+    if not problem:
+        count("compiled by a recipe")
+        count("functions made internal", number=job.internal_functions)
+    return problem
 
 
 def _compile_by_recipe(job: Job) -> str | None:
@@ -264,7 +288,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
     if network is not None or job.changes_linkage:
         steps = job.two_steps()
         run, printed = steps.compile(network, advisors)
-        if problem := _problem(job, run, None):
+        if problem := _problem(job, run, decisions):
             return problem
         if printed and job.changes_linkage and not job.sources.stream():
             raise _OneStepError

@@ -32,6 +32,7 @@ _FACTS = "module.json"
 _BITCODE = "module.bc"
 _INDEX = "module.thinlto.bc"
 _LINK_FACTS = "link.facts"
+_BUILT = "built.bc"
 _INPUT = "input-{}"
 
 
@@ -276,7 +277,8 @@ def pack_module(corpus: Corpus, name: str) -> dict[str, bytes]:
     try:
         module = corpus.module(name)
         files = {_BITCODE: module.bitcode.read_bytes()}
-        for file, beside in ((_INDEX, module.thinlto_index), (_LINK_FACTS, module.link_facts)):
+        others = {_INDEX: module.thinlto_index, _LINK_FACTS: module.link_facts, _BUILT: module.built}
+        for file, beside in others.items():
             if beside is not None:
                 files[file] = beside.read_bytes()
         for number, path in enumerate(module.inputs):
@@ -321,14 +323,17 @@ class StoredModules:
         flags: list[str] | None = facts["flags"]
         for old, new in inputs.items():
             flags = [f"{flag.removesuffix(old)}{new}" if flag.endswith(old) else flag for flag in flags or ()]
-        index, link_facts = folder / _INDEX, folder / _LINK_FACTS
+        index, link_facts, built = (
+            path if path.is_file() else None for path in (folder / _INDEX, folder / _LINK_FACTS, folder / _BUILT)
+        )
         return Module(
             name=name,
             bitcode=folder / _BITCODE,
             flags=None if flags is None else tuple(flags),
-            thinlto_index=index if index.is_file() else None,
+            thinlto_index=index,
             inputs=tuple(inputs.values()),
-            link_facts=link_facts if link_facts.is_file() else None,
+            link_facts=link_facts,
+            built=built,
             trusted=facts["trusted"],
             metadata=facts["metadata"],
         )

@@ -9,7 +9,7 @@ facts. Of those that the objects of several modules define, the first module of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -82,17 +82,22 @@ class LinkView:
                 f"expected bitcode from before the link for link_view=True, got module {module.name!r} with a ThinLTO "
                 "index, which has the linkages of its link; omit link_view"
             )
-        key = key_of(self._key, module.name, module.digest())
-        bitcode = _bitcode.get(key)
-        if bitcode is None:
-            with _errors_name(module):
-                data, _ = change_linkage(module.bitcode.read_bytes(), self._linkages(module.name))
-            with errors_name_cache():
-                bitcode = _bitcode.put(key, data)
         # A copy in the view is a copy of the source.
         metadata = {**module.metadata, "source_sha256": module.source_digest()}
         metadata.pop("bitcode_sha256", None)
-        return replace(module, bitcode=bitcode, link_facts=self._facts_file, metadata=metadata)
+        bitcode, built = (self._bitcode(module, kind) for kind in ("view", "build"))
+        return replace(module, bitcode=bitcode, link_facts=self._facts_file, built=built, metadata=metadata)
+
+    def _bitcode(self, module: Module, kind: str) -> Path:
+        key = key_of(self._key, module.name, module.digest(), kind)
+        path = _bitcode.get(key)
+        if path is None:
+            owners = self._owners.get(module.name, {}) if kind == "view" else {}
+            with _errors_name(module):
+                data, _ = change_linkage(module.bitcode.read_bytes(), self._linkages(module.name, owners))
+            with errors_name_cache():
+                path = _bitcode.put(key, data)
+        return path
 
     @cached_property
     def _modules(self) -> list[Module]:
@@ -130,9 +135,13 @@ class LinkView:
     def _read_facts(self) -> LinkFacts:
         return LinkFacts.read(self._facts_file)
 
-    def _linkages(self, module: str) -> dict[bytes, int]:
+    @cached_property
+    def _owners(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = _owners.remembered(self._key, self._find_owners)["owners"]
+        return found
+
+    def _linkages(self, module: str, owners: Mapping[str, str]) -> dict[bytes, int]:
         linkages = {name: INTERNAL for name, use in self._read_facts.uses.items() if use == OWN}
-        owners = _owners.remembered(self._key, self._find_owners)["owners"].get(module, {})
         linkages |= {name: WEAK_ODR if owner == module else AVAILABLE_EXTERNALLY for name, owner in owners.items()}
         return {name.encode(errors="surrogateescape"): linkage for name, linkage in linkages.items()}
 

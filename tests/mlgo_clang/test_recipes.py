@@ -12,6 +12,7 @@ import pytest
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.episode.attribution.recipe import Recipe, prune_recipes, stored_recipes
 from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.search.build_recipes import cc1_flags, verify_recipe
@@ -92,6 +93,41 @@ def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes
         compile_by(run, recipes)
         assert (project / "calls.o").read_bytes() == plain, changed
         assert counted("recipe failed") == number, changed
+
+
+OWN = """
+template <class T> T own(T x) { T s = 0; for (T i = 0; i < x; ++i) s ^= printf("%d", (int)(x - i)) * 7; return s; }
+long user(long x) { return own(x) + own(x + 1); }
+"""
+
+
+def test_a_recipe_of_the_link_view_is_replayed_with_the_facts_of_the_link(
+    run: Run,
+    clang: dict[str, list[str]],
+    project: Path,
+    own_cache: Path,
+    toolchain: Toolchain,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(project)
+    Path("a.cpp").write_text(PROGRAM + OWN)
+    command, facts, recipes = ["-Oz", "-c", "a.cpp"], project.parent / "facts", project.parent / "recipes"
+    assert run("--mlgo-policy=default", *command, "-o", "plain.o").returncode == 0
+    LinkFacts.of_objects([Path("plain.o").read_bytes()]).write(facts)
+    module = project.parent / "module.bc"
+    module.write_bytes(front_end_bitcode(clang["gcc"], command))
+    flags = {"flags": list(cc1_flags([*clang["gcc"], *command]))}
+    arguments = {"corpus": str(module), "compile_options": flags, "link_view": True, "link_facts": str(facts)}
+    (result,) = CorpusSearch("mlgo/Inline-v0", arguments, compiles=5, start="never", recipes=recipes).run()
+    assert result.error is None
+    path, recipe = only_recipe(recipes)
+    assert verify_recipe(path, recipe, toolchain) == ""
+    options = (f"--mlgo-recipes={recipes}", "--mlgo-policy=default", f"--mlgo-link-facts={facts}", *command)
+    for expected, words in ((1, ()), (1, ("--mlgo-internal=off",))):
+        assert run(*words, *options, "-o", "a.o").returncode == 0
+        assert counted("compiled by a recipe") == expected
+        assert (text(Path("a.o")) == recipe.text) is (not words)
+    assert counted("functions made internal") == 1
 
 
 LEVEL = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c")
