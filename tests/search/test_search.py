@@ -51,6 +51,8 @@ def test_a_seed_decides_what_a_search_tries(
     assert tried == expected
     assert (result.verified, result.compiles, result.failed) == (True, len(expected), 0)
     assert (result.cost, result.cost_after(9)) == (min(expected), min(expected[:9]))
+    own, _ = play(env, load_policy("default", env), env.corpus[0].name)
+    assert (list(result.actions) == own) == (min(expected) == expected[0]), "of equal costs the first is kept"
 
 
 def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) -> None:
