@@ -32,6 +32,7 @@ def search(env: CompilerEnv, module: str | None = None, **settings: Any) -> Sear
         (INLINE, "calls.c", 3, None, [131, 136, 242, 224, 191, 176, 159, 161, 217, 197, 181, 163, 201, 147, 131, 177,
             192, 172, 131, 210, 184, 172, 136, 181, 147]),
         ("mlgo/RegAllocEvict-v0", "spills.c", 3, 9, [4058] * 5 + [3144] * 4),
+        ("mlgo/RegAllocEvict-v0", "spills.c", 3, 7, [4058, 4058, 3934, 3934, 3934, 3929, 3929]),
     ],
 )  # fmt: skip
 def test_a_seed_decides_what_a_search_tries(
