@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.rustc_arguments import Crate
+from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, read_sources
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_metadata
 from mlgo_gym.corpus.opening import open_corpus
@@ -64,14 +64,12 @@ def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
     crate = Crate(words, str(tmp_path))
     assert (crate.name, crate.source, crate.types) == ("main", "src/main.rs", {"bin"})
     assert (crate.level, crate.emits_code, crate.output) == ("s", True, "out/main")
-    assert crate.bitcode_arguments("z", "m.bc", "m.d")[:6] == [
-        "--crate-type",
-        "bin",
-        "-Cmetadata=ab",
-        "src/main.rs",
-        "-Lx",
-        "-C",
-    ]
+    assert " ".join(crate.bitcode_arguments("z", "m.bc", "m.d")) == (
+        "--crate-type bin -Cmetadata=ab src/main.rs -Lx -C opt-level=z -C codegen-units=1 -C debuginfo=0 "
+        "-C embed-bitcode=no -C no-prepopulate-passes --cap-lints=allow --emit=llvm-bc=m.bc,dep-info=m.d"
+    )
+    levels = {"a.rs": "0", "-O a.rs": "3", "-O -Copt-level=s a.rs": "s", "-Copt-level=1 -O a.rs": "3"}
+    assert {words: Crate(words.split()).level for words in levels} == levels
 
 
 def test_options_that_decide_code_become_flags_of_clang_and_queries_emit_none() -> None:
@@ -79,3 +77,14 @@ def test_options_that_decide_code_become_flags_of_clang_and_queries_emit_none() 
     assert crate.driver_flags() == ["-fno-pic", "-mcmodel=large", "-mllvm", "-a", "-mllvm", "-b=1"]
     for query in ("--emit=metadata,dep-info a.rs", "--print=cfg a.rs", "-vV", "--emit metadata a.rs"):
         assert not Crate(query.split()).emits_code
+    merged = "-Xclang -fmerge-functions -mllvm -mergefunc-use-aliases"
+    trap = "-mllvm -trap-unreachable -mllvm -no-trap-after-noreturn"
+    flags = (
+        "-O3 --no-default-config -fPIC -ffunction-sections -fdata-sections -fomit-frame-pointer "
+        f"{merged} {trap} -Xclang -mrelax-relocations=no -w"
+    ).split()
+    assert flags_of_level("3") == flags
+    assert flags_of_level("z")[len(flags) :] == ["-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops"]
+    assert llvm_version("release: 1.91.0\nLLVM version: 21.1.2\n") == (21, "21.1.2")
+    assert llvm_version("no rustc") == (0, "")
+    assert read_sources("# env\nm.d: a.rs b\\ c.rs\n\na.rs:\nb\\ c.rs:\n") == ["a.rs", "b c.rs"]
