@@ -48,6 +48,7 @@ class LinkView:
         plain: The corpus before the link.
         toolchain: The compiler of the plain objects, whose symbols are the facts.
         facts: File of link facts. Then all modules are one program, unless the corpus has recorded links.
+        trust: Whether plain objects are compiled with unchecked flags; None for what each module says.
 
     Raises:
         CorpusError: The corpus has neither recorded links nor facts. Modules raise it on loading if their bitcode is no
@@ -57,6 +58,7 @@ class LinkView:
     plain: Corpus
     toolchain: Toolchain
     facts: str | os.PathLike[str] | None = None
+    trust: bool | None = None
 
     def __post_init__(self) -> None:
         folder = self.plain.path
@@ -125,6 +127,7 @@ class LinkView:
 
     def _plain_objects(self) -> Iterator[bytes]:
         def compiled(module: Module) -> bytes:
+            module = module if self.trust is None else replace(module, trusted=self.trust)
             with plan(module, self.toolchain).session() as session:
                 return session.finish(_TIMEOUT).object_bytes
 

@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -193,8 +192,7 @@ def open_corpus(
     opened = [_open(member, toolchain, flags) for member in members]
     if link_view:
         # An untrusted file may have chosen the flags.
-        checked = [corpus.changed(partial(replace, trusted=trust_flags)) for corpus in opened]
-        opened = [LinkView(corpus, toolchain, link_facts).corpus for corpus in checked]
+        opened = [LinkView(corpus, toolchain, link_facts, trust_flags).corpus for corpus in opened]
     joins = len(specs) > 1 or not opened
     corpus = join_corpora(opened, [member.project_parts for member in members]) if joins else opened[0]
     if trust_flags:
