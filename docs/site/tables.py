@@ -292,17 +292,6 @@ LINKED = {
 }
 
 
-def linked_tutorial() -> Rows:
-    """Yield the sections of the library of the tutorial, in each build."""
-    builds = read("linked_programs")["yaml-cpp"]["variants"]
-    plain = builds["Oz"]
-    yield ["build", "`.text`", "change", "unwinding", "stripped file"]
-    for name, title in {"Oz": "plain -Oz", "Os": "plain -Os", **LINKED}.items():
-        if name in builds:
-            changes = [percent(builds[name][key] / plain[key] - 1) for key in ("text", "unwind", "file")]
-            yield [title, f"{builds[name]['text']:,}", *changes]
-
-
 def linked_builds() -> Rows:
     """Yield the change of each build over the held-out libraries, against plain clang at -Oz."""
     columns = ("geometric mean", "95 % interval", "in total", "larger", "unwinding", "file", "programs", "instructions")
@@ -365,7 +354,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "learning": learning,
     "linked.builds": linked_builds,
     "linked.libraries": partial(by_program, "linked_programs", ["library"], LINKED),
-    "linked.tutorial": linked_tutorial,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": readme,
     "performance.episodes": episode_speed,
