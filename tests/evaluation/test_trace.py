@@ -4,6 +4,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from mlgo_gym import EvaluationResult, MlgoError, evaluate, load_result
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
-from mlgo_gym.evaluation.trace import Trajectory, log_names, trace, validate
+from mlgo_gym.evaluation.trace import Trajectory, is_reproducible, log_names, trace, validate
 from tests.fakes.compiles import FaultyClang
 
 POLICY = "threshold:0"
@@ -75,6 +76,8 @@ def test_a_crash_is_reproduced_if_it_recurs(calls: Path, tmp_path: Path) -> None
     assert "signal, exit status -11" in problems(tmp_path / "r", clang=clang.program)["never", "calls"]
     clang.set_fault("")
     assert "got more" in problems(tmp_path / "r", clang=clang.program)["never", "calls"]
+    kinds = ["exit", "object", "program", "protocol", "signal", "timeout", "memory", "policy"]
+    assert [kind for kind in kinds if is_reproducible(replace(failed, error={"kind": kind}))] == kinds[:5]
     edit(tmp_path / "r", lambda line: line["error"].update(kind="timeout"))
     assert problems(tmp_path / "r", clang=clang.program) == {}
 
