@@ -47,6 +47,8 @@ def test_a_specification_has_level_target_and_parts(folder: Path) -> None:
     assert spec == CorpusSpec("zstd", "Os", "thumbv7em", ("train-modules", "fit"))
     assert (spec.dataset, str(spec.at("O2").short)) == ("zstd", "zstd@O2@thumbv7em:train-modules:fit")
     assert CorpusSpec("zstd", "Oz", DEFAULT_TARGET).short == CorpusSpec("zstd")
+    for spec in (CorpusSpec("zstd", "Os"), CorpusSpec("zstd", "Oz", "thumbv7em")):
+        assert spec.short == spec
     (path,) = parse_corpora(f"{folder}:test")
     assert (path.at("Os"), path.dataset) == (CorpusSpec(str(folder), parts=("test",), is_path=True), None)
 

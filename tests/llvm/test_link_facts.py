@@ -94,11 +94,12 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
         subprocess.run([program, "ar", options, archive, *members], check=True, timeout=60)
     assert (again / "thin.a").read_bytes().startswith(b"!<thin>")
     assert LinkFacts.of_objects(objects_in(again)) == LinkFacts.of_objects(objects_in(archive)) == facts
-    # A name of BSD's archives without a length, and two objects of other sources with one name.
+    # Names of BSD's archives, with a length and without, and two objects of other sources with one name.
     odd = (build / "first.o").read_bytes()
-    member = b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (b"#1/abc", 0, 0, 0, 0o644, len(odd))
-    (tmp_path / "odd.a").write_bytes(b"!<arch>\n" + member + odd)
-    assert LinkFacts.of_objects(objects_in(tmp_path / "odd.a")).counts.keys() == {"_Z6sharedi", "_Z5inneri", "_Z3owni"}
+    for name, content in ((b"#1/abc", odd), (b"#1/8", b"first.o\0" + odd)):
+        member = b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (name, 0, 0, 0, 0o644, len(content))
+        (tmp_path / "odd.a").write_bytes(b"!<arch>\n" + member + content)
+        assert LinkFacts.of_objects(objects_in(tmp_path / "odd.a")).counts.keys() == {*facts.counts}
     for number, text in enumerate((SECOND, SECOND.replace("x + 1", "x + 2"))):
         (tmp_path / "two" / str(number)).mkdir(parents=True)
         (tmp_path / "two" / str(number) / "main.cpp").write_text(text)

@@ -152,6 +152,8 @@ def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: Compile
     legal = np.flatnonzero(info["action_mask"])
     assert ForeignPolicy(evict, "onnx", logits, both).act(observation, info) == legal[weights[legal].argmax()]
     observation, info = inline.reset(seed=0)
+    with pytest.raises(PolicyError, match=r"missing: action_mask \[1, 1\]"):
+        ForeignPolicy(inline, "onnx", model(compute, output=action), [tensor("mask", 1)])
     # Two outputs are logits, one float is the logit of yes, which has a unit.
     for values, unit, wanted in (
         ([0.2, 0.1], 1.0, 0),
