@@ -96,8 +96,8 @@ def test_facts_count_the_objects_of_each_weak_function(build: Path, tmp_path: Pa
     assert LinkFacts.of_objects(objects_in(again)) == LinkFacts.of_objects(objects_in(archive)) == facts
     # Names of BSD's archives, with a length and without, and two objects of other sources with one name.
     odd = (build / "first.o").read_bytes()
-    for name, content in ((b"#1/abc", odd), (b"#1/8", b"first.o\0" + odd)):
-        member = b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (name, 0, 0, 0, 0o644, len(content))
+    for label, content in ((b"#1/abc", odd), (b"#1/8", b"first.o\0" + odd)):
+        member = b"%-16s%-12d%-6d%-6d%-8o%-10d`\n" % (label, 0, 0, 0, 0o644, len(content))
         (tmp_path / "odd.a").write_bytes(b"!<arch>\n" + member + content)
         assert LinkFacts.of_objects(objects_in(tmp_path / "odd.a")).counts.keys() == {*facts.counts}
     for number, text in enumerate((SECOND, SECOND.replace("x + 1", "x + 2"))):
