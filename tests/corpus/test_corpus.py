@@ -1,13 +1,16 @@
-"""Corpora: folders, lookup, filters, splits, samples and edited flags."""
+"""Corpora: folders, lookup, filters, splits, samples, edited flags, and the order of their modules in episodes."""
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgo_gym import CorpusError, open_corpus
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.datasets.catalogue import dataset_names
 from mlgo_gym.corpus.folder import write_command, write_description, write_metadata
+from mlgo_gym.corpus.module_order import ModuleOrder, OrderCursor
 from mlgo_gym.corpus.parts import PARTS, Part, family_parts, is_part, is_project_part
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import SIZES, many_modules
@@ -103,9 +106,6 @@ def test_edited_flags_are_those_of_every_module_or_name_it(folder: Path, toolcha
     assert corpus[0].flags == ("-cc1", "-Oz")
     with pytest.raises(CorpusError, match=r"main\.o: expected recorded flags"):
         corpus.module("main.o")
-
-
-NAMES = [f"m{number}" for number in range(100)]
 
 
 def test_samples_depend_on_the_seed_alone_and_have_each_module_once(opened: Corpus) -> None:
@@ -206,3 +206,34 @@ def test_a_split_by_module_keeps_equal_sources_together(
     assert all(group <= train or group <= test for group in groups)
     few = compiled_twice.filter(names=["m*"])
     assert set(few.split("test", by="module").names) == test & set(few.names)
+
+
+NAMES = [f"lib/{letter}" for letter in "abcde"] + ["main"]
+
+
+def taken(order: ModuleOrder, count: int, seed: int = 0, cursor: OrderCursor | None = None) -> list[int]:
+    np_random, cursor = np.random.default_rng(seed), cursor or OrderCursor()
+    return [position for _ in range(count) if (position := order.draw(np_random, cursor, frozenset())) is not None]
+
+
+def test_environments_that_go_together_share_a_round() -> None:
+    for name in ("cycle", "shuffle"):
+        shares = [taken(ModuleOrder(NAMES, name), 2, number, OrderCursor(number, 3)) for number in range(3)]
+        assert sorted(position for share in shares for position in share) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_was_drawn_does_not_come_again_until_nothing_is_left() -> None:
+    for order in (ModuleOrder(NAMES), ModuleOrder(NAMES, "cycle"), ModuleOrder(NAMES, {"main": 2})):
+        np_random, cursor, drawn = np.random.default_rng(0), OrderCursor(), set[int]()
+        while (position := order.draw(np_random, cursor, drawn)) is not None:
+            assert position not in drawn
+            drawn.add(position)
+        assert drawn == set(range(6))
+
+
+def test_weights_make_modules_likelier() -> None:
+    order = ModuleOrder(NAMES, {"main": 5, "lib/a": 0, "lib/*": 1})
+    counts = Counter(taken(order, 9_000))
+    assert 0 not in counts
+    assert 4_700 < counts[5] < 5_300
+    assert all(850 < counts[position] < 1_150 for position in (1, 2, 3, 4))
