@@ -1,4 +1,4 @@
-"""Everything random follows its seed: equal seeds give equal results, and other seeds give others."""
+"""Draws follow their seed, as every training does (`training/test_every_training.py`): others give other results."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,6 @@ import gymnasium as gym
 import pytest
 
 from mlgo_gym import evaluate, load_policy
-from mlgo_gym.integrations import fit_normalization
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.pipeline import drawn_modules
@@ -66,11 +65,6 @@ def labelled_decisions(corpus: str, seed: int) -> object:
     return found.columns["position"].tolist()
 
 
-def fitted_normalization(corpus: str, seed: int) -> object:
-    env = gym.make(INLINE, corpus=corpus)
-    return fit_normalization(env, observations=60, per_episode=9, seed=seed).to_json()
-
-
 DRAWS: dict[str, Callable[[str, int], object]] = {
     "sampled modules": partial(starts, INLINE, "module"),
     "sampled weights": partial(starts, INLINE, "module", module_order={"m1*": 1.0, "*": 0.5}),
@@ -82,7 +76,6 @@ DRAWS: dict[str, Callable[[str, int], object]] = {
     "random policy": random_evaluation,
     "labelled modules": labelled_modules,
     "labelled decisions": labelled_decisions,
-    "fitted normalization": fitted_normalization,
 }
 
 
