@@ -14,9 +14,7 @@ from tests.cli.command import run, run_json
 from tests.conftest import copy_modules
 
 
-def test_extract_names_what_it_skips_and_its_flags_have_dashes_or_underscores(
-    tmp_path: Path, toolchain: Toolchain
-) -> None:
+def test_extract_names_what_it_skips_and_flags_have_dashes_or_underscores(tmp_path: Path, toolchain: Toolchain) -> None:
     """Two objects embed their bitcode, and one does not."""
     (tmp_path / "x.c").write_text("int f(int x) { return x + 1; }\n")
     commands = []

@@ -90,9 +90,7 @@ def waiting(compile_calls: Compilation) -> Session:
 
 
 @pytest.mark.parametrize("advisors", [[INLINING], [EVICTION], [PRIORITY], ADVISORS], ids=lambda value: value[-1].name)
-def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, advisors: Sequence[Advisor]
-) -> None:
+def test_leaves_equal_replays(any_toolchain: Toolchain, make_bitcode: MakeBitcode, advisors: Sequence[Advisor]) -> None:
     command = plan(Module("mixed", make_bitcode("mixed.c", compiler=any_toolchain)), any_toolchain).command
     chance = random.Random(len(advisors))
     leaves: list[tuple[list[bytes], CompileResult]] = []

@@ -180,9 +180,7 @@ def test_no_module_has_a_copy_in_a_part_that_is_held_out(tmp_path: Path, toolcha
     assert [list(opened.names) for opened in parts] == [list(corpus.split(part).names) for part in PARTS]
 
 
-def test_a_split_by_module_keeps_equal_sources_together(
-    tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain
-) -> None:
+def test_a_split_keeps_equal_sources_together(tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain) -> None:
     """Libtool compiled the sources twice; one object of each of the last two is identical."""
     folder = tmp_path / "twice"
     names, count = [], 40

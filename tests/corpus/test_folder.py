@@ -96,9 +96,7 @@ def test_a_sparse_module_of_a_terabyte_is_refused(calls: Path, toolchain: Toolch
         gym.make("mlgo/Inline-v0", corpus=str(folder)).reset()
 
 
-def test_sent_modules_change_only_their_paths(
-    calls: Path, leaf: Path, store: FileStore, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_only_paths_change(calls: Path, leaf: Path, store: FileStore, toolchain: Toolchain, tmp_path: Path) -> None:
     """The corpus has flags, a profile that they name, metadata, and an index."""
     folder = tmp_path / "origin"
     (folder / "lib").mkdir(parents=True)

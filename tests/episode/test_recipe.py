@@ -43,9 +43,7 @@ names = st.text(st.characters(codec="utf-8"), min_size=1)
 
 @settings(max_examples=25)
 @given(module=names, contexts=st.lists(names, max_size=4))
-def test_what_is_written_is_read_again(
-    tmp_path_factory: pytest.TempPathFactory, module: str, contexts: list[str]
-) -> None:
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, module: str, contexts: list[str]) -> None:
     path = tmp_path_factory.getbasetemp() / "recipe"
     actions = {DecisionSite(context, visit, index): index for visit, context in enumerate(contexts) for index in (0, 1)}
     recipe = Recipe(module, "00", "22.1.8", (), 1, 2, actions)

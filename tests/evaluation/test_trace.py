@@ -86,9 +86,7 @@ def test_a_crash_is_reproduced_if_it_recurs(calls: Path, tmp_path: Path) -> None
     ("environment", "policy", "budget"),
     [("mlgo/RegAllocPriority-v0", "random", None), ("mlgo/Joint-v0", "random", None), ("mlgo/Inline-v0", POLICY, 3)],
 )
-def test_every_task_and_a_budget_are_reproduced(
-    environment: str, policy: str, budget: int | None, corpus: Path, tmp_path: Path
-) -> None:
+def test_tasks_are_reproduced(environment: str, policy: str, budget: int | None, corpus: Path, tmp_path: Path) -> None:
     arguments = {"max_decisions": budget}
     result = trace(environment, policy, corpus=str(corpus), output=tmp_path / "t", limit=2, env_kwargs=arguments)
     assert sum(episode.decisions for episode in result.episodes) > 0

@@ -86,9 +86,7 @@ CASES = [
         name="-".join,
     ),
 )
-def test_a_signal_ends_the_host_and_its_compilers(
-    name: str, host: str, point: str, compiler: FaultyCompiler, faults: FaultyClang
-) -> None:
+def test_signals_end_compilers(name: str, host: str, point: str, compiler: FaultyCompiler, faults: FaultyClang) -> None:
     compiler.source.with_suffix(".o").unlink(missing_ok=True)
     faults.set_fault(f"{name}@{point}")
     running = start(host, compiler)

@@ -67,9 +67,7 @@ def read_rows(stream: IO[bytes]) -> Iterator[Row]:
     ],
     ids=str,
 )
-def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
-    environment: str, credit: dict[str, Any], varied: str, tmp_path: Path
-) -> None:
+def test_decisions_have_their_rewards(environment: str, credit: dict[str, Any], varied: str, tmp_path: Path) -> None:
     arguments = {**SHORT, **credit}
     result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5, env_kwargs=arguments)
     env = make_environment(environment, {"corpus": varied, **arguments})

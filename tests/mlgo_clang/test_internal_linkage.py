@@ -61,9 +61,7 @@ def facts_of_all(path: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize("flags", [("-Oz",), ("-O2", "-fPIC", "-g"), ("-O0",)])
-def test_functions_of_one_object_are_internal_at_each_level_and_those_with_other_users_are_not(
-    flags: tuple[str, ...], tmp_path: Path, own_cache: Path
-) -> None:
+def test_functions_of_one_object_alone_are_internal(flags: tuple[str, ...], tmp_path: Path, own_cache: Path) -> None:
     (tmp_path / "a.cpp").write_text(SOURCE)
     command = [str(DRIVERS["g++"]), *flags, "-fno-inline", "-c", "a.cpp", "-o"]
     subprocess.run([*command, "plain.o"], cwd=tmp_path, check=True, env={**os.environ, "MLGO_POLICY": "default"})

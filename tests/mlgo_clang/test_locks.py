@@ -46,9 +46,7 @@ def held(path: Path, *, stopped: bool) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-def test_a_lock_is_waited_for_until_deadline_or_release_unless_its_holder_is_stopped(
-    tmp_path: Path,
-) -> None:
+def test_a_lock_is_waited_for_until_deadline_or_release_unless_its_holder_is_stopped(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with held(path, stopped=False) as process, path.open() as file:
         assert holder(file.fileno()) == process.pid
@@ -86,9 +84,7 @@ def test_the_first_parallel_build_makes_the_native_code_once_and_equal_networks_
     assert len(list((own_cache / "native-code").glob("*.so"))) == 1
 
 
-def test_neither_a_stopped_holder_delays_a_compile_nor_is_native_code_of_other_generators_used(
-    run: Run, project: Path, network: Path, own_cache: Path
-) -> None:
+def test_stopped_holders_and_other_code_do_no_harm(run: Run, project: Path, network: Path, own_cache: Path) -> None:
     words = ("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict")
     assert run(*words).returncode == 0
     assert read_counters()["compiled with a policy"] == 1

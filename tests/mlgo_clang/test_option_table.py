@@ -161,9 +161,7 @@ def test_each_option_is_read_as_by_the_driver(clang: dict[str, list[str]], tmp_p
 
 
 @pytest.mark.parametrize("source", range(len(SOURCES)))
-def test_two_steps_make_the_files_of_one_with_each_option(
-    source: int, clang: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_each_option_gives_the_files_of_one_step(source: int, clang: dict[str, list[str]], tmp_path: Path) -> None:
     tasks = [(form, source) for form in forms("CC1Option")]
     with ProcessPoolExecutor() as pool:
         results = Counter(pool.map(partial(steps, clang["gcc"], tmp_path), tasks, chunksize=16))

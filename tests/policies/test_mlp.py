@@ -136,9 +136,7 @@ def threshold_network(threshold: float) -> Network:
 
 
 @pytest.mark.parametrize("observation", ["flat", "vector"])
-def test_it_decides_by_its_features(
-    inline: CompilerEnv, corpus: Path, observation: str, middle: float, tmp_path: Path
-) -> None:
+def test_features_decide(inline: CompilerEnv, corpus: Path, observation: str, middle: float, tmp_path: Path) -> None:
     policy = f"mlp:{tmp_path}/n.safetensors"
     with pytest.raises(PolicyError, match="there is no"):
         load_policy(policy, inline)

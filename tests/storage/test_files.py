@@ -89,9 +89,7 @@ def test_the_folder_is_the_chosen_one_or_the_platforms(monkeypatch: pytest.Monke
         assert cache_directory() == tmp_path / folder
 
 
-def test_a_record_comes_back_to_its_kind_and_key_and_a_garbled_one_is_replaced(
-    own_cache: Path,
-) -> None:
+def test_a_record_comes_back_to_its_kind_and_key_and_a_garbled_one_is_replaced(own_cache: Path) -> None:
     records = JsonCache("records")
     for size in range(200):
         records.put(KEY, {"size": size, "name": "caf\u00e9"})

@@ -55,9 +55,7 @@ def observations(draw: st.DrawFn) -> tuple[LogHeader, np.ndarray[Any, Any]]:
 
 
 @given(observations())
-def test_a_flat_observation_has_the_finite_features(
-    observation: tuple[LogHeader, np.ndarray[Any, Any]],
-) -> None:
+def test_a_flat_observation_has_the_finite_features(observation: tuple[LogHeader, np.ndarray[Any, Any]]) -> None:
     header, values = observation
     layout = FeatureLayout(header)
     flat = layout.flat(values.tobytes())

@@ -177,9 +177,7 @@ def test_broken_commands_and_those_without_an_object_are_skipped_and_counted() -
     }
 
 
-def test_an_object_is_the_output_of_command_or_response_file_else_of_entry_else_of_source(
-    tmp_path: Path,
-) -> None:
+def test_an_object_is_the_output_of_command_or_response_file_else_of_entry_else_of_source(tmp_path: Path) -> None:
     build = write_files(
         tmp_path / "build",
         {

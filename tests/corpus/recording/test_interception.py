@@ -98,9 +98,7 @@ def test_compiles_by_gcc_that_clang_refuses_are_counted(project: Path, toolchain
 
 
 @pytest.mark.skipif(shutil.which("ccache") is None, reason="ccache is not installed")
-def test_a_warm_compiler_cache_is_bypassed_and_objects_of_a_hidden_one_are_counted(
-    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_are_bypassed_or_counted(project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CCACHE_DIR", str(project.parent / "cache"))
     cached = "unset CCACHE_DISABLE; ccache $CC -c f.c; $(command -v ccache) gcc -c g.c; ccache --version > version"
     for name in ("cold", "warm"):

@@ -155,9 +155,7 @@ def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, to
     ],
     ids=["waits without end", "takes memory without end", "talks without end"],
 )
-def test_a_linker_has_the_limits_of_a_compile(
-    linker: str, limits: Limits, expected: str, project: Path, toolchain: Toolchain
-) -> None:
+def test_linkers_have_limits(linker: str, limits: Limits, expected: str, project: Path, toolchain: Toolchain) -> None:
     (link,) = recorded_links(project, f"{LINK} f.c -o libf.so", toolchain)
     objects = compile_modules(project, link, toolchain)
     driver = write_program(project.parent / "driver", linker)

@@ -108,9 +108,7 @@ SLOW_FLAGS = [
         *(pytest.param(f"{flags} -c lib/sum.c", "Oz", marks=pytest.mark.slow) for flags in SLOW_FLAGS),
     ],
 )
-def test_a_module_compiles_to_the_code_of_its_source_with_the_flags_of_the_build(
-    project: Path, any_toolchain: Toolchain, level: str, compile_options: str
-) -> None:
+def test_modules_compile_as_built(project: Path, any_toolchain: Toolchain, level: str, compile_options: str) -> None:
     if "-fno-integrated-as" in compile_options and shutil.which("as") is None:
         pytest.skip("as, the assembler, is not installed")
     mode = "c++" if compile_options.endswith("cpp") else "cc"
