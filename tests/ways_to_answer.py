@@ -51,9 +51,7 @@ def make(
 ) -> CompilerEnv:
     """Return an environment that raises if a compile fails."""
     options |= {"error_reward": None, "compile_options": {"timeout": TIMEOUT, **(compile_options or {})}}
-    env = gym.make(environment, corpus=corpus, disable_env_checker=True, **options).unwrapped
-    assert isinstance(env, CompilerEnv)
-    return env
+    return make_environment(environment, {"corpus": corpus, **options})
 
 
 @contextmanager

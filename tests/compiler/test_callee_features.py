@@ -13,6 +13,7 @@ from mlgo_gym import CALLEE_FEATURES, CompilerEnv, MlgoError
 from mlgo_gym.compiler.callee_features import callee_prediction_code
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import CALLEE_FLAGS, TAIL_BYTES
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.link_facts import LinkFacts
@@ -57,8 +58,7 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
     bitcode = tmp_path / "calls.bc"
     result = toolchain.run(["--target=x86_64-unknown-linux-musl", *flags, *words, "-o", str(bitcode)])
     assert result.returncode == 0, result.stderr
-    env = gym.make("mlgo/Inline-v0", corpus=bitcode, callee_features=True).unwrapped
-    assert isinstance(env, CompilerEnv)
+    env = InlineEnv(corpus=bitcode, callee_features=True)
     observation, info = env.reset()
     lines = []
     for number, answer in enumerate(ANSWERS):
@@ -84,8 +84,7 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
 
 def test_nearly_all_callees_of_a_module_are_predicted_and_every_form_has_the_features() -> None:
     for form in ("flat", "vector"):
-        env = gym.make("mlgo/Inline-v0", observation=form, callee_features=True).unwrapped
-        assert isinstance(env, CompilerEnv)
+        env = InlineEnv(observation=form, callee_features=True)
         assert env.feature_names[-len(CALLEE_FEATURES) :] == tuple(CALLEE_FEATURES)
         observation, info = env.reset(options={"module": "c/scheduler"})
         assert info["callee"]

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import pytest
 
-from mlgo_gym import CompilerEnv, evaluate
+from mlgo_gym import evaluate
 from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.evaluation.result import read_episodes
 from mlgo_gym.evaluation.trace import trace, validate
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.make_env import make_environment
 from tests.conftest import PROGRAMS, copy_modules
 from tests.corpus.untrusted import BENIGN
 from tests.fakes.drive import run
@@ -102,8 +102,7 @@ def test_a_function_of_any_name_is_an_episode(
     assert toolchain.run(words).returncode == 0
     inlines = task == "Inline"
     arguments = {"callee_features": True} if inlines else {"scope": "function", "max_decisions": 20}
-    with gym.make(f"mlgo/{task}-v0", corpus=str(bitcode), **arguments).unwrapped as env:
-        assert isinstance(env, CompilerEnv)
+    with make_environment(f"mlgo/{task}-v0", {"corpus": str(bitcode), **arguments}) as env:
         (module,) = env.corpus.names
         assert inlines or printed in env.decisions(env.corpus.module(module))
         key, shown = "context", printed

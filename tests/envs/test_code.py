@@ -33,12 +33,6 @@ from tests.policies.episodes import play
 MODULE = {"module": "c/scheduler"}
 
 
-def make(**arguments: Any) -> InlineEnv:
-    env = gym.make("mlgo/Inline-v0", **arguments).unwrapped
-    assert isinstance(env, InlineEnv)
-    return env
-
-
 def decisions(env: InlineEnv, name: str = MODULE["module"]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Pause at each decision of a module under clang's own choices; yield the callee that clang names, and the info."""
     module, task = env.corpus.module(name), env.task
@@ -58,7 +52,7 @@ def assert_parses(env: InlineEnv, text: str, folder: Path, action: str) -> None:
 
 
 def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -> None:
-    with make(ir=True) as env:
+    with InlineEnv(ir=True) as env:
         seen: Counter[str] = Counter()
         texts: dict[str, str] = {}
         for callee, _ in decisions(env):
@@ -98,7 +92,7 @@ def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -
 
 
 def test_the_code_of_coroutines_parses_before_and_after_their_split(tmp_path: Path) -> None:
-    env = make(ir=True)
+    env = InlineEnv(ir=True)
     _, info = env.reset(options={"module": "modern/generator"})
     texts, done = {env.ir().text}, False
     while not done:
@@ -118,11 +112,11 @@ def test_a_graph_is_an_observation_and_changes_no_compile(calls: Path, tmp_path:
             observations.append(observation)
         return observations, (float(reward), info["text"])
 
-    env, flat = make(corpus=calls, observation="graph", max_functions=3), make(corpus=calls, ir=True)
+    env, flat = InlineEnv(corpus=calls, observation="graph", max_functions=3), InlineEnv(corpus=calls, ir=True)
     check_env(env, skip_render_check=True)
     observations, outcome = play(env)
     vectors, flat_outcome = play(flat)
-    assert outcome == flat_outcome == play(make(corpus=calls))[1]
+    assert outcome == flat_outcome == play(InlineEnv(corpus=calls))[1]
     for graph, vector in zip(observations[:-1], vectors, strict=False):
         assert env.observation_space.contains(graph)
         assert len(graph.nodes) <= 3
@@ -144,17 +138,17 @@ def test_a_graph_is_an_observation_and_changes_no_compile(calls: Path, tmp_path:
     arguments = {"observation": "graph"}
     result = trace("mlgo/Inline-v0", "threshold:0", corpus=str(calls), output=tmp_path / "t", env_kwargs=arguments)
     assert result.episodes[0].decisions == len(observations) - 1
-    flat = make(corpus=calls)
+    flat = InlineEnv(corpus=calls)
     flat.reset()
     with pytest.raises(MlgoError, match=r"expected an inlining environment with ir=True for ir\(\), got another"):
         flat.ir()
     with pytest.raises(MlgoError, match="expected max_functions ≥ 2, got 1"):
-        make(max_functions=1)
+        InlineEnv(max_functions=1)
 
 
 def test_a_graph_converts(calls: Path) -> None:
     networkx = pytest.importorskip("networkx")
-    env = make(corpus=calls, ir=True)
+    env = InlineEnv(corpus=calls, ir=True)
     env.reset()
     graph = env.call_graph()
     converted = graph.to_networkx()
@@ -190,7 +184,7 @@ class ReadsCodeOfSeveral(ReadsCode):
 def test_each_way_to_play_gives_policies_code_and_graph(arguments: dict[str, Any], calls: Path, tmp_path: Path) -> None:
     policies = {name: f"{__file__}:{name}" for name in ("ReadsCode", "ReadsCodeOfSeveral")}
     policies |= {name: name for name in ("default", "threshold:0", "random")}
-    with make(corpus=calls, **arguments) as env:
+    with InlineEnv(corpus=calls, **arguments) as env:
         (name,) = [module.name for module in env.corpus]
         alone, info = play(env, ReadsCode(), name)
         assert info["decisions"] == len(alone) > 5
@@ -225,7 +219,7 @@ def test_each_way_to_play_gives_policies_code_and_graph(arguments: dict[str, Any
 
 
 def test_the_code_in_infos_is_that_of_its_decision_and_can_be_copied(calls: Path) -> None:
-    env = make(corpus=calls, ir=True)
+    env = InlineEnv(corpus=calls, ir=True)
     _, first = env.reset()
     ir, graph = env.ir(), env.call_graph()
     kept = [copy.deepcopy(first), pickle.loads(pickle.dumps(first))]
@@ -239,7 +233,7 @@ def test_the_code_in_infos_is_that_of_its_decision_and_can_be_copied(calls: Path
     with pytest.raises(ActionError, match="got one of an answered decision"):
         copy.deepcopy(first)["code"].call_graph()
     env.close()
-    assert "code" not in make(corpus=calls, ir=True, info="numeric").reset()[1]
+    assert "code" not in InlineEnv(corpus=calls, ir=True, info="numeric").reset()[1]
     # With the module in the id: torchrl makes `spawn` the start method of the whole process.
     making = partial(gym.make, "mlgo_gym:mlgo/Inline-v0", corpus=calls, observation="graph")
     for envs in (gym.vector.AsyncVectorEnv([making] * 2, shared_memory=False), gym.vector.SyncVectorEnv([making] * 2)):
@@ -263,7 +257,7 @@ int outer(int n) { return zig(n) + nick(n) + twice(n) + leaf(n); }
 
 def test_a_call_of_unknown_origin_has_no_caller_and_aliases_an_edge(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "cycle.c").write_text(CYCLE)
-    with make(corpus=make_bitcode(source), ir=True, max_decisions=8) as env:
+    with InlineEnv(corpus=make_bitcode(source), ir=True, max_decisions=8) as env:
         _, info = env.reset()
         unknown, done = 0, False
         while not done:
@@ -299,7 +293,7 @@ int outer(int n) {
 
 def test_edges_have_the_place_of_their_calls(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "loops.c").write_text(LOOPS)
-    env = make(corpus=make_bitcode(source), ir=True)
+    env = InlineEnv(corpus=make_bitcode(source), ir=True)
     env.reset()
     places, done = [], False
     while not done:
@@ -321,7 +315,7 @@ def test_edges_have_the_place_of_their_calls(make_bitcode: MakeBitcode, tmp_path
 
 @pytest.mark.parametrize("name", ["cpp/lexer_parser", pytest.param("modern/pmr", marks=pytest.mark.slow)])
 def test_the_frequencies_of_blocks_are_those_of_clang(name: str) -> None:
-    env = make()
+    env = InlineEnv()
     compilation = env.compilation(env.corpus.module(name))
     flags = [*compilation.flags, *CONTEXT_FLAGS, "-mllvm", "-print-bfi", "-fdiagnostics-show-hotness", "-Rpass=inline"]
     printed = env.toolchain.run([*flags, *compilation.inputs, "-o", os.devnull]).stderr
@@ -340,7 +334,7 @@ def test_the_frequencies_of_blocks_are_those_of_clang(name: str) -> None:
 
 def test_outside_cycles_the_code_names_callees_that_features_do_not(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     (source := tmp_path / "cycle.c").write_text(CYCLE)
-    with make(corpus=make_bitcode(source), ir=True, callee_features=True) as env:
+    with InlineEnv(corpus=make_bitcode(source), ir=True, callee_features=True) as env:
         wrong = 0
         for callee, info in decisions(env, env.corpus[0].name):
             if len(info["site"].functions) == 1:

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym import CompilerEnv, CompilerError, CompilerVectorEnv, MlgoError, as_vector
+from mlgo_gym.make_env import make_environment
 from tests.fakes.compiles import FaultyClang
 from tests.fakes.drive import finish
 from tests.faults.catalogue import ENDS, Outcome
@@ -55,10 +56,8 @@ def take_steps(env: CompilerEnv, info: dict[str, Any]) -> tuple[Outcome, dict[st
 
 
 def make_single(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerEnv:
-    options = {"timeout": timeout}
-    env = gym.make(INLINE, corpus=compiler.corpus, clang=compiler.clang.program, compile_options=options).unwrapped
-    assert isinstance(env, CompilerEnv)
-    return env
+    arguments = {"corpus": compiler.corpus, "clang": compiler.clang.program, "compile_options": {"timeout": timeout}}
+    return make_environment(INLINE, arguments)
 
 
 def make_vector(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerVectorEnv:

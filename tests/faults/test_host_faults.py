@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym import CompilerEnv, CompilerVectorEnv, MlgoError
 from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
+from mlgo_gym.make_env import make_environment
 from tests.conftest import clang_program
 from tests.fakes.compiles import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, POINTS, SHORTAGES, Outcome, matches
@@ -246,8 +246,7 @@ def test_an_object_beyond_the_file_size_limit_is_a_failure_of_the_compiler(both:
 def test_a_compiler_with_too_little_memory_to_start_is_an_error(compiler: FaultyCompiler, tmp_path: Path) -> None:
     limit = 'case "$*" in *faulty*channel*) ulimit -v 150000 ;; esac'
     starved = clang_program(tmp_path / "starved", limit)
-    with gym.make(INLINE, corpus=compiler.corpus, clang=str(starved)).unwrapped as env:
-        assert isinstance(env, CompilerEnv)
+    with make_environment(INLINE, {"corpus": compiler.corpus, "clang": str(starved)}) as env:
         assert run_single(env).kind == "signal"
         _, info = env.reset(options={"module": "sound"})
         assert take_steps(env, info)[0] == Outcome(ENDS)
