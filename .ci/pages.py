@@ -69,6 +69,13 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --split test --policy default,mlp:",
     ),
     "needs the extra `training`; tests/cli/test_commands.py runs it": ("mlgo-gym train",),
+    "needs the extra `training`, and takes minutes; tests/test_examples.py runs them on a small corpus": (
+        "mlgo-gym label mlgo/",
+        "python examples/graph_network.py",
+        "GRAPH_NETWORK=",
+        "mlgo-gym report runs/graph-results",
+        "python -m benchmarks.graphs",
+    ),
     "writes pages of the repository; tests/test_pages.py checks them": ("make numbers",),
     "needs the linker script of a board; tests/corpus/test_targets.py records cross builds": (
         'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',

@@ -11,15 +11,18 @@ Each module is compiled with clang's own choices. The checks of a module:
 
 Costs are CPU seconds of host and clang in the second episode of some modules, and a host's peak memory over 20 modules.
 The output has a line of JSON per module, so the same command resumes an interrupted run. `--collect` writes
-docs/results/graphs.json.
+docs/results/graphs.json. `--network FOLDER` fits the graph network of examples/graph_network.py there instead, and
+writes its sizes of test modules beside those of rules to the same file.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,8 +32,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import held_out
 from benchmarks.measuring import (
     RESULTS,
+    ROOT,
     CheckedModules,
     command_line,
     cpu_seconds,
@@ -49,6 +54,8 @@ from mlgo_gym.make_env import make_environment
 
 DATA = RESULTS / "graphs.json"
 
+NETWORK = ROOT / "examples" / "graph_network.py"
+FROZEN_LABELS, LAST_CALL = "mlgo/inline-graphs-v0", "last-call"
 MODES: Mapping[str, dict[str, Any]] = {"plain": {}, "ir": {"ir": True}, "graph": {"observation": "graph"}}
 
 MAX_BYTES = 300_000
@@ -226,14 +233,38 @@ def collect(output: Path) -> None:
     write_json(DATA, read_json(DATA, {}) | {"checks": check_rows(modules), "cost": cost_rows(modules)})
 
 
+def learn(work: Path, seeds: int) -> None:
+    """Fit the graph network of the example, and write its sizes of test modules and those of rules."""
+    labels = work / "labels"
+    program = str(Path(sys.executable).with_name("mlgo-gym"))
+    subprocess.run([program, "label", FROZEN_LABELS, "--output", str(labels)], check=True)
+    policies = {"default": ("default", Path()), LAST_CALL: (LAST_CALL, Path())}
+    for seed in range(seeds):
+        file = work / f"{seed}.pt"
+        if not file.exists():
+            subprocess.run([sys.executable, str(NETWORK), str(labels), str(file), str(seed)], check=True)
+        policies[f"graph network, seed {seed}"] = (f"{NETWORK}:GraphPolicy", file)
+    found, tested = {}, tuple(name for names in held_out.TESTED.values() for name in names)
+    for name, (policy, file) in policies.items():
+        os.environ["GRAPH_NETWORK"] = str(file)
+        output = work / re.sub(r"\W+", "-", name)
+        found[name] = held_out.measure(tested, "Oz", policy, 1, output, ":test", observation="graph")
+    write_json(DATA, read_json(DATA, {}) | {"learning": found})
+
+
 def main() -> None:
-    """Check the modules that the output lacks."""
+    """Check the modules that the output lacks, or fit the network."""
     parser = command_line(__doc__)
-    parser.add_argument("--corpus", action="append", required=True, help="corpus of the modules; repeat for several")
+    parser.add_argument("--corpus", action="append", default=[], help="corpus of the modules; repeat for several")
     parser.add_argument("--modules", type=int, default=200, help="number of modules, drawn at random")
     parser.add_argument("--output", type=Path, default=Path("runs/graphs.jsonl"), help="file of results")
     parser.add_argument("--collect", action="store_true", help="write docs/results/graphs.json")
+    parser.add_argument("--network", type=Path, metavar="FOLDER", help="fit the graph network in a folder instead")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of the network (default: 3)")
     options = parser.parse_args()
+    if options.network is not None:
+        learn(options.network, options.seeds)
+        return
     envs = {
         corpus: {mode: make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]}) for mode in MODES}
         for corpus in options.corpus

@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_result
 from benchmarks.protocol import LEVELS
 from mlgo_gym import Execution, evaluate, open_corpus
+from mlgo_gym.training.pipeline import drawn_modules
 
 SETS = {
     "six": (
@@ -30,19 +31,38 @@ SETS = {
 }
 """Corpora of each set, without a level. The catalogue contains another version of marisa, as a part of opencc."""
 
+TESTED = {
+    "C": ("apsw", "blosc", "lz4", "numpy", "xxhash", "zopfli", "zstd"),
+    "C++": ("kiwisolver", "lightgbm", "pysimdjson", "snappy"),
+}
+"""Corpora of the test part of the catalogue, by language: version 2 of the benchmark. A sample of each is measured."""
+
+MODULES, LARGEST = 5, 60_000
+"""Number of modules of a project in a sample, and their maximum size in bytes of bitcode."""
+
 POLICIES = {"Oz": ("last-call", "threshold:5", "inline-oz"), "Os": ("last-call", "threshold:5", "inline-os")}
 """Policies by level; the first is the one that the others are compared with."""
 
+RULES = ("last-call", "threshold:5", "default")
+"""Policies on the samples: the bundled networks were trained on most of these modules, by version 1."""
 
-def measure(corpora: tuple[str, ...], level: str, policy: str, jobs: int, output: Path) -> dict[str, list[Any]]:
+
+def measure(
+    corpora: tuple[str, ...], level: str, policy: str, jobs: int, output: Path, part: str = "", **arguments: Any
+) -> dict[str, list[Any]]:
     """Return the size of each module with a decision by the policy and by plain clang, and its project.
+
+    The part is `:test` for a sample of the test part; further arguments are those of the environment.
 
     Raises:
         SystemExit: a compile failed.
     """
-    corpus = open_corpus(",".join(f"{name}@{level}" for name in corpora))
+    corpus = open_corpus(",".join(f"{name}@{level}{part}" for name in corpora))
+    if part:
+        corpus = corpus.subset(drawn_modules(corpus, 0, LARGEST, max_per_project=MODULES))
+    execution, environment = Execution(jobs=jobs), "mlgo/Inline-v0"
     result = evaluate(
-        "mlgo/Inline-v0", policies={policy: policy}, corpus=corpus, execution=Execution(jobs=jobs), output=output
+        environment, policies=[policy], corpus=corpus, execution=execution, output=output, env_kwargs=arguments
     )
     if result.failures:
         raise SystemExit(f"{policy}: {len(result.failures)} modules failed, first {result.failures[0]}")
@@ -56,16 +76,18 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/held_out"), help="folder of the evaluations")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--output", type=Path, default=RESULTS / "held_out.json", help="JSON file of the results")
+    parser.add_argument("--sets", nargs="+", choices=(*SETS, *TESTED), default=[*SETS, *TESTED], help="default: all")
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS), help="default: both")
     options = parser.parse_args()
     results = read_json(options.output, {})
     table = Table({"set": "<8", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
-    for name in SETS:
-        for level in LEVELS:
+    for name, part in [(name, "") for name in SETS] + [(name, ":test") for name in TESTED]:
+        for level in options.levels if name in options.sets else ():
             rows = results.setdefault(name, {}).setdefault(level, {})
-            for policy in POLICIES[level]:
+            for policy in RULES if part else POLICIES[level]:
                 if policy not in rows:
                     output = options.work / f"{name}-{level}-{policy.replace(':', '-')}"
-                    rows[policy] = measure(SETS[name], level, policy, options.jobs, output)
+                    rows[policy] = measure({**SETS, **TESTED}[name], level, policy, options.jobs, output, part)
                     write_result(options.output, json.dumps(results, separators=(",", ":")) + "\n")
                 row = facts([tuple(pair) for pair in rows[policy]["sizes"]], rows[policy]["projects"])
                 table.row(name, level, policy, row["modules"], row["mean"], row["total"])

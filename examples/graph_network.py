@@ -1,162 +1,156 @@
-"""A graph network on call graphs, against a network on vectors and rules, by cross-validation over projects.
+"""A graph network on frozen labels with call graphs: fitted, chosen by validation labels, and a policy for `evaluate`.
 
-Each label is a decision of clang: its call graph, its features, and the bytes that inlining saves there, by one more
-compile. A graph network sees the neighbourhood of the call; the network on vectors sees the features alone. Each
-project is predicted by networks that were trained on the other projects.
+Each label is a decision that was compiled with both actions, and its call graph. The network reads the graph around the
+call and the features of the call. It deviates from clang's own choice where its logit is beyond a margin, which is
+chosen on the validation part. No module of the test part is read.
 
-pip install '.[graphs,cli]'   # in a clone of mlgo-gym
-python graph_network.py [CORPORA] [MODULES] [DECISIONS] [SEEDS] [FILE]
-
-CORPORA are projects with commas between, of each MODULES are drawn, and of each of these DECISIONS. FILE keeps the
-results as JSON.
+pip install '.[tools,training]'   # in a clone of mlgo-gym
+mlgo-gym label mlgo/inline-graphs-v0 --output runs/graphs
+python graph_network.py runs/graphs runs/graph.pt [SEED] [EPOCHS]
+GRAPH_NETWORK=runs/graph.pt mlgo-gym evaluate mlgo/Inline-v0 --split test --set observation=graph \
+    --policy default,last-call,graph_network.py:GraphPolicy --output runs/graph-results
+mlgo-gym report runs/graph-results
 """
 
 from mlgo_gym.extras import require_libraries
 
-require_libraries("graphs", "torch", "torch_geometric")
+require_libraries("training", "torch", "pyarrow")
 
-import json
+import os
 import random
 import sys
-from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GINEConv, global_mean_pool
 
-from mlgo_gym import CompilerEnv
-from mlgo_gym.policies import load_policy
+from mlgo_gym import CompilerEnv, read_labels
+from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NODE_COLUMNS
+from mlgo_gym.policies.protocol import feature_vector
+from mlgo_gym.training.distillation import network_features
+from mlgo_gym.training.graph_labels import read_graphs
+from mlgo_gym.training.tree_imitation import estimate
 
-CORPORA = "builtin:train,box2d-py,sentencepiece,fasttext,jsonnet,brotli,hiredis,pillow"
-RULES = "always", "never", "threshold:5", "last-call"
-WIDTH, ROUNDS, EPOCHS, NEIGHBOURS = 48, 3, 25, 32
-
-
-def labels_of(corpus: str, modules: int, decisions: int) -> list[Data]:
-    """Return the labels of a project: graphs with the features of the call, and the bytes that inlining saves."""
-    env = gym.make("mlgo/Inline-v0", corpus=corpus, ir=True, callee_features=True).unwrapped
-    assert isinstance(env, CompilerEnv)
-    rules = [load_policy(rule, env) for rule in RULES]
-    chance = random.Random(corpus)
-    names = [module.name for module in env.corpus if module.bitcode.stat().st_size < 100_000]
-    labels: list[Data] = []
-    for name in chance.sample(names, min(modules, len(names))):
-        if not env.decisions(env.corpus.module(name)):
-            continue
-        observation, info = env.reset(options={"module": name})
-        graphs, done = [], False
-        while not done:
-            choices = [bool(rule.act(observation, info)) for rule in rules]
-            graphs.append((env.call_graph(NEIGHBOURS).to_pyg(), observation, info["default_action"], choices))
-            observation, _, done, _, info = env.step(info["default_action"])
-        chosen = chance.sample(range(len(graphs)), min(decisions, len(graphs)))
-        for index, flipped in zip(chosen, env.counterfactual(*chosen), strict=True):
-            graph, features, default, choices = graphs[index]
-            saved = flipped.saved if flipped.action else -flipped.saved
-            graph.x, graph.edge_attr = torch.log1p(graph.x), torch.log1p(graph.edge_attr)
-            graph.features = torch.as_tensor(np.sign(features) * np.log1p(np.abs(features)))[None]
-            graph.saved, graph.default = torch.tensor([float(saved)]), torch.tensor([int(default)])
-            graph.rules = torch.tensor([choices])
-            labels.append(graph)
-    env.close()
-    return labels
+WIDTH, ROUNDS, BATCH = 32, 2, 64
+MARGINS = 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")
 
 
-class Network(nn.Module):  # type: ignore[misc]  # PyTorch need not be installed
-    """Logit of inlining, from the features of the call, and with `sees_graph` from the call graph around it."""
+class Call(NamedTuple):
+    """A decision: the nodes, the edges and their ends, the features of the call."""
 
-    def __init__(self, example: Data, *, sees_graph: bool) -> None:
+    nodes: Any
+    edges: Any
+    links: Any
+    features: Any
+
+
+def tensor(values: Any) -> torch.Tensor:
+    """Return signed logarithms."""
+    array = np.asarray(values, np.float32)
+    return torch.from_numpy(np.sign(array) * np.log1p(np.abs(array)))
+
+
+class GraphNetwork(nn.Module):  # type: ignore[misc]  # PyTorch need not be installed
+    """Logit of inlining a call, from its call graph and its features."""
+
+    def __init__(self, features: Sequence[str]) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm1d(example.features.shape[1])
-        self.first = nn.Linear(example.x.shape[1], WIDTH) if sees_graph else None
-        edges = example.edge_attr.shape[1]
-        self.rounds = nn.ModuleList(
-            GINEConv(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)), edge_dim=edges)
-            for _ in range(ROUNDS if sees_graph else 0)
-        )
-        width = example.features.shape[1] + (3 * WIDTH if sees_graph else 0)
-        self.last = nn.Sequential(nn.Linear(width, WIDTH), nn.ReLU(), nn.Dropout(0.2), nn.Linear(WIDTH, 1))
+        self.features = list(features)
+        self.norm = nn.BatchNorm1d(len(features))
+        self.first = nn.Linear(len(NODE_COLUMNS), WIDTH)
+        self.messages = nn.ModuleList(nn.Linear(WIDTH + len(EDGE_COLUMNS) + 1, WIDTH) for _ in range(ROUNDS))
+        self.last = nn.Sequential(nn.Linear(2 * WIDTH + len(features), WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
 
-    def forward(self, batch: Any) -> torch.Tensor:
-        """Return a logit for each graph of a batch."""
-        parts = [self.norm(batch.features)]
-        if self.first is not None:
-            nodes = self.first(batch.x)
-            both = torch.cat([batch.edge_index, batch.edge_index.flip(0)], 1)
-            edges = torch.cat([batch.edge_attr, batch.edge_attr])
-            for convolution in self.rounds:
-                nodes = nodes + convolution(nodes.relu(), both, edges)
-            # The first edge of a graph is the decision: it leads from the caller to the callee.
-            call = batch.edge_index[:, batch.edge_attr[:, -1] > 0]
-            parts += [nodes[call[0]], nodes[call[1]], global_mean_pool(nodes, batch.batch)]
-        logits: torch.Tensor = self.last(torch.cat(parts, 1))[:, 0]
+    def forward(self, calls: Sequence[Call]) -> torch.Tensor:
+        """Return the logits of some calls."""
+        starts = np.cumsum([0, *(len(call.nodes) for call in calls)])[:-1]
+        links = np.concatenate([call.links + start for call, start in zip(calls, starts, strict=True)])
+        decisions = np.cumsum([0, *(len(call.links) for call in calls)])[:-1]
+        nodes = self.first(torch.cat([tensor(call.nodes) for call in calls])).relu()
+        edges = torch.cat([tensor(call.edges) for call in calls])
+        # Each edge carries a message in both directions, and a flag that tells them apart.
+        ends = torch.from_numpy(np.concatenate([links, links[:, ::-1]]).astype(np.int64))
+        flags = torch.arange(2).repeat_interleave(len(edges))[:, None]
+        both = torch.cat([torch.cat([edges, edges]), flags], 1)
+        for layer in self.messages:
+            sent = layer(torch.cat([nodes[ends[:, 0]], both], 1)).relu()
+            nodes = nodes + torch.zeros_like(nodes).index_add(0, ends[:, 1], sent)
+        # The first edge of a graph is the decision: from the caller to the callee.
+        caller, callee = torch.from_numpy(links[decisions].astype(np.int64)).T
+        features = self.norm(torch.stack([tensor(call.features) for call in calls]))
+        logits: torch.Tensor = self.last(torch.cat([nodes[caller], nodes[callee], features], 1))[:, 0]
         return logits
 
 
-def fit(labels: list[Data], seed: int, *, sees_graph: bool) -> Network:
-    """Return a network that was trained to tell whether inlining saves bytes, weighted by their number."""
-    torch.manual_seed(seed)
-    network = Network(labels[0], sees_graph=sees_graph)
+def logits(network: GraphNetwork, calls: Sequence[Call]) -> Any:
+    """Return the logits of any number of calls, float32."""
+    with torch.no_grad():
+        parts = [network(calls[start : start + BATCH]) for start in range(0, len(calls), BATCH)]
+    return torch.cat(parts).numpy()
+
+
+def answers(values: Any, defaults: Any, margin: float) -> Any:
+    """Return the actions of a network with a margin over clang's own choices."""
+    return np.where(values > margin, 1, np.where(values < -margin, 0, defaults))
+
+
+class GraphPolicy:
+    """The network of the file `$GRAPH_NETWORK` as a policy, in environments with `observation="graph"`."""
+
+    def __init__(self, env: CompilerEnv) -> None:
+        stored = torch.load(os.environ["GRAPH_NETWORK"], weights_only=True)
+        self.network, self.margin = GraphNetwork(stored["features"]), stored["margin"]
+        self.network.load_state_dict(stored["weights"])
+        self.network.eval()
+        self.features = feature_vector("the graph network", env, stored["features"])
+
+    def act(self, observation: Any, info: Any) -> int:
+        """Return the action for a call graph."""
+        edges = observation.edges[:, : len(EDGE_COLUMNS)]
+        call = Call(observation.nodes, edges, observation.edge_links, self.features(observation))
+        return int(answers(logits(self.network, [call]), info["default_action"], self.margin)[0])
+
+
+def main(folder: str, file: str, seed: str = "0", epochs: str = "20") -> None:
+    """Fit the network to the part `fit`, choose epoch and margin by the part `valid`, and write the file."""
+    labels = read_labels([Path(folder)])
+    features = network_features(labels.features)
+    rows = labels.select_features(features).observations
+    calls = [
+        Call(graph.nodes, graph.edges, graph.edge_links, row)
+        for graph, row in zip(read_graphs([Path(folder)]), rows, strict=True)
+    ]
+    defaults = rows[:, features.index("inlining_default")]
+    valid = np.flatnonzero(labels.in_part("valid"))
+    fit = [int(row) for row in np.flatnonzero(labels.in_part("fit") & (labels.bytes != 0))]
+    weights, smaller = torch.from_numpy(labels.weights).float(), torch.from_numpy(labels.bytes < 0).float()
+    torch.manual_seed(int(seed))
+    chance = random.Random(int(seed))
+    network = GraphNetwork(features)
     optimizer = torch.optim.AdamW(network.parameters(), 2e-3, weight_decay=0.01)
-    chance = random.Random(seed)
-    network.train()
-    for _ in range(EPOCHS):
-        order = chance.sample(labels, len(labels))
-        for start in range(0, len(order) - 1, 64):
-            batch = Batch.from_data_list(order[start : start + 64])
-            weights = batch.saved.abs().clamp(max=256).sqrt()
-            loss = nn.functional.binary_cross_entropy_with_logits(network(batch), (batch.saved > 0).float(), weights)
+    judged, held_out = labels.select(valid), [calls[row] for row in valid]
+    best = float("inf")
+    for epoch in range(int(epochs)):
+        network.train()
+        order = chance.sample(fit, len(fit))
+        for batch in (order[start : start + BATCH] for start in range(0, len(order) - 1, BATCH)):
+            values = network([calls[row] for row in batch])
+            loss = nn.functional.binary_cross_entropy_with_logits(values, smaller[batch], weights[batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    network.eval()
-    return network
-
-
-def share(labels: list[Data], inlines: list[bool]) -> tuple[float, float]:
-    """Return the bytes that some choices save over clang's, and those that the best choices save."""
-    gained = sum(
-        float(label.saved) * (int(choice) - int(label.default)) for label, choice in zip(labels, inlines, strict=True)
-    )
-    best = sum(abs(float(label.saved)) for label in labels if (label.saved > 0) != bool(label.default))
-    return gained, best
-
-
-def choices(network: Network, labels: list[Data]) -> list[bool]:
-    """Return whether a network inlines, for each label."""
-    with torch.no_grad():
-        flags: list[bool] = (network(Batch.from_data_list(labels)) > 0).tolist()
-    return flags
-
-
-def main(corpora: str = CORPORA, modules: str = "10", decisions: str = "16", seeds: str = "3", file: str = "") -> None:
-    """Print for each method the part of the bytes that the best choices save over clang's, in unseen projects."""
-    projects = {
-        corpus: found for corpus in corpora.split(",") if (found := labels_of(corpus, int(modules), int(decisions)))
-    }
-    print({corpus: len(labels) for corpus, labels in projects.items()}, flush=True)
-    results: dict[str, list[float]] = defaultdict(list)
-    everything = [label for labels in projects.values() for label in labels]
-    for index, name in enumerate(RULES):
-        gained, best = share(everything, [bool(label.rules[0, index]) for label in everything])
-        results[name].append(gained / max(1, best))
-    for seed in range(int(seeds)):
-        for name, sees_graph in (("network on vectors", False), ("graph network", True)):
-            totals = np.zeros(2)
-            for held_out, labels in projects.items():
-                others = [label for corpus, found in projects.items() if corpus != held_out for label in found]
-                totals += share(labels, choices(fit(others, seed, sees_graph=sees_graph), labels))
-            results[name].append(totals[0] / max(1, totals[1]))
-    for name, values in results.items():
-        print(f"{name:20} {np.mean(values):7.3f}  {' '.join(f'{value:.3f}' for value in values)}")
-    if file:
-        counts = {corpus: len(labels) for corpus, labels in projects.items()}
-        Path(file).write_text(json.dumps({"labels": counts, "shares": results}) + "\n")
+        network.eval()
+        values = logits(network, held_out)
+        changes = {margin: estimate(judged, answers(values, defaults[valid], margin)) for margin in MARGINS}
+        margin = min(changes, key=lambda margin: (changes[margin], -margin))
+        if changes[margin] < best:
+            best = changes[margin]
+            torch.save({"features": list(features), "margin": margin, "weights": network.state_dict()}, file)
+            print(f"epoch {epoch}: {best:+.3%} by the validation labels with the margin {margin:g}", flush=True)
+    print(f"{len(fit)} labels to fit, {len(valid)} to choose by; wrote {file}")
 
 
 if __name__ == "__main__":

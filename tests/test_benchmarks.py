@@ -28,14 +28,12 @@ def test_programs_compiled_under_random_policies_give_their_output(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_rules_of_both_levels_evolve_once(tmp_path: Path) -> None:
+def test_an_evolution_of_rules_is_resumed(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    options = ["--minutes", "0", "--seeds", "1", "--modules", "2", "--work", str(tmp_path)]
-    for _ in range(2):  # the second run resumes
+    options = ["--levels", "Oz", "--minutes", "0", "--seeds", "1", "--modules", "2", "--work", str(tmp_path)]
+    for _ in range(2):  # the second run finds everything done
         run("evolution", *options, "--output", str(tmp_path / "rules.json"))
-        levels = json.loads((tmp_path / "rules.json").read_text())
-        for found in levels.values():
-            assert {"threshold:5", "last-call"} < found.keys()
-            assert [len(curve) for curve in found["curves"]] == [1]
-            assert all(found["rules"])
-    assert list(levels) == ["Oz", "Os"]
+        found = json.loads((tmp_path / "rules.json").read_text())["Oz"]
+        assert {"threshold:5", "last-call"} < found.keys()
+        assert [len(curve) for curve in found["curves"]] == [1]
+        assert all(found["rules"])

@@ -13,6 +13,7 @@ import pytest
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.llvm.sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.cli.command import run as run_command
 from tests.conftest import PROGRAMS, MakeBitcode, copy_modules
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -155,3 +156,24 @@ def test_the_bandit_example_learns_and_is_judged_by_clang(small: Path, tmp_path:
     printed = run("bandit.py", "Oz", "PPO", "m.safetensors", "4", "0", small, folder=tmp_path)
     assert re.match(r"[\d,]+ labels in 4 s\n", printed)
     assert re.search(r"^trained +4 ", printed, re.MULTILINE)
+
+
+@pytest.mark.libraries
+@pytest.mark.timeout(300)
+def test_the_graph_network_is_a_policy_beside_rules(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("torch", "pyarrow"):
+        pytest.importorskip(module)
+    labels, file, results = (tmp_path / name for name in ("labels", "graph.pt", "results"))
+    assert run_command("label", small, "--graphs", "--compiles", 3, "--output", labels).exit_code == 0
+    # One seed gives one network.
+    printed = [run("graph_network.py", labels, path, 3, 2) for path in (file, tmp_path / "again.pt")]
+    assert re.search(r"\d+ labels to fit, \d+ to choose by; wrote ", printed[0])
+    assert printed[0].replace("graph.pt", "again.pt") == printed[1]
+    monkeypatch.setenv("GRAPH_NETWORK", str(file))
+    policy = f"{EXAMPLES / 'graph_network.py'}:GraphPolicy"
+    options = ("--set", "observation=graph", "--split", "test", "--policy", f"default,last-call,{policy}")
+    assert run_command("evaluate", "mlgo/Inline-v0", "--corpus", small, *options, "--output", results).exit_code == 0
+    report = run_command("report", results).stdout
+    assert all(re.search(rf"^{row}", report, re.MULTILINE) for row in ("default", "last-call", ".*GraphPolicy"))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import exactness
+from benchmarks.measuring import facts
 from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
 from docs.site import measurements
@@ -254,7 +255,8 @@ def best_rules() -> Rows:
         yield [f"-{level}", percent(value), f"`{' '.join(rule.split())}`"]
 
 
-SETS = {"test": "test split", "six": "held out", "others": "others held out"}
+SETS = {"test": "test split, version 1", "six": "held out", "others": "others held out"}
+SAMPLES = {"C": "sample of the test part, version 2: C", "C++": "sample of the test part, version 2: C++"}
 LAST_CALL = "last-call"
 
 
@@ -262,7 +264,7 @@ def held_out() -> Rows:
     """Yield policies on every set of held-out modules, against plain clang and against `last-call`."""
     columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
     yield ["set", "level", "policy", "modules", "projects", *columns]
-    for part, title in SETS.items():
+    for part, title in {**SETS, **SAMPLES}.items():
         for level in LEVELS:
             for policy in measurements.held_out(part, level):
                 row = measurements.held_out_facts(part, level, policy)
@@ -309,11 +311,19 @@ def linked_builds() -> Rows:
 
 
 def graph_learning() -> Rows:
-    """Yield the part of the attainable bytes that each method saves, and its smallest and largest value over seeds."""
-    yield ["method", "mean", "smallest seed", "largest seed"]
-    for name, shares in read("graphs")["learning"]["shares"].items():
-        name = name if " " in name else f"`{name}`"  # networks have titles, rules their names
-        yield [name, *(f"{share:+.2f}" for share in (sum(shares) / len(shares), min(shares), max(shares)))]
+    """Yield the graph network and rules on test modules, against plain clang and against `last-call`."""
+    columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
+    yield ["policy", "modules", "projects", *columns]
+    found = read("graphs")["learning"]
+    sizes = {name: dict(zip(row["modules"], row["sizes"], strict=True)) for name, row in found.items()}
+    for name, row in found.items():
+        change = facts([(value, base) for value, base in row["sizes"]], row["projects"])
+        pairs = [(value, sizes[LAST_CALL][module][0]) for module, (value, _) in sizes[name].items()]
+        other = facts(pairs, row["projects"])
+        against = ["", ""] if name == LAST_CALL else [percent(other["mean"]), interval(other["interval"])]
+        cells = [percent(change["mean"]), interval(change["interval"]), percent(change["total"])]
+        title = name if " " in name else f"`{name}`"  # networks have titles, rules their names
+        yield [title, *counted(change, "modules", "projects"), *cells, *counted(change, "worse"), *against]
 
 
 def coverage() -> Rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, imitate,
 from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.monitor import Monitor, Progress
-from mlgo_gym.training.pipeline import drawn_modules, run_pipeline
+from mlgo_gym.training.pipeline import REFERENCES, check_reference, drawn_modules, run_pipeline
 from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, TreeSettings, rates_columns
 
 PADDING = 16
@@ -59,6 +60,7 @@ def label(
         Values, OptionsOf(Labelling, "policy environment compiles seconds seed check largest limit max_per_project")
     ],
     callee_features: bool = False,
+    graphs: Annotated[bool, option("Also store the call graph at each label of inlining.")] = False,
     metric: str | None = None,
     execution: ExecutionOptions,
     compiler: CompilerOptions,
@@ -70,10 +72,18 @@ def label(
     every function, and a label is the change in the metric. The same command
     resumes an interrupted run. Train on the labels with `mlgo-gym train imitation`.
 
+    The name of a frozen set, mlgo/inline-graphs-v0, stands for a corpus with all
+    options; its labels are compared with those of the same name everywhere.
+
     Exit status 1: a module failed.
     """
-    arguments = compiler.arguments(callee_features=callee_features, metric=metric)
+    arguments = compiler.arguments(callee_features=callee_features, metric=metric, ir=graphs)
     labelling = Labelling(corpus, arguments=arguments, **settings_of_labels)
+    if corpus in REFERENCES:
+        if labelling != Labelling(corpus, arguments=compiler.arguments()):
+            raise MlgoError(f"expected no options of labels beside {corpus}, got some; omit them")
+        frozen, _ = REFERENCES[corpus]
+        labelling = replace(frozen, arguments=compiler.arguments(**frozen.arguments))
     lines, failed = [], {}
     names = ("labels", "decisions", "compiles", "seconds", "flips", "missed", "ambiguous", "unbalanced")
     total = dict.fromkeys(names, 0)
@@ -86,6 +96,8 @@ def label(
                 lines.append(line)
                 total = {name: number + line.get(name, 0) for name, number in total.items()}
             advance(f"{total['labels']:,} labels" + (f", {len(failed)} failed" if failed else ""))
+    if corpus in REFERENCES and not failed:
+        check_reference(corpus, output)
     pairs = [pair for line in lines for pair in line.get("checked", ())]
     data = {"modules": len(lines), **total, "checked": pairs, "failed": failed}
     return Result(data, "\n".join(_counts(data)), failed)

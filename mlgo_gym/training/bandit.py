@@ -17,7 +17,6 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.corpus.parts import HELD_OUT, Part, is_project_part
 from mlgo_gym.episode.argument_types import check_types, whole_number
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean
@@ -130,21 +129,9 @@ def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tupl
 
 
 def _rows(labels: Labels, split: Split) -> npt.NDArray[np.bool_]:
-    """Return which labels are of a part, without copies of modules that are held out from it."""
-    names, inverse = np.unique(labels.modules, return_inverse=True)
-    origins = [(project, name) for project, _, name in (name.partition("/") for name in names.tolist())]
-
-    def of_part(part: Part) -> npt.NDArray[np.bool_]:
-        return np.array([is_project_part(*origin, part) for origin in origins], np.bool_)[inverse]
-
-    held_out = {digest for part in HELD_OUT[split] for digest in labels.digests[of_part(part)].tolist() if digest}
-    rows: npt.NDArray[np.bool_] = of_part(split) & np.array(
-        [digest not in held_out for digest in labels.digests.tolist()]
-    )
+    rows = labels.in_part(split)
     if not rows.any():
-        raise MlgoError(
-            f"expected labels of the split {split!r}, got {len(names)} modules in other splits; label its modules"
-        )
+        raise MlgoError(f"expected labels of the split {split!r}, got labels of other splits alone; label its modules")
     return rows
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, MODULE_SHARE
 from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_gym.compiler.decision_code import CallGraph
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, legal_answer, run_allocation_compile
 from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, flip_effects, independent
@@ -32,10 +33,14 @@ from mlgo_gym.llvm.sizes import size_changes
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy, decide, flat_part
 from mlgo_gym.tasks.task import Task
+from mlgo_gym.training.graph_labels import graph_columns
 from mlgo_gym.training.labels import ModuleLabels, cpu_seconds, printable
 
 MAX_FLIPS = 400
 """Maximum number of flipped decisions per compile."""
+
+GRAPH_FUNCTIONS = 32
+"""Maximum number of functions in the graph of a label, those nearest to the call."""
 
 MAX_ATTEMPTS = 3
 """Number of ambiguous flips after which a decision is not tried again."""
@@ -70,7 +75,8 @@ def label_by_flips(
 
     Returns:
         The labels: `bytes` is the cost with the call inlined minus that without, in bytes or in the unit of the metric;
-        with weights, in billionths of the baseline. The counts are:
+        with weights, in billionths of the baseline. With `ir=True` each label has the call graph at its decision
+        under the policy. The counts are:
 
         | count | meaning |
         |---|---|
@@ -102,6 +108,7 @@ class _InlineLabelling:
         self._compilation = env.compilation(env.corpus.module(module))
         self._costs = FunctionCosts(env.setup, self._compilation)
         self._dtype = self._task.headers[0].dtype
+        self._graphs: dict[DecisionSite, CallGraph] = {}
         self._stable = [name for name in self._dtype.names or () if name not in _UNSTABLE]
         self._unflipped, _ = self._compile({})
         self._decisions = self._unflipped.decisions
@@ -125,6 +132,8 @@ class _InlineLabelling:
 
         def choose(decision: Decision) -> int:
             answer = int(decide(self._policy, self._task, decision, self._module, next(indices)))
+            if decision.code is not None and not flips:
+                self._graphs[decision.site] = decision.code.call_graph(GRAPH_FUNCTIONS)
             flip = flips.get(decision.site)
             if flip is None or self._stable_features(flip.payload) != self._stable_features(decision.payload):
                 return answer
@@ -216,6 +225,8 @@ class _InlineLabelling:
             "position": np.array([decision.site.index for decision in decisions], np.int32),
             "callee": [printable(decision.callee) for decision in decisions],
         }
+        if self._graphs:
+            columns |= graph_columns([self._graphs[decision.site] for decision in decisions])
         return ModuleLabels(columns, counts)
 
 

@@ -11,7 +11,7 @@ import io
 import json
 import resource
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from mlgo_clang.files import read_untrusted
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_gym.cache import key_of, parse_json, write_atomically
 from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.corpus.parts import HELD_OUT, Part, is_project_part
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.identity import refuse_other_identity
@@ -35,7 +36,7 @@ _FORMAT = 1
 
 FACTS = (
     *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),
-    *("project", "context", "visit", "position", "callee", "default", "price"),
+    *("project", "context", "visit", "position", "callee", "default", "price", "nodes", "edges", "edge_links"),
 )
 """The columns that are not features. Labels of inlining have `bytes`, those of other decisions `costs`."""
 
@@ -112,6 +113,19 @@ class Labels:
             return None
         pairs = sorted(set(zip(self.digests.tolist(), self.modules.tolist(), strict=True)))
         return dict(reversed(pairs))
+
+    def in_part(self, part: Part) -> npt.NDArray[np.bool_]:
+        """Return which labels are of a part of a split, without copies of modules that are held out from it."""
+        names, inverse = np.unique(self.modules, return_inverse=True)
+        origins = [(project, name) for project, _, name in (name.partition("/") for name in names.tolist())]
+
+        def of(part: Part) -> npt.NDArray[np.bool_]:
+            return np.array([is_project_part(*origin, part) for origin in origins], np.bool_)[inverse]
+
+        held_out = {digest for held in HELD_OUT.get(part, ()) for digest in self.digests[of(held)].tolist() if digest}
+        copies = np.array([digest in held_out for digest in self.digests.tolist()], np.bool_)
+        rows: npt.NDArray[np.bool_] = of(part) & ~copies
+        return rows
 
     def select(self, rows: Any) -> Labels:
         """Return the labels of an index array or a mask."""
@@ -240,14 +254,27 @@ def read_labels(paths: Sequence[Path]) -> Labels:
                     "one of them"
                 )
     parts: list[Labels] = []
-    for path in paths:
-        for source, part in [(path, _read_file(path))] if path.suffix == SUFFIX else _read_folder(path):
-            if parts:
-                _check_features(parts[0].features, part.features, str(source))
-            parts.append(part)
-    if not parts:
-        raise MlgoError(f"expected labels in {', '.join(map(str, paths))}, got none; label more modules")
+    for source, table in label_tables(paths):
+        part = _of_file(source, table) if source in paths else _of_module(table)
+        if parts:
+            _check_features(parts[0].features, part.features, str(source))
+        parts.append(part)
     return joined(parts)
+
+
+def label_tables(paths: Sequence[Path]) -> list[tuple[Path, Any]]:
+    """Return the files of labels with their tables, in order; those of a folder are of one module each."""
+    tables = []
+    for path in paths:
+        if path.suffix == SUFFIX:
+            tables.append((path, _table(path, "name another file")))
+            continue
+        # Worker processes finish modules in any order; the network must not depend on it.
+        parts = (_part(path, line) for _, line in sorted(_read_lines(path).items()) if line["labels"])
+        tables += [(part, _table(part, "label the module once more")) for part in parts]
+    if not tables:
+        raise MlgoError(f"expected labels in {', '.join(map(str, paths))}, got none; label more modules")
+    return tables
 
 
 def _metric(header: Mapping[str, Any]) -> Any:
@@ -287,19 +314,13 @@ def _part(folder: Path, line: Mapping[str, Any]) -> Path:
     return folder / "parts" / f"{key_of(line['module'], line['identity'])[:24]}{SUFFIX}"
 
 
-def _read_folder(folder: Path) -> Iterable[tuple[Path, Labels]]:
-    # Worker processes finish modules in any order; the network must not depend on it.
-    for _, line in sorted(_read_lines(folder).items()):
-        if line["labels"]:
-            path = _part(folder, line)
-            table = _table(path, "label the module once more")
-            size = table.num_rows
-            share = np.full(size, line["decisions"] / size)
-            yield path, _labels(table, share, np.zeros(size, np.int64), _names(table, "project"))
+def _of_module(table: Any) -> Labels:
+    size = table.num_rows
+    share = table.column("decisions").to_numpy() / size
+    return _labels(table, share, np.zeros(size, np.int64), _names(table, "project"))
 
 
-def _read_file(path: Path) -> Labels:
-    table = _table(path, "name another file")
+def _of_file(path: Path, table: Any) -> Labels:
     try:
         rounds, decisions = (table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "decisions"))
         names = _names(table, "dataset")

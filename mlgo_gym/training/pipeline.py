@@ -41,6 +41,7 @@ from mlgo_gym.scheduling import Execution, FileStore
 from mlgo_gym.storage.json_files import remove_unfinished
 from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
 from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
+from mlgo_gym.training.graph_labels import labels_digest
 from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
 from mlgo_gym.training.monitor import Monitor
 from mlgo_gym.training.tree_imitation import TreeImitation
@@ -144,6 +145,30 @@ class Labelling:
             return label(env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed)
         except MlgoError as error:
             return str(error)
+
+
+REFERENCES: Mapping[str, tuple[Labelling, str]] = {
+    "mlgo/inline-graphs-v0": (
+        Labelling(
+            "builtin,box2d-py,brotli,hiredis,httptools,pyclipper,ujson,kiwisolver,lz4,pysimdjson,xxhash,zopfli",
+            arguments={"ir": True},
+            compiles=8,
+            largest=60_000,
+            max_per_project=12,
+        ),
+        "e57e6d4018450615861eb8cc9db2c82740d4e206ea8427ab1b5a28611a31612c",
+    )
+}
+"""Frozen sets of labels with call graphs by name: how each is made, and its `labels_digest()`."""
+
+
+def check_reference(name: str, folder: Path) -> None:
+    """Raise an MlgoError if the labels in a folder are not those of a frozen set."""
+    expected, actual = REFERENCES[name][1], labels_digest([folder])
+    if actual != expected:
+        raise MlgoError(
+            f"expected the labels of {name}, {expected}, got {actual}; use the bundled clang of this version"
+        )
 
 
 def label_rounds(labelling: Labelling, folder: Path, execution: Execution = Execution()) -> Collector:

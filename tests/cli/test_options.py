@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import typer
 
-from mlgo_gym import MlgoError, read_labels
+from mlgo_gym import MlgoError
 from mlgo_gym.cli.application import application
+from mlgo_gym.training.labels import label_tables
 from tests.cli.command import run
 from tests.conftest import MakeBitcode, copy_modules
 
@@ -64,6 +65,7 @@ TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
             "--largest": (1,),
             "--limit": (1,),
             "--max-per-project": (1,),
+            "--graphs": (),
             "--callee-features": (),
             "--metric": ("nonsense",),
             "--set": ("reward=nonsense",),
@@ -132,8 +134,9 @@ def outcome(command: str, words: tuple[object, ...], places: dict[str, str]) -> 
     folder = Path(places["folder"])
     files = sorted(path.relative_to(folder).as_posix() for path in folder.iterdir())
     logs = [path.read_bytes() for path in sorted(folder.rglob("*.log"))]
-    labels = read_labels([folder / "labels"]).observations.tobytes() if (folder / "labels" / "parts").is_dir() else b""
-    return json.dumps(printed).replace(places["folder"], ""), files, logs, labels
+    is_labelled = (folder / "labels" / "parts").is_dir()
+    labels = [table.to_pydict() for _, table in label_tables([folder / "labels"])] if is_labelled else []
+    return json.dumps(printed).replace(places["folder"], ""), files, logs, str(labels)
 
 
 def timeless(value: dict[str, Any]) -> dict[str, Any]:

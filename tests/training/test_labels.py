@@ -4,7 +4,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,9 +17,11 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, imitate
 from mlgo_gym.training.expert_rollouts import expert_rollouts
-from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
-from mlgo_gym.training.labels import LabelStore, ModuleLabels, read_header, read_labels
-from mlgo_gym.training.pipeline import drawn_modules
+from mlgo_gym.training.flip_labels import GRAPH_FUNCTIONS, label_by_flips, label_evictions
+from mlgo_gym.training.graph_labels import labels_digest, read_graphs
+from mlgo_gym.training.labels import LabelStore, ModuleLabels, label_tables, read_header, read_labels
+from mlgo_gym.training.pipeline import REFERENCES, drawn_modules
+from tests.cli.command import run
 from tests.conftest import MakeBitcode, copy_modules
 from tests.training.label_samples import constant, inlining_labels
 
@@ -142,6 +144,42 @@ def test_labels_have_a_line_per_module_and_are_written_once(varied: str, tmp_pat
     assert len(list(labelling.run(folder))) == 5
     assert folder.joinpath("modules.jsonl").read_text() == text, "finished modules are not labelled again"
     assert read_header(folder)["policies"] == {"policy": "default"}
+
+
+def test_a_frozen_set_has_the_graph_of_each_label(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, folder = tmp_path / "plain", tmp_path / "graphs"
+    list(Labelling(str(calls), compiles=6).run(plain))
+    labelling = Labelling(str(calls), compiles=6, arguments={"ir": True})
+    list(labelling.run(folder))
+    labels, graphs = read_labels([folder]), read_graphs([folder])
+    assert labels.costs.tolist() == read_labels([plain]).costs.tolist()
+    ((_, table),) = label_tables([folder])
+    columns = (table.column(name).to_pylist() for name in ("context", "visit", "position"))
+    remaining = dict(zip(zip(*columns, strict=True), graphs, strict=True))
+    assert len(remaining) == len(labels) > 5
+    with closing(make_environment("mlgo/Inline-v0", {"corpus": str(calls), "ir": True})) as env:
+        _, info = env.reset()
+        done = False
+        while not done:
+            if (graph := remaining.pop(tuple(info["site"]), None)) is not None:
+                shown = env.call_graph(GRAPH_FUNCTIONS)
+                for part in ("nodes", "edges", "edge_links"):
+                    assert getattr(graph, part).tolist() == getattr(shown, part).tolist()
+            *_, done, _, info = env.step(info["default_action"])
+    assert not remaining
+    with pytest.raises(MlgoError, match=r"expected labels with call graphs, got .* use `mlgo-gym label --graphs`"):
+        read_graphs([plain])
+    digest, name = labels_digest([folder]), "mlgo/test-v0"
+    monkeypatch.setitem(cast("dict[str, Any]", REFERENCES), name, (labelling, digest))
+    command = ("label", name, "--output", tmp_path / "again")
+    assert run(*command).exit_code == 0
+    with pytest.raises(MlgoError, match=f"expected no options of labels beside {name}, got some"):
+        run(*command, "--seed", 1)
+    monkeypatch.setitem(cast("dict[str, Any]", REFERENCES), name, (labelling, digest[::-1]))
+    with pytest.raises(
+        MlgoError, match=f"expected the labels of {name}, {digest[::-1]}, got {digest}; use the bundled"
+    ):
+        run(*command)
 
 
 def test_names_that_are_no_utf8_or_have_two_lines_are_labelled(calls: Path, tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""The call graphs of labels: those of inlining have them where the environment has `ir=True`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NODE_COLUMNS, CallGraph
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.training.labels import label_tables, read_labels
+
+_NODES, _EDGES, _LINKS = "nodes", "edges", "edge_links"
+
+
+def read_graphs(paths: Sequence[Path]) -> list[CallGraph]:
+    """Return the call graph of each label, in the order of `read_labels()`; their functions have no names.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        MlgoError: a path has no labels, or labels without graphs.
+    """
+    graphs = []
+    for path, table in label_tables(paths):
+        if _NODES not in table.column_names:
+            raise MlgoError(f"expected labels with call graphs, got {path} without; use `mlgo-gym label --graphs`")
+        for row in zip(*(table.column(name).to_pylist() for name in (_NODES, _EDGES, _LINKS)), strict=True):
+            nodes, edges, links = (
+                np.array(values, np.int64).reshape(-1, width)
+                for values, width in zip(row, (len(NODE_COLUMNS), len(EDGE_COLUMNS), 2), strict=True)
+            )
+            graphs.append(CallGraph(("",) * len(nodes), nodes, edges, links))
+    return graphs
+
+
+def graph_columns(graphs: Sequence[CallGraph]) -> dict[str, Any]:
+    """Return the columns of some graphs, for `ModuleLabels`."""
+    parts = {_NODES: "nodes", _EDGES: "edges", _LINKS: "edge_links"}
+    return {name: [getattr(graph, part).ravel() for graph in graphs] for name, part in parts.items()}
+
+
+def labels_digest(paths: Sequence[Path]) -> str:
+    """Return the SHA-256 of modules, features, actions, costs and graphs of labels, in hexadecimal."""
+    labels, digest = read_labels(paths), hashlib.sha256()
+    names = "\n".join([*labels.features, *labels.modules.tolist(), *labels.digests.tolist()])
+    digest.update(names.encode(errors="surrogateescape"))
+    for array in (labels.observations, labels.answers, labels.costs):
+        digest.update(np.ascontiguousarray(array, np.float64).tobytes())
+    for graph in read_graphs(paths):
+        digest.update(b"".join(part.tobytes() for part in (graph.nodes, graph.edges, graph.edge_links)))
+    return digest.hexdigest()
