@@ -14,7 +14,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.metrics.linked import PlainObjects
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
-from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, linked_table
+from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, ProgramResult, linked_table, programs_tables
 from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -189,6 +189,16 @@ def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refus
     last = linked_table(rows).rows[-2:]
     assert last[0] == ("never", "a", "1", "90", "-10.00%", "995", "-0.50%", "50%")
     assert last[1][5] == "not linked"
+    programs = [
+        ProgramResult(PLAIN, "a", False, 1, "hardware", 2000, 4_000_000, 1.0, 1 << 20),
+        ProgramResult("never", "a", False, 1, "hardware", 1900, 4_400_000, 0.5, 1 << 21),
+        ProgramResult("never", "b", False, 2, "hardware", error="wrong output"),
+    ]
+    (table,) = programs_tables(programs)
+    assert table.title == "Programs with never, against plain clang; instructions counted by hardware"
+    assert table.rows == (
+        ("a", "1,900", "-5.00 %", "4.4", "+10.00 %", "500", "2,048"), ("b", "failed", "-", "-", "-", "-", "-"),
+    )  # fmt: skip
     with (
         Evaluation("mlgo/Inline-v0", policies=["default"], corpus="builtin", limit=1) as evaluation,
         pytest.raises(MlgoError, match="expected a corpus with link steps"),
