@@ -105,12 +105,17 @@ class LinkView:
     def _modules(self) -> list[Module]:
         return list(self.plain.whole())
 
+    @property
+    def _folding(self) -> Folding:
+        foldings = {folding_of_link(link.arguments) for link in self._links}
+        return cast("Folding", foldings.pop()) if len(foldings) == 1 else "none"
+
     @cached_property
     def _key(self) -> str:
         modules = [(module.name, module.contents(), module.flags) for module in self._modules]
-        links = [(link.output, link.modules, link.arguments) for link in self._links]
+        links = [(link.output, link.modules) for link in self._links]
         facts = None if self.facts is None else sha256_of(self.facts)
-        return key_of(_REVISION, self.toolchain.identity, modules, links, facts)
+        return key_of(_REVISION, self.toolchain.identity, modules, links, self._folding, facts)
 
     @cached_property
     def _facts_file(self) -> Path:
@@ -118,9 +123,7 @@ class LinkView:
             return Path(self.facts).absolute()
         path = _facts.get(self._key)
         if path is None:
-            foldings = {folding_of_link(link.arguments) for link in self._links}
-            folding = cast("Folding", foldings.pop()) if len(foldings) == 1 else "none"
-            facts = LinkFacts.of_objects(self._plain_objects(), folding)
+            facts = LinkFacts.of_objects(self._plain_objects(), self._folding)
             with errors_name_cache():
                 path = _facts.put(self._key, facts.encoded())
         return path

@@ -79,10 +79,6 @@ class LinkFacts:
         """Return the two numbers of a function, as `mlgo_clang.link_facts.FEATURES` has them."""
         return self.counts.get(function, UNKNOWN if self.covers_module else (0, 0))
 
-    def keeps(self, function: str) -> bool:
-        """Return whether the program keeps a function that one object drops: others define it and refer to it."""
-        return min(self.of(function)) > 1
-
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> LinkFacts:
         """Return the facts in a file; raise `PolicyError` if there is no such file, or it is damaged."""
