@@ -47,6 +47,25 @@ def test_the_reward_is_the_relative_change_of_the_count(name: str, right: Path) 
 
 
 @needs_valgrind
+def test_programs_and_their_files_identify_a_cost(right: Path) -> None:
+    def identity() -> str:
+        env = InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST)
+        env.close()
+        return env.setup.project_costs[METRIC].identity
+
+    seen = [identity()]
+    assert identity() == seen[0]
+    for name, old, new in (
+        ("selftest.c", "\n", "\n\n"),
+        ("programs.toml", '"2"', '"3"'),
+        (f"{MODULE}.cmd", "-Oz", "-Os"),
+    ):
+        (right / name).write_text((right / name).read_text().replace(old, new))
+        seen.append(identity())
+    assert len(set(seen)) == 4
+
+
+@needs_valgrind
 def test_a_wrong_output_is_a_failed_episode(tmp_path: Path) -> None:
     small_corpus(tmp_path / "wrong", ENTRY.format(name="vfs", sha256=WRONG))
     env = gym.make("mlgo/Inline-v0", corpus=str(tmp_path / "wrong"), metric=METRIC, compile_options=TRUST)

@@ -11,6 +11,7 @@ from mlgo_gym import ActionError, DecisionSite, MlgoError
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.affected_functions import (
     AffectedFunctions,
+    FlipEffects,
     Reach,
     causes_of_changes,
     flip_effects,
@@ -132,3 +133,8 @@ def test_where_calls_count_a_function_changes_with_its_callers_at_the_distance_o
         "far": {0: 2},
     }
     assert {*causes_of_changes(before, after, changes, flips, sizes)} == {"f", "a"}
+
+
+def test_effects_are_reliable_up_to_64_bytes_or_a_quarter() -> None:
+    for unexplained, changed, reliable in ((64, 0, True), (65, 0, False), (100, 400, True), (101, 400, False)):
+        assert FlipEffects({}, unexplained, changed).is_reliable is reliable

@@ -170,3 +170,11 @@ def test_split_off_parts_count_as_part_of_the_function() -> None:
         "own": 1,
     }
     assert merge_split_parts({"first": 4, "first.cold": -4}, {"first"}) == {}
+
+
+def test_few_reference_compiles_are_kept(varied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlgo_gym.episode.setup.MAX_REFERENCES", 1)
+    env = InlineEnv(corpus=varied, credit=True)
+    first, _, again = (run(env, lambda _: 0, module=name)[1].info["credit"] for name in ("calls", "mixed", "calls"))
+    assert first == again
+    assert any(first)
