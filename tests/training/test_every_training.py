@@ -174,7 +174,7 @@ def test_a_training_follows_its_seed_and_sees_no_held_out_module(
 
 
 def test_default_corpora_are_of_training_modules(toolchain: Toolchain) -> None:
-    larger = score("cost_estimate < 100000", compiles=4, end_above=99, explain=False)
+    larger = score("cost_estimate < 100000", compiles=2, end_above=99, explain=False)
     assert larger.regressions
     assert {name for name, _ in larger.regressions} <= set(open_corpus("builtin:train", toolchain=toolchain).names)
     for command in (train.clone, train.policy):
