@@ -4,7 +4,9 @@ import hashlib
 import json
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,6 +206,11 @@ def test_entries_are_pinned_and_explained_and_have_a_row_of_the_catalogue() -> N
             assert re.fullmatch(r"[0-9a-f]{64}", archive.sha256)
         assert all((dataset.licence, dataset.summary, dataset.parts, *dataset.exclude.values()))
         assert all(path == path.strip("/") and ".." not in path for path in [*dataset.files, *dataset.needs])
+    changes: list[dict[str, Any]] = [{name: {"a": "b"}} for name in ("exclude", "files", "amalgamations")]
+    changes += [{"folder": "x"}, {"programs": "y"}, {"target": "z"}, {"parts": ()}, {"crates": (dataset.archive,)}]
+    changes += [{"needs": {"x": dataset.archive}}, {"archive": replace(dataset.archive, version="0")}]
+    recipes = [dataset.recipe, *(replace(dataset, **change).recipe for change in changes)]
+    assert len(set(map(repr, recipes))) == len(recipes)
     crates = [crate for name in rust_names() for crate in find_dataset(name).crates]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ [0-9a-f]{64}", f"{crate.version} {crate.sha256}") for crate in crates)
     assert len({crate.package for crate in crates}) == len(crates)
