@@ -297,9 +297,9 @@ g++ -Oz -c plus.cpp leaf.c
 """.strip().splitlines()
 
 
-def meaning(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
+def meaning(clang: list[str], words: list[str], source: str = "calls.c") -> tuple[str, str, str] | None:
     """Return source, object and level of an ordinary compile with some words, as the wrapper reads them."""
-    arguments = ["-Oz", "-c", *words, "calls.c", "-o", "out.o"]
+    arguments = ["-Oz", "-c", *words, source, "-o", "out.o"]
     line, shown = resolve(clang, arguments)
     invocation = read_invocation(line)
     if not invocation.reason and (shown is not None or not invocation.is_clear):
@@ -307,9 +307,9 @@ def meaning(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
     return None if invocation.reason else (invocation.source, invocation.output, invocation.level)
 
 
-def meaning_by_the_driver(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
+def meaning_by_the_driver(clang: list[str], words: list[str], source: str = "calls.c") -> tuple[str, str, str] | None:
     """Return the same of the one command that clang's driver would run; None for another number or for other work."""
-    commands = shown_commands([*clang, "-Oz", "-c", *words, "calls.c", "-o", "out.o"])
+    commands = shown_commands([*clang, "-Oz", "-c", *words, source, "-o", "out.o"])
     line = commands[0] if len(commands) == 1 else []
     if "-emit-obj" not in line:
         return None

@@ -108,15 +108,16 @@ def contents() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path.cwd().iterdir()}
 
 
-def reading(clang: list[str], folder: Path, words: tuple[str, ...]) -> str:
+def reading(clang: list[str], name: str, target: str, folder: Path, words: tuple[str, ...]) -> str:
     """Return the difference between the wrapper's reading of words and that of clang's driver."""
-    enter(folder, "calls.c", C)
-    read, expected = meaning(clang, list(words)), meaning_by_the_driver(clang, list(words))
+    enter(folder, name, C)
+    line = [*target.split(), *words]
+    read, expected = meaning(clang, line, name), meaning_by_the_driver(clang, line, name)
     if read == expected:
         return "equal"
     if read is None:
         return "left to clang" if words[0].startswith(OWN_WORK) else f"{words}: left to clang without a reason"
-    shown = subprocess.run([*clang, "-###", "-c", *words, "calls.c"], capture_output=True, check=False)
+    shown = subprocess.run([*clang, "-###", "-c", *line, name], capture_output=True, check=False)
     # Clang reports the error of the words, with and without a policy.
     return "refused by clang" if shown.returncode else f"{words}: {read} instead of {expected}"
 
@@ -154,9 +155,14 @@ def assert_only(known: set[str], results: Counter[str]) -> None:
     assert sorted(results.keys() - known) == []
 
 
-def test_each_option_is_read_as_by_the_driver(clang: dict[str, list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "source"), [("gcc", 0), ("gcc", 1), ("g++", 2)])
+def test_each_option_is_read_as_by_the_driver(
+    mode: str, source: int, clang: dict[str, list[str]], tmp_path: Path
+) -> None:
+    name, _, target = SOURCES[source]
     with ProcessPoolExecutor() as pool:
-        results = Counter(pool.map(partial(reading, clang["gcc"], tmp_path), forms("DefaultVis"), chunksize=16))
+        read = partial(reading, clang[mode], name, target, tmp_path)
+        results = Counter(pool.map(read, forms("DefaultVis"), chunksize=16))
     assert_only({"equal", "left to clang", "refused by clang"}, results)
 
 
