@@ -8,12 +8,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mlgo_clang import other_machines
 from mlgo_clang.invocation import folding_of_link, reason_of_flag
+from mlgo_gym.llvm.toolchain import bundled_command
 from tests.conftest import write_program
 from tests.mlgo_clang.conftest import DRIVERS, Run, channels, files
 from tests.traces import children, ends_within
@@ -194,3 +197,18 @@ def test_flags_of_other_work_have_a_reason() -> None:
         ("--icf=all -o --icf=safe", "none"),
     ):
         assert folding_of_link(words.split()) == mode
+
+
+def test_a_named_standard_input_is_a_stream_also_from_a_file(project: Path) -> None:
+    code = "from mlgo_clang.invocation import is_stream; print(*map(is_stream, ('/dev/stdin', '/dev/null', 'calls.c')))"
+    with (project / "calls.c").open() as file:
+        done = subprocess.run([sys.executable, "-c", code], stdin=file, cwd=project, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False", "False"]
+
+
+def test_headers_of_a_target_are_read_from_the_cache(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zig, target = bundled_command()[0], "aarch64-linux-musl"
+    words = other_machines.header_words(zig, target)
+    assert "-nostdinc" in words
+    monkeypatch.setattr(other_machines, "library_headers", lambda *_: [])
+    assert other_machines.header_words(zig, target) == words != ["-nostdinc"]
