@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.corpus import builtin, opening
 from mlgo_gym.corpus.builtin import PROGRAMS, builtin_folder
-from mlgo_gym.corpus.datasets.catalogue import dataset_names
+from mlgo_gym.corpus.datasets.catalogue import dataset_names, rust_names
 from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
@@ -49,6 +49,8 @@ def test_a_specification_has_level_target_and_parts(folder: Path) -> None:
     assert CorpusSpec("zstd", "Oz", DEFAULT_TARGET).short == CorpusSpec("zstd")
     for spec in (CorpusSpec("zstd", "Os"), CorpusSpec("zstd", "Oz", "thumbv7em")):
         assert spec.short == spec
+    assert CorpusSpec("zstd").project == "zstd"
+    assert {CorpusSpec(name).project for name in ("programs", *rust_names())} == {None}
     (path,) = parse_corpora(f"{folder}:test")
     assert (path.at("Os"), path.dataset) == (CorpusSpec(str(folder), parts=("test",), is_path=True), None)
 
