@@ -172,7 +172,7 @@ def test_the_interval_is_scipys_t_interval_of_the_means_of_the_projects(counts: 
 
 
 def test_quantiles_miss_one_term_of_the_expansion() -> None:
-    freedoms = np.array([3, 4, 6, 9, 20, 40, 100])
+    freedoms = np.array([3, 4, 6, 9, 20, 40])
     missing = (stats.t.ppf(0.975, freedoms) - [t_quantile(freedom) for freedom in freedoms.tolist()]) * freedoms**5.0
     assert 0.73 < missing.min() < missing.max() < 0.94
 
