@@ -335,16 +335,17 @@ def coverage() -> Rows:
 
 
 def metrics(group: str) -> Rows:
-    """Yield the change of each metric under each policy, beside exact quantities of the same modules."""
+    """Yield the change of each metric under each policy, with the shares of modules where exact quantities disagree."""
     _, _, _, names, exact = GROUPS[group]
-    yield ["metric", "policy", "modules", "change", *(cell for name in exact for cell in (f"`{name}`", "opposite"))]
-    for metric in (name for name in names if name not in exact):
-        for policy, modules in read("metrics")[group].items():
+    results = read("metrics")[group]
+    yield ["metric", *(f"`{policy}`" for policy in results)]
+    for metric in (*exact, *(name for name in names if name not in exact)):
+        cells = []
+        for modules in results.values():
             found = [compared(modules, metric, name) for name in exact]
-            cells = [
-                cell for _, change, opposite in found for cell in (percent(change.mean), f"{100 * opposite:.0f} %")
-            ]
-            yield [f"`{metric}`", f"`{policy}`", str(len(modules)), percent(found[0][0].mean), *cells]
+            shares = ", ".join(f"{100 * opposite:.0f} %" for _, _, opposite in found)
+            cells.append(percent(found[0][0].mean) + (f" ({shares})" if metric not in exact else ""))
+        yield [f"`{metric}`", *cells]
 
 
 CARDS = ("inline-os", "inline-oz")
