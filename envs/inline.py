@@ -19,7 +19,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.features import BOUNDS, INLINING_TABLE, FeatureLayout, FeatureTable
+from mlgo_gym.tasks.feature_layout import FeatureLayout
+from mlgo_gym.tasks.features import BOUNDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.task import GRAPH, Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 

@@ -21,15 +21,7 @@ from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.features import (
-    ARGUMENTS,
-    EMBEDDINGS_TABLE,
-    ENTITIES,
-    INLINING_TABLE,
-    OPCODES,
-    TYPES,
-    FeatureTable,
-)
+from mlgo_gym.tasks.features import ARGUMENTS, EMBEDDINGS_TABLE, ENTITIES, INLINING_TABLE, OPCODES, TYPES, FeatureTable
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22

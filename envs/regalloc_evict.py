@@ -14,7 +14,8 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor, default_eviction
-from mlgo_gym.tasks.features import BOUNDS, EVICTION_TABLE, FeatureLayout, FeatureTable
+from mlgo_gym.tasks.feature_layout import FeatureLayout
+from mlgo_gym.tasks.features import BOUNDS, EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 

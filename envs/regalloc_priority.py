@@ -14,7 +14,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.features import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureLayout, FeatureTable, stage_names
+from mlgo_gym.tasks.feature_layout import FeatureLayout
+from mlgo_gym.tasks.features import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable, stage_names
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 

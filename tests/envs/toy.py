@@ -13,7 +13,8 @@ from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.features import Feature, FeatureLayout, FeatureTable
+from mlgo_gym.tasks.feature_layout import FeatureLayout
+from mlgo_gym.tasks.features import Feature, FeatureTable
 from mlgo_gym.tasks.task import Task
 
 TRIAL = """

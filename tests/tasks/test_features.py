@@ -15,17 +15,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import SCALAR_TYPES, LogHeader, TensorSpec
-from mlgo_gym.tasks.features import (
-    BOUND,
-    COLUMNS,
-    DIMENSIONS,
-    EMBEDDINGS,
-    ENTITIES,
-    FEATURES,
-    Feature,
-    FeatureLayout,
-    stage_names,
-)
+from mlgo_gym.tasks.feature_layout import BOUND, FeatureLayout
+from mlgo_gym.tasks.features import COLUMNS, DIMENSIONS, EMBEDDINGS, ENTITIES, FEATURES, Feature, stage_names
 from mlgo_gym.tasks.measurement import Measurement
 
 MIXED = LogHeader(
