@@ -21,7 +21,6 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, ends_within, traces
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -36,13 +35,6 @@ def test_a_program_that_cannot_be_started_leaves_nothing_behind(program: str) ->
         Session([program, "-cc1"], [INLINING])
     assert caught.value.kind == "start"
     assert traces() <= before
-
-
-def test_a_child_that_holds_standard_error_open_delays_nothing() -> None:
-    with Session(fake_clang("heir@start"), [INLINING]) as session, pytest.raises(CompilerError) as caught:
-        session.finish(LONG)
-    assert caught.value.kind == "exit"
-    assert ends_within(int(caught.value.stderr.split()[-1]), 10)
 
 
 def test_closing_at_any_point_leaves_nothing(compile_calls: Compilation) -> None:

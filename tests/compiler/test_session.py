@@ -89,17 +89,6 @@ def test_decisions_come_in_order_and_defaults_give_the_plain_object(compile_call
     assert object_sizes(compiled.object_bytes).text > 0
 
 
-def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    compilation = plan(Module("calls", make_bitcode("calls.c", compiler=any_toolchain)), any_toolchain)
-    objects = set()
-    for answer in (KEEP, INLINE):
-        with Session(compilation.command, [INLINING]) as session:
-            decisions, compiled = run(session, lambda _, answer=answer: answer)  # type: ignore[misc]
-        assert len(decisions) == 9
-        objects.add(compiled.object_bytes)
-    assert len(objects) == 2
-
-
 def test_an_optimisation_record_changes_nothing(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     compilation = plan(Module("pressure", make_bitcode("pressure.c")), toolchain)
     with Session(compilation.command, optimization_record=True) as session:

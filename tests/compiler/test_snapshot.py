@@ -110,23 +110,9 @@ def test_leaves_equal_replays(any_toolchain: Toolchain, make_bitcode: MakeBitcod
     with Session(command, advisors, optimization_record=True) as root:
         grow(root, [], root.wait(LONG))
     assert len(leaves) == 5
+    assert len({compiled.object_bytes for _, compiled in leaves}) > 1
     for answers, compiled in leaves:
         assert compiled == replay(command, advisors, answers)
-
-
-def test_advisors_whose_channels_open_after_the_fork_are_separate(mixed: tuple[str, ...]) -> None:
-    with Session(mixed, ADVISORS) as session:
-        decision = session.wait(LONG)
-        assert decision is not None
-        assert session.header(1) is None
-        with session.fork() as fork, fork.fork() as forks_fork:
-            assert fork.header() == session.header() != None  # noqa: E711 - a chain
-            ends = [answer_all(copied, decision, 5) for copied in (forks_fork, session, fork)]
-            headers = [copied.header(1) for copied in (session, fork, forks_fork)]
-    assert headers[0] is not None
-    assert headers == [headers[0]] * 3
-    assert ends == [ends[0]] * 3
-    assert {site.context for site in ends[0][0]} > {""}
 
 
 def test_a_fork_outlives_an_original_whose_advisor_has_closed_its_channel(mixed: tuple[str, ...]) -> None:

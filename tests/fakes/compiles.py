@@ -20,7 +20,8 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.episode.baseline import watchers
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
+from tests.conftest import clang_program
 from tests.fakes.fake_clang import fake_clang
 
 
@@ -99,16 +100,11 @@ def finished_compiles() -> Iterator[list[FinishedCompile]]:
         watchers.remove(watch)
 
 
-_SECONDS = 60.0
-
-_PROGRAM = """#!/bin/sh
-read -r behaviour < {switch}
+_FAULT = """read -r behaviour < {switch}
 case "$behaviour:$*" in
 :*) ;;
 *{stem}.bc*channel-base=*|*channel-base=*{stem}.c*) exec {before} "$behaviour" {after} "$@" ;;
-esac
-exec {clang} "$@"
-"""
+esac"""
 
 
 class FaultyClang:
@@ -120,32 +116,25 @@ class FaultyClang:
     Args:
         folder: Folder for the program and the recording.
         bitcode: The module, `NAME.bc`; compiles of `NAME.c` fail too.
-        clang: The real clang, as the argument of an environment.
 
     Attributes:
         program: Path of the program.
         recording: Path of the recording. `NAME.o` beside it is the object of the fake clang.
     """
 
-    def __init__(self, folder: Path, bitcode: Path, clang: str = "bundled") -> None:
-        toolchain = find_toolchain(clang)
+    def __init__(self, folder: Path, bitcode: Path) -> None:
         self.recording = folder / f"{bitcode.stem}.json"
         self._switch = folder / "behaviour"
         self.set_fault("")
-        _record(bitcode, toolchain, self.recording)
+        _record(bitcode, self.recording)
         *before, _, after = fake_clang("replay", self.recording)
-        program = folder / "clang"
-        program.write_text(
-            _PROGRAM.format(
-                switch=shlex.quote(str(self._switch)),
-                stem=shlex.quote(bitcode.stem),
-                before=shlex.join(before),
-                after=shlex.quote(after),
-                clang=shlex.join(toolchain.command),
-            )
+        statement = _FAULT.format(
+            switch=shlex.quote(str(self._switch)),
+            stem=shlex.quote(bitcode.stem),
+            before=shlex.join(before),
+            after=shlex.quote(after),
         )
-        program.chmod(0o755)
-        self.program = str(program)
+        self.program = str(clang_program(folder / "clang", statement))
 
     def set_fault(self, behaviour: str) -> None:
         """Give later compiles of the module a behaviour of `fake_clang()`; the empty one is no fault."""
@@ -161,16 +150,16 @@ class FaultyClang:
         return pids
 
 
-def _record(bitcode: Path, toolchain: Toolchain, path: Path) -> None:
+def _record(bitcode: Path, path: Path) -> None:
     """Write clang's messages under its own decisions, and the object."""
-    with Session(plan(Module(bitcode.stem, bitcode), toolchain).command, [INLINING]) as session:
+    with Session(plan(Module(bitcode.stem, bitcode), find_toolchain("bundled")).command, [INLINING]) as session:
         questions = []
 
         def choose(decision: Decision) -> bytes:
             questions.append(decision.payload.hex())
             return decision.payload[-8:]
 
-        compiled = drive(session, choose, _SECONDS)
+        compiled = drive(session, choose, 60.0)
         header = session.header()
     line = json.dumps(header.to_json(), separators=(",", ":")) + "\n" if header is not None else ""
     path.write_text(json.dumps({"header": line, "questions": questions}))

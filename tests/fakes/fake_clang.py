@@ -8,9 +8,8 @@ ask:N    requests N decisions, and writes the advice as its object.
 replay   repeats the recording; the object of the recording is its object.
 
 Faults at a point: `exit`, `crash`, `stall`, `chatter` (10 MB on standard error, then exit), `heir` (exits and leaves a
-child running, whose process id is the last word on standard error), `heir-of-success` (leaves a child running and
-continues), `no-folder` (removes the folder of its channels), or a signal such as `SIGINT` to its parent; then `@` and
-one of the points
+child running), `heir-of-success` (leaves a child running and continues), `no-folder` (removes the folder of its
+channels), or a signal such as `SIGINT` to its parent; then `@` and one of the points
 
 start      before it opens its channels
 half       in the middle of its header
@@ -138,10 +137,9 @@ class _Fake:
                 os.write(2, b"x" * 65535 + b"\n")
             self._die()
         if what in ("heir", "heir-of-success"):
-            child = subprocess.Popen(_CHILD, close_fds=False).pid
-            self._record_pid(child)
+            self._record_pid(subprocess.Popen(_CHILD, close_fds=False).pid)
             if what == "heir":
-                self._die(f"; still running: {child}")
+                self._die()
         if what.startswith("SIG"):
             os.kill(os.getppid(), getattr(signal, what))
             signal.pause()
@@ -150,8 +148,8 @@ class _Fake:
             os.write(2, b"Cannot open inbound file\n")
             os._exit(1)
 
-    def _die(self, more: str = "") -> NoReturn:
-        os.write(2, f"fatal error: lost at the {self._when}{more}\n".encode())
+    def _die(self) -> NoReturn:
+        os.write(2, f"fatal error: lost at the {self._when}\n".encode())
         os._exit(1)
 
     def _header(self, original: bytes) -> bytes:
