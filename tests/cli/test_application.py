@@ -187,6 +187,5 @@ def test_control_characters_of_untrusted_names_are_escaped(calls: Path, tmp_path
     folder = make_untrusted_corpus(tmp_path / "corpus", calls, ("-load", "x"), name=f"m{CONTROL}")
     shown = run("corpus", "verify", folder, env={"COLUMNS": "400"}).output
     assert ("\x1b" in shown, "cGFzdGVk" in shown) == (False, True)
-    program = Path(sys.executable).with_name("mlgo-gym")
-    failed = subprocess.run([program, "validate", tmp_path / f"a{CONTROL}.recipe"], capture_output=True, text=True)
+    failed = start("validate", str(tmp_path / f"a{CONTROL}.recipe"))
     assert (failed.returncode, failed.stderr.count("\n"), SHOWN in failed.stderr) == (2, 1, True)

@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -223,29 +222,15 @@ def test_a_failure_leaves_nothing_and_replaces_no_file(tmp_path: Path) -> None:
     assert not list(tmp_path.parent.glob(f".{tmp_path.name}.*"))
 
 
-def test_the_folder_of_a_killed_process_is_removed_with_the_next(tmp_path: Path) -> None:
-    program = (
-        "import os, pathlib, signal, sys; from mlgo_gym.storage.temporary_folders import complete_folder\n"
-        "with complete_folder(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    killed = subprocess.run([sys.executable, "-c", program, tmp_path / "folder"], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert len(list(tmp_path.iterdir())) == 1
-    with complete_folder(tmp_path / "folder"):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
-def test_folders_of_running_processes_stay(tmp_path: Path) -> None:
+def test_a_complete_folder_removes_those_of_exited_processes_alone(tmp_path: Path) -> None:
     mine = make_process_folder(tmp_path, ".made.")
     dead = tmp_path / f"{process_prefix('.made.').replace(str(os.getpid()), '4194999')}x"
     other = tmp_path / ".made.of-something-else"
     for folder in (dead, other):
         folder.mkdir()
-    shutil.rmtree(make_process_folder(tmp_path, ".made."))
-    assert mine.is_dir()
-    assert other.is_dir()
-    assert not dead.exists()
+    with complete_folder(tmp_path / "made") as staging:
+        assert staging.name.startswith(process_prefix(".made."))
+    assert {*tmp_path.iterdir()} == {mine, other, tmp_path / "made"}
 
 
 READERS: dict[str, Callable[[Path], object]] = {
