@@ -1,7 +1,6 @@
 """Names of modules, functions and folders with spaces, quotes, newlines, dashes and bytes that are not UTF-8."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,12 +8,10 @@ from mlgo_gym import evaluate
 from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.evaluation.result import read_episodes
 from mlgo_gym.evaluation.trace import trace, validate
-from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from tests.conftest import PROGRAMS, copy_modules
+from tests.conftest import MakeBitcode, copy_modules
 from tests.corpus.untrusted import BENIGN
 from tests.fakes.drive import run
-from tests.sampling import one_of_each
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -56,59 +53,38 @@ def test_every_name_is_evaluated_and_replayed(calls: Path, tmp_path: Path, monke
     assert [verdict.problem for verdict in validate(tmp_path / "trace")] == [""] * len(NAMES)
 
 
-SPECIAL = {
-    "blank": ("o d", "o d"),
-    "quote": (r"o\22d", 'o"d'),
-    "line": (r"o\0Ad", "o\nd"),
-    "no-utf-8": (r"o\FFd", "o\ufffdd"),
-    "backslash": (r"o\5Cd", "o\\d"),
-    "dash": ("-o", "-o"),
-}
-"""Function names in LLVM assembly and in the output of clang."""
-
-
-@pytest.fixture(scope="module")
-def assembly(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Two programs as LLVM's assembly."""
-    folder = tmp_path_factory.mktemp("assembly")
-    texts = {}
-    for program in ("calls", "spills"):
-        words = ["--target=x86_64-unknown-linux-musl", "-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm"]
-        output = folder / f"{program}.ll"
-        done = toolchain.run([*words, "-S", str(PROGRAMS / f"{program}.c"), "-o", str(output)])
-        assert done.returncode == 0, done.stderr
-        texts[program] = output.read_text()
-    return texts
-
-
-TASKS = [("Inline", "calls", "mix"), ("RegAllocEvict", "spills", "straight")]
-
-
-@pytest.mark.parametrize(
-    ("task", "program", "function", "name"),
-    one_of_each(
-        [(*TASKS[number % 2 ^ other], name) for other in (0, 1) for number, name in enumerate(SPECIAL)],
-        lambda case: case[3],
-        name=lambda case: f"{case[0]}-{case[3]}",
-    ),
+SPECIAL = (
+    ("o d", "o d", "o d"),
+    (r"o\"d", 'o"d', r"o\22d"),
+    (r"o\nd", "o\nd", r"o\0Ad"),
+    (r"o\377d", "o\ufffdd", r"o\FFd"),
+    (r"o\\d", "o\\d", r"o\\d"),
+    ("-o", "-o", "-o"),
 )
-def test_a_function_of_any_name_is_an_episode(
-    task: str, program: str, function: str, name: str, assembly: dict[str, str], toolchain: Toolchain, tmp_path: Path
-) -> None:
-    written, printed = SPECIAL[name]
-    text, bitcode = tmp_path / "special.ll", tmp_path / "special.bc"
-    text.write_text(assembly[program].replace(f"@{function}(", f'@"{written}"('))
-    words = ["-cc1", "-emit-llvm-bc", "-disable-llvm-passes", "-x", "ir", str(text), "-o", str(bitcode)]
-    assert toolchain.run(words).returncode == 0
-    inlines = task == "Inline"
-    arguments = {"callee_features": True} if inlines else {"scope": "function", "max_decisions": 20}
-    with make_environment(f"mlgo/{task}-v0", {"corpus": str(bitcode), **arguments}) as env:
-        (module,) = env.corpus.names
-        assert inlines or printed in env.decisions(env.corpus.module(module))
-        key, shown = "context", printed
-        if inlines:  # the name of a callee comes from LLVM's assembly
-            key, shown = "callee", written.replace(r"\5C", r"\\")
-        chosen: Any = {} if inlines else {"function": printed}
-        infos, last = run(env, module=module, **chosen)
-        assert last.terminated
-        assert shown in {info[key] for info in infos}
+"""Function names in C, in the output of clang and in LLVM assembly."""
+
+PROGRAM = """
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
+#define LOAD(N) long v##N = p[N];
+#define STORE(N) p[N] = v##N + 1;
+void special(volatile long *) __asm__("NAME");
+void special(volatile long *p) { EACH(LOAD) EACH(STORE) }
+void caller(volatile long *p) { special(p); }
+"""
+
+
+def test_a_function_of_any_name_is_an_episode(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    source = tmp_path / "special.c"
+    for name, printed, assembly in SPECIAL:
+        source.write_text(PROGRAM.replace("NAME", name))
+        corpus = str(make_bitcode(source))
+        with make_environment("mlgo/Inline-v0", {"corpus": corpus, "callee_features": True}) as env:
+            infos, last = run(env)
+            assert last.terminated
+            assert {info["callee"] for info in infos} == {assembly}
+        with make_environment("mlgo/RegAllocEvict-v0", {"corpus": corpus, "scope": "function"}) as env:
+            (module,) = env.corpus.names
+            assert printed in env.decisions(env.corpus.module(module))
+            infos, last = run(env, module=module, function=printed)
+            assert last.terminated
+            assert {info["context"] for info in infos} == {printed}
