@@ -53,11 +53,15 @@ def test_every_file_and_every_flag_of_a_module_counts(tmp_path: Path, compile_ca
     seen = keys()
     assert len(set(seen)) == 4
     assert keys() == seen
+    moved = replace(module, name="n", bitcode=Path(shutil.copy(files[0], tmp_path / "moved")))
+    assert replace(compile_calls, module=moved).key("part") == seen[-1]
     for file in files:
         flip(file)
         assert not set(keys()) & set(seen), file.name
         seen += keys()
-    assert replace(compile_calls, flags=()).key() != compile_calls.key() != compile_calls.key("part")
+    other = replace(compile_calls, toolchain=replace(compile_calls.toolchain, identity="another"))
+    assert len({each.key() for each in (compile_calls, other, replace(compile_calls, flags=()))}) == 3
+    assert compile_calls.key() != compile_calls.key("part")
 
 
 Change = Callable[[Path, pytest.MonkeyPatch], Mapping[str, Any]]
