@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -37,6 +38,7 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.deploy.c_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, rule_cpp
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
@@ -45,7 +47,7 @@ from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.loading import policy_file
 from mlgo_gym.policies.rules import RuleText
 from mlgo_gym.tasks.task import Task
-from tests.ways_to_answer import EVICT, INLINE, PRIORITY, TIMEOUT, Ways, answering_plugin, in_wrapper, make, over_ray
+from tests.ways_to_answer import EVICT, INLINE, PRIORITY, TIMEOUT, Ways, digest, in_wrapper, make, over_ray
 
 DATA = RESULTS / "exactness.json"
 
@@ -117,6 +119,37 @@ def check_own(environment: str, corpus: str, module: str, clang: str | None) -> 
     return {"decisions": decisions, "equal": False, "text": sizes, "explained": explained(compilation, env)}
 
 
+def answering_plugin(major: int, folder: Path) -> Path:
+    """Build a plugin that reads the answers from the file `$MLGO_ANSWERS`; too short a file aborts clang."""
+    code = """#include <stdio.h>
+#include <stdlib.h>
+static int mlgo_yes(const float *) {
+  static FILE *answers = fopen(getenv("MLGO_ANSWERS"), "r");
+  int answer = fgetc(answers);
+  if (answer == EOF)
+    abort();
+  return answer == '1';
+}
+"""
+    library = folder / "answering.so"
+    build_plugin(DecisionCode("a list of answers", (), code), installed_llvm(f"llvm-config-{major}"), library)
+    return library
+
+
+def in_plugin(ways: Ways, library: Path) -> list[str]:
+    """Answer in a pass plugin of `answering_plugin()`."""
+    env = ways.make()
+    compilation = env.compilation(env.corpus.module(ways.module))
+    with tempfile.TemporaryDirectory() as folder:
+        answers, output = Path(folder, "answers"), Path(folder, "object.o")
+        answers.write_bytes(bytes(48 + (int.from_bytes(each, "little") != 0) for each in ways.answers))
+        subprocess.run(
+            [*compilation.command, f"-fpass-plugin={library}", "-o", str(output)],
+            env={**os.environ, "MLGO_ANSWERS": str(answers)}, check=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return [digest(output.read_bytes())]
+
+
 def check_ways(
     environment: str, corpus: str, module: str, clang: str | None, plugin: Path | None, *, ray: bool
 ) -> Entry:
@@ -133,7 +166,7 @@ def check_ways(
     if ray:
         others["ray"] = partial(over_ray, ways)
     if plugin is not None and environment == INLINE:
-        others["plugin"] = partial(ways.plugin, plugin)
+        others["plugin"] = partial(in_plugin, ways, plugin)
     checks: dict[str, Callable[[], bool]] = {name: partial(same, way) for name, way in others.items()}
     sources = list(PROGRAMS.glob(f"{module}.c*")) if corpus.partition("@")[0] == "builtin" and clang is None else []
     if environment == INLINE and sources:

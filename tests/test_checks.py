@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import mlgo_gym
-from mlgo_gym.integrations import NormalizeFeatures, fit_normalization
 from mlgo_gym.testing import check_environment, check_vector_environment
 
 INLINE, BANDIT = "mlgo/Inline-v0", "mlgo/InlineBandit-v0"
@@ -50,13 +49,6 @@ def test_a_time_limit_of_a_vector_environment_is_that_of_gymnasium(limit: int, v
     for name, options in cases:
         assert check_vector_environment(name, steps=10, max_episode_steps=limit, **options) >= 12
     assert check_vector_environment(BANDIT, steps=10, max_episode_steps=1) >= 12
-
-
-def test_an_environment_in_wrappers_is_checked_and_stays_open(varied: str) -> None:
-    with gym.make("mlgo/Inline-v0", corpus=varied, max_decisions=4) as env:
-        wrapped = NormalizeFeatures(env, fit_normalization(env, observations=20))
-        check_environment(wrapped)
-        wrapped.reset()
 
 
 class Faulty(gym.Env[Any, Any]):

@@ -14,7 +14,6 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from tests.conftest import PROGRAMS, copy_modules
-from tests.fakes.compiles import running_compile
 from tests.fakes.drive import failed_end, play
 from tests.fakes.stepping import clang_of
 from tests.traces import alive, traces
@@ -119,9 +118,11 @@ def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> Non
 
 
 def test_an_episode_has_nine_numbered_decisions_and_a_reward_at_its_end(env: InlineEnv) -> None:
+    assert (env.actions, env.render()) == ((), None)
     for _ in range(2):
-        with pytest.raises(ActionError, match=r"call reset\(\)"):
-            env.step(0)
+        for needs_an_episode in (env.state, lambda: env.step(0)):
+            with pytest.raises(ActionError, match=r"call reset\(\)"):
+                needs_an_episode()
         steps = play(env, 0, module="calls")
         assert [step.info["decision_index"] for step in steps[:-1]] == [*range(1, 9)]
         assert [step.reward for step in steps[:-1]] == [0.0] * 8
@@ -228,6 +229,7 @@ def test_a_state_of_a_whole_episode_leads_to_its_end(env: InlineEnv) -> None:
     ("change", "error", "message"),
     [
         ({"digest": "0" * 64}, MlgoError, "with digest 000000000000 and clang"),
+        ({"environment": "OtherEnv"}, MlgoError, "expected a state of InlineEnv, got one of OtherEnv"),
         ({"clang": "3.4"}, MlgoError, r"and clang 3\.4, got"),
         ({"module": "gone"}, CorpusError, "no module 'gone'"),
         ({"actions": [1] * 100}, MlgoError, "expected a decision after 99 actions, got the end of the episode after"),
@@ -247,22 +249,9 @@ def test_another_state_is_refused(env: InlineEnv, change: dict[str, Any], error:
             EpisodeState.from_json(value)  # type: ignore[arg-type] # a wrong use
 
 
-def test_without_an_episode_there_are_no_actions_no_state_and_no_picture(env: InlineEnv) -> None:
-    assert env.actions == ()
-    with pytest.raises(ActionError, match="got none; call reset"):
-        env.state()
-    with pytest.raises(ActionError, match=r"call reset\(\)"):
-        running_compile(env)
-    assert env.render() is None
-
-
-# Lifetime
-
-
-def test_closing_ends_the_compile_can_be_repeated_and_allows_a_new_episode(env: InlineEnv) -> None:
-    env.reset()
-    pid = clang_of(env)
-    env.close()
-    env.close()
-    assert not alive(pid)
-    assert play(env)[-1].terminated
+def test_a_state_is_refused_with_other_flags(env: InlineEnv, corpus: Path) -> None:
+    env.reset(seed=1)
+    flags = {"extra_flags": ["-mllvm", "-inline-threshold=0"]}
+    other = InlineEnv(corpus=str(corpus), compile_options=flags)
+    with other, pytest.raises(MlgoError, match="expected the flags of the state"):
+        other.from_state(env.state())

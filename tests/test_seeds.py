@@ -10,7 +10,6 @@ import pytest
 from mlgo_gym import evaluate, load_policy
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.training.flip_labels import label_by_flips
-from mlgo_gym.training.pipeline import drawn_modules
 from tests.conftest import MakeBitcode
 
 INLINE, EVICT = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"
@@ -55,10 +54,6 @@ def random_evaluation(corpus: str, seed: int) -> object:
     return {episode.module: episode.actions for episode in result.episodes}
 
 
-def labelled_modules(corpus: str, seed: int) -> object:
-    return drawn_modules(make_environment(INLINE, {"corpus": corpus}).corpus, seed, None, 4, None)
-
-
 def labelled_decisions(corpus: str, seed: int) -> object:
     env = make_environment(INLINE, {"corpus": corpus})
     found = label_by_flips(env, load_policy("default", env), "m0", compiles=2, seed=seed)
@@ -74,7 +69,6 @@ DRAWS: dict[str, Callable[[str, int], object]] = {
     "rows of the bandit": bandit_rows,
     "limited evaluation": limited_evaluation,
     "random policy": random_evaluation,
-    "labelled modules": labelled_modules,
     "labelled decisions": labelled_decisions,
 }
 

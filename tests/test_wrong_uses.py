@@ -24,20 +24,14 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     # Types
     ({"credit": "no"}, "expected credit as True or False, got 'no'"),
-    ({"strict": "false"}, "expected strict as True or False, got 'false'"),
     ({"max_decisions": 2.5}, "expected max_decisions as a whole number or None, got 2.5"),
-    ({"max_decisions": math.nan}, "expected max_decisions as a whole number or None, got nan"),
     ({"max_decisions": True}, "expected max_decisions as a whole number or None, got True"),
-    ({"max_decisions": "5"}, "expected max_decisions as a whole number or None, got '5'"),
     ({"error_reward": math.nan}, "expected error_reward as a finite number, 'lowest' or None, got nan"),
     ({"compile_options": {"timeout": "60"}}, "expected timeout as a finite number, got '60'"),
     ({"compile_options": {"extra_flags": [1]}}, "expected extra_flags as a list of strings, got [1]"),
     ({"compile_options": {"extra_flags": "-mllvm -x"}}, "got '-mllvm -x'; write ['-mllvm', '-x']"),
     ({"compile_options": ["timeout"]}, "expected compile_options as a dict, got ['timeout']"),
     ({"corpus": None}, "expected corpus as a string, a path or a Corpus, got None"),
-    ({"corpus": 3}, "expected corpus as a string, a path or a Corpus, got 3"),
-    ({"corpus": ["builtin"]}, "expected corpus as a string, a path or a Corpus, got ['builtin']"),
-    ({"metric": {"text": "1"}}, "expected metric as a string, a dict from strings to finite numbers or None"),
     ({"metric": {"text": math.inf}}, "expected metric as a string, a dict from strings to finite numbers or None"),
     ({"module_order": {"c/*": -1}}, "expected weights ≥ 0 by globs of module names in module_order, got {'c/*': -1}"),
     # Values that would pay, or have no effect
@@ -133,7 +127,6 @@ VECTOR_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 3}, "batch_size"),
     ({"prefetch": None}, "expected prefetch ≥ 0, got None"),
     ({"prefetch": -1}, "expected prefetch ≥ 0, got -1"),
-    ({"prefetch": np.int64(-1)}, "expected prefetch ≥ 0"),
     ({"num_envs": np.float64(2)}, "expected num_envs ≥ 1"),
     ({"batch_size": np.True_}, "expected batch_size ≥ 1"),
     ({"max_episode_steps": 0}, "expected max_episode_steps ≥ 1, got 0"),
@@ -268,20 +261,3 @@ def test_flags_are_refused_where_a_corpus_object_records_them() -> None:
     env = InlineEnv(corpus=corpus, compile_options={"flags": ["-O1"]})
     with pytest.raises(MlgoError, match="got 'builtin'; omit it: extra_flags adds to recorded flags"):
         env.reset()
-
-
-def test_a_state_replays_only_in_its_environment_and_with_its_flags(varied: str) -> None:
-    with InlineEnv(corpus=varied) as env:
-        env.reset(seed=1)
-        env.step(0)
-        state = env.state()
-        flags = {"extra_flags": ["-mllvm", "-inline-threshold=0"]}
-        for other, message in (
-            (gym.make(EVICT, corpus=varied), "expected a state of RegAllocEvictEnv, got one of InlineEnv"),
-            (gym.make(INLINE, corpus=varied, compile_options=flags), "expected the flags of the state"),
-        ):
-            inner: Any = other.unwrapped
-            with pytest.raises(MlgoError) as caught:
-                inner.from_state(state)
-            assert_is_one_line(caught.value, message)
-            other.close()

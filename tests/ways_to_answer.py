@@ -4,7 +4,6 @@
 """
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,6 @@ from mlgo_clang.files import digest_of
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym import CompilerEnv, DecisionSite, as_vector, evaluate, load_policy
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.deploy.c_code import DecisionCode
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.make_env import make_environment
@@ -218,19 +215,6 @@ class Ways:
         part.close()
         return pairs
 
-    def plugin(self, library: Path) -> list[str]:
-        """Answer in a pass plugin of `answering_plugin()`."""
-        env = self.make()
-        compilation = env.compilation(env.corpus.module(self.module))
-        with tempfile.TemporaryDirectory() as folder:
-            answers, output = Path(folder, "answers"), Path(folder, "object.o")
-            answers.write_bytes(bytes(48 + (int.from_bytes(each, "little") != 0) for each in self.answers))
-            subprocess.run(
-                [*compilation.command, f"-fpass-plugin={library}", "-o", str(output)],
-                env={**os.environ, "MLGO_ANSWERS": str(answers)}, check=True, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-            return [digest(output.read_bytes())]
-
 
 def over_ray(ways: Ways) -> list[str]:
     """Run an episode in a worker of a Ray cluster; the driver sends the bitcode."""
@@ -254,23 +238,6 @@ def over_ray(ways: Ways) -> list[str]:
         ((_, objects),) = cluster.run(deque(["episode"]))
     assert not isinstance(objects, WorkerFailure), objects
     return objects
-
-
-def answering_plugin(major: int, folder: Path) -> Path:
-    """Build a plugin that reads the answers from the file `$MLGO_ANSWERS`; too short a file aborts clang."""
-    code = """#include <stdio.h>
-#include <stdlib.h>
-static int mlgo_yes(const float *) {
-  static FILE *answers = fopen(getenv("MLGO_ANSWERS"), "r");
-  int answer = fgetc(answers);
-  if (answer == EOF)
-    abort();
-  return answer == '1';
-}
-"""
-    library = folder / "answering.so"
-    build_plugin(DecisionCode("a list of answers", (), code), installed_llvm(f"llvm-config-{major}"), library)
-    return library
 
 
 def front_end(source: Path, level: str, folder: Path) -> tuple[list[str], dict[str, Any]]:

@@ -93,6 +93,7 @@ def test_a_failure_and_a_restored_state_keep_the_sum(varied: str) -> None:
 def test_it_keeps_the_rules_of_gymnasium_and_wraps_no_other_environment(varied: str) -> None:
     with StepRewards(gym.make(INLINE, corpus=varied, max_decisions=4)) as env:
         check_environment(env)
+        env.reset()  # it stays open
     with pytest.raises(MlgoError, match="expected an environment of mlgo-gym, got CartPoleEnv; omit the wrapper"):
         StepRewards(gym.make("CartPole-v1"))
 

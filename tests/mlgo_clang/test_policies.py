@@ -63,15 +63,8 @@ def test_each_policy_decides_and_of_several_the_smallest_object_is_kept(run: Run
             ),
             "always",
         ),
-        (
-            (
-                'static int f(int n) { __asm__ volatile(".macro twice\\n nop\\n.endm\\n twice"); return n; }\n'
-                "int a(int n) { return f(n) + f(n + 1); }\n"
-            ),
-            "always",
-        ),
     ],
-    ids=["error-attribute", "label", "macro"],
+    ids=["error-attribute", "label"],
 )
 def test_a_policy_that_fails_is_dropped(source: str, failing: str, run: Run, project: Path, own_cache: Path) -> None:
     """Inlining decides whether these sources compile."""
