@@ -30,7 +30,6 @@ both = pytest.mark.parametrize("kind", [RegAllocEvictEnv, RegAllocPriorityEnv])
 needs_snapshots = pytest.mark.skipif(not snapshot_support()[0], reason=f"no snapshots here: {snapshot_support()[1]}")
 
 COLUMNS = 33
-NOTHING = COLUMNS - 1
 SPLIT = 2
 
 
@@ -68,34 +67,6 @@ def test_evictions_are_33_columns_of_19_features_and_priorities_four_features(sp
     assert isinstance(priority.observation_space, gym.spaces.Box)
     assert priority.observation_space.high.tolist() == [np.inf, np.inf, 2**16, 1]
     assert priority.action_space == gym.spaces.Box(0.0, 1.0, (1,), np.float32)
-
-
-@both
-def test_both_forms_of_an_observation_say_the_same(kind: MakeEnv, spills: str) -> None:
-    flat, whole = (kind(corpus=spills, observation=form) for form in ("flat", "vector"))
-    (seen, _), (vector, info) = flat.reset(), whole.reset()
-    while "default_action" in info:
-        values = dict(zip(whole.feature_names, vector.tolist(), strict=True))
-        mask = [values.pop(name) for name in whole.feature_names if name.startswith("mask[")]
-        assert [*values] == [*flat.feature_names]
-        if isinstance(seen, dict):
-            assert (
-                mask
-                == seen["action_mask"].tolist()
-                == info["action_mask"].tolist()
-                == np.asarray(whole.action_masks()).tolist()
-            )
-            assert mask[info["default_action"]]
-        features = seen["observations"] if isinstance(seen, dict) else seen
-        assert features.tolist() == [*values.values()]
-        seen, *_ = flat.step(info["default_action"])
-        vector, *_, info = whole.step(info["default_action"])
-    last = seen["observations"] if isinstance(seen, dict) else seen
-    assert not last.any()
-    if isinstance(seen, dict):
-        assert seen["action_mask"].tolist() == [0] * NOTHING + [1]
-    flat.close()
-    whole.close()
 
 
 def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:

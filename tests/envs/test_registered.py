@@ -112,14 +112,32 @@ def test_numeric_infos_have_every_number_of_full_ones_at_every_step(name: str, v
 
 
 @every
-def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
-    with make(name, varied, observation="vector") as env:
-        assert isinstance(env.observation_space, gym.spaces.Box)
-        assert env.observation_space.shape == (len({*env.feature_names}),)
-        observation, info = env.reset(seed=1)
-        if "action_mask" in info:
-            columns = [column for column, feature in enumerate(env.feature_names) if "mask[" in feature]
-            assert np.array_equal(observation[columns], info["action_mask"])
+def test_both_forms_of_an_observation_say_the_same(name: str, varied: str) -> None:
+    flat, whole = (gym.make(name, corpus=varied, observation=form).unwrapped for form in ("flat", "vector"))
+    start: dict[str, Any] = {"module": "mixed"}
+    (seen, _), (vector, info) = flat.reset(options=start), whole.reset(options=start)
+    names = whole.get_wrapper_attr("feature_names")
+    is_mask = np.array(["mask[" in name for name in names])
+    others = [name for name in names if "mask[" not in name and not name.startswith("task_")]
+    assert others == [*flat.get_wrapper_attr("feature_names")]
+    pending = True
+    while pending:
+        pending = "default_action" in info
+        parts = seen if isinstance(seen, dict) else {"observations": seen}
+        kind = np.eye(3)[parts["task"]] if "task" in parts else ()
+        assert vector[~is_mask].tolist() == [*kind, *parts["observations"]]
+        mask = parts.get("action_mask", np.zeros(0)).tolist()
+        if pending and mask:
+            assert mask == vector[is_mask].tolist() == info["action_mask"].tolist()
+            assert mask == whole.get_wrapper_attr("action_masks")().tolist()
+            assert mask[info["default_action"]]
+        if pending:
+            seen, *_ = flat.step(info["default_action"])
+            vector, *_, info = whole.step(info["default_action"])
+    assert not parts["observations"].any()
+    assert not mask or mask == np.eye(len(mask))[0 if "task" in parts else -1].tolist()
+    flat.close()
+    whole.close()
 
 
 @every
