@@ -69,7 +69,7 @@ def test_an_unknown_decision_is_an_error(families: Path) -> None:
             env.counterfactual(DecisionSite("nowhere", 0, 0))
         for wrong in (1.7, True, np.True_, "1", -1, ("f",)):
             with pytest.raises(MlgoError, match="expected a decision's index ≥ 0, got"):
-                env.counterfactual(wrong)  # type: ignore[arg-type]
+                env.counterfactual(wrong)  # type: ignore[arg-type, unused-ignore]  # by the stubs of other libraries
 
 
 def call(component: str, callee: str, answer: int = 0, index: int = 0) -> InlineDecision:

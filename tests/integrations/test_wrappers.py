@@ -58,7 +58,7 @@ def test_the_rewards_add_up_to_that_of_the_episode(name: str, options: dict[str,
 def test_a_reward_is_the_effect_of_one_decision_if_clang_decides_the_rest(calls: Any) -> None:
     with StepRewards(gym.make(INLINE, corpus=str(calls), reward="bytes")) as env:
         _, info = env.reset()
-        number = sum(env.unwrapped.decisions(env.unwrapped.corpus[0]).values())  # type: ignore[attr-defined]
+        number = sum(env.unwrapped.decisions(env.unwrapped.corpus[0]).values())  # type: ignore[attr-defined, unused-ignore]  # by the stubs of other libraries
         for flipped in range(number):
             _, info = env.reset()
             rewards = []
