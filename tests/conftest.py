@@ -2,10 +2,12 @@
 
 import gc
 import os
+import resource
 import shlex
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 
@@ -80,6 +82,17 @@ def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
     if name != "bundled" and shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     return find_toolchain(name)
+
+
+@contextmanager
+def limited(what: int, value: int) -> Iterator[None]:
+    """Lower a resource limit of this process."""
+    soft, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (value, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, (soft, hard))
 
 
 def write_program(path: Path, text: str) -> Path:

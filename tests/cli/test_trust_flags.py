@@ -233,7 +233,6 @@ def test_the_arguments_of_results_are_checked_before_any_compile() -> None:
     load = ("-load", "./evil.so")
     for options, opened, extra_flags in (
         ({"extra_flags": list(load)}, None, ()),
-        ({"flags": ["-cc1", "-fpass-plugin=./evil.so"]}, None, ()),
         ({}, "builtin,pypi:evil==1.0", ()),
         ({}, None, (load,)),
     ):

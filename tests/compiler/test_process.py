@@ -21,6 +21,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
+from tests.conftest import limited
 from tests.traces import alive, ends_within, traces
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -92,24 +93,19 @@ def test_other_code_may_reap_a_compiler() -> None:
 
 
 def test_a_compile_without_free_descriptors_names_the_limit_and_leaves_nothing(compile_calls: Compilation) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Above the highest descriptor that is duplicated to a number.
     spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(80)]
     started = []
-    try:
-        for room in range(20):
-            limit = spare[-1] + 1 + room
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    for limit in range(spare[-1] + 1, spare[-1] + 21):
+        with limited(resource.RLIMIT_NOFILE, limit):
             try:
                 Session(compile_calls.command, (INLINING,)).close()
                 started.append(True)
             except MlgoError as error:
                 message = str(error)
                 started.append(f"none of the {limit} that" not in message or "ulimit -n" not in message)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in spare:
-            os.close(descriptor)
+    for descriptor in spare:
+        os.close(descriptor)
     assert started == sorted(started)
     assert set(started) == {False, True}
     with pytest.raises(MlgoError, match="got none on this machine"):

@@ -22,7 +22,7 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, limited
 from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, children, ends_within
 
@@ -299,17 +299,15 @@ def test_an_error_midway_leaves_only_the_original(waiting: Session, monkeypatch:
 
 
 def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting: Session) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with waiting:
         before = children()
         for room in range(8):
             spare = os.open(os.devnull, os.O_RDONLY)
             os.close(spare)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (spare + room, hard))
-            try:
-                with pytest.raises(SnapshotError, match="Too many open files"):
-                    waiting.fork()
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            with (
+                limited(resource.RLIMIT_NOFILE, spare + room),
+                pytest.raises(SnapshotError, match="Too many open files"),
+            ):
+                waiting.fork()
             assert children() <= before
         waiting.fork().close()

@@ -9,7 +9,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS, MakeBitcode, copy_modules
 from tests.fakes.compiles import FaultyClang
 from tests.faults.hosts import FaultyCompiler
-from tests.traces import alive, ends_within, traces
+from tests.traces import alive, ends_within
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +32,10 @@ def compiler(
 
 
 @pytest.fixture
-def faults(compiler: FaultyCompiler) -> Iterator[FaultyClang]:
+def faults(compiler: FaultyCompiler, nothing_is_left: None) -> Iterator[FaultyClang]:
     """The switch of faults; at the end no process, descriptor or scratch file may be left."""
-    before = traces()
     compiler.clang.take_pids()
     yield compiler.clang
     compiler.clang.set_fault("")
     for pid in compiler.clang.take_pids():
         assert ends_within(pid, 5) or not alive(pid), f"process {pid} of the compiler is left"
-    assert traces() <= before

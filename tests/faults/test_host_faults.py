@@ -20,7 +20,7 @@ from mlgo_gym import CompilerEnv, CompilerVectorEnv, MlgoError
 from mlgo_gym.compiler.connection import scratch_root
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.make_env import make_environment
-from tests.conftest import clang_program
+from tests.conftest import clang_program, limited
 from tests.fakes.compiles import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, POINTS, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
@@ -155,17 +155,6 @@ def test_after_a_fork_the_original_keeps_its_episodes_and_the_fork_may_reset(bot
 
 
 @contextmanager
-def limited(what: int, value: int) -> Iterator[None]:
-    """Lower a limit of this process."""
-    soft, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (value, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(what, (soft, hard))
-
-
-@contextmanager
 def no_space() -> Iterator[None]:
     """Fill the file system of the scratch folder: a small one is mounted over it."""
     libc, folder = ctypes.CDLL(None), os.fsencode(scratch_root())
@@ -207,19 +196,17 @@ def test_snapshots_are_tested_again_after_a_shortage() -> None:
     supported, reason = snapshot_support()
     if not supported:
         pytest.skip(reason)
-    program = """
-import ctypes
-from mlgo_gym.compiler.connection import scratch_root
-from mlgo_gym.compiler.snapshot_support import snapshot_support
-libc, folder = ctypes.CDLL(None), bytes(scratch_root())
-assert libc.mount(b"none", folder, b"tmpfs", 0, b"size=4k,nr_inodes=3,mode=700") == 0
-print(snapshot_support()[0])
-libc.umount(folder)
-print(snapshot_support()[0])
-"""
     with no_space():
         pass  # or the test is skipped
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "False\nTrue\n"
+    program = """
+from mlgo_gym.compiler.snapshot_support import snapshot_support
+from tests.faults.test_host_faults import no_space
+with no_space():
+    print(snapshot_support()[0])
+print(snapshot_support()[0])
+"""
+    root = Path(__file__).parents[2]
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, cwd=root) == "False\nTrue\n"
 
 
 def test_a_scratch_folder_that_disappears_is_replaced(both: Both) -> None:

@@ -30,7 +30,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
 from mlgo_gym.storage.tensors import read_tensors
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, limited
 from tests.garbling import garblings
 
 KEY = key_of("a key")
@@ -158,10 +158,8 @@ def test_a_kill_at_any_moment_and_a_concurrent_writer_leave_a_complete_record(ow
 @pytest.fixture
 def full_disk() -> Iterator[None]:
     """Limit files of this process to 4,000 bytes, which acts like a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with limited(resource.RLIMIT_FSIZE, 4000):
+        yield
 
 
 @pytest.mark.usefixtures("full_disk")
