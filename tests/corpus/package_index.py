@@ -54,21 +54,18 @@ def serve() -> Iterator[PackageIndex]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if index.status is not None:
-                self.send_error(index.status)
-            elif self.path == "/simple/tiny/":
-                links = (f'<a href="/files/{name}#sha256={index.digests[name]}">{name}</a>' for name in index.files)
-                self.answer("text/html", "".join(links).encode(), 0)
-            elif self.path.startswith("/files/"):
+            name = self.path.removeprefix("/files/")
+            links = (f'<a href="/files/{each}#sha256={index.digests[each]}">{each}</a>' for each in index.files)
+            content = "".join(links).encode() if self.path == "/simple/tiny/" else index.files.get(name)
+            if index.status is not None or content is None:
+                self.send_error(index.status or 404)
+                return
+            cut = 0
+            if name in index.files:
                 index.downloads += 1
                 cut, index.cut = index.cut, 0
-                self.answer("application/gzip", index.files[self.path.removeprefix("/files/")], cut)
-            else:
-                self.send_error(404)
-
-        def answer(self, kind: str, content: bytes, cut: int) -> None:
             self.send_response(200)
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", "application/gzip" if name in index.files else "text/html")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content[: len(content) - cut])

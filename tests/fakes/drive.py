@@ -44,13 +44,9 @@ def run(
 def play(
     env: gym.Env[Any, Any], actions: Any = None, *, module: str | None = None, seed: int | None = None
 ) -> list[Step]:
-    """Run one episode to its end, and close the environment.
+    """Run one episode to its end, and close the environment; return its steps.
 
-    Args:
-        env: The environment.
-        actions: One action for every decision, or a list of actions; None for the default actions.
-        module: Name of the module; None samples one.
-        seed: Seed of the sample.
+    `actions` is one action for every decision, or a list of actions; None, also in the list, is the default action.
     """
     sequence = iter(actions) if isinstance(actions, Sequence) else None
 

@@ -49,9 +49,7 @@ _BEHAVIOURS = re.compile(
 def fake_clang(behaviour: str, recording: Path | None = None) -> tuple[str, ...]:
     """Return the command of a fake clang, for `Session(fake_clang("crash@answer"), [INLINING])`.
 
-    Args:
-        behaviour: A behaviour that this module lists.
-        recording: A conversation that `FaultyClang` has recorded; by default two decisions of one feature.
+    Without a conversation that `FaultyClang` has recorded, it has two decisions of one feature.
     """
     assert _BEHAVIOURS.fullmatch(behaviour), behaviour
     return (sys.executable, "-I", "-S", __file__, behaviour, "" if recording is None else str(recording))

@@ -38,21 +38,17 @@ from tests.faults.hosts import (
 from tests.sampling import one_of_each
 from tests.traces import ends_within
 
-HOSTS = {
-    "single": """
-env = gym.make(ENV, corpus=CORPUS, clang=CLANG).unwrapped
+MAKE = "gym.make(ENV, corpus=CORPUS, clang=CLANG).unwrapped"
+HOSTS = {"single": MAKE, "vector": "gym.make_vec(ENV, 2, corpus=CORPUS, clang=CLANG)", "fork": MAKE}
+PROGRAM = """
+import gymnasium as gym, mlgo_gym
+env = MAKE
 _, info = env.reset(options={"module": "faulty"})
-""",
-    "vector": """
-env = gym.make_vec(ENV, 2, corpus=CORPUS, clang=CLANG)
-_, info = env.reset(options={"module": "faulty"})
-""",
-    "fork": """
-env = gym.make(ENV, corpus=CORPUS, clang=CLANG).unwrapped
-_, info = env.reset(options={"module": "faulty"})
-env = [env, env.fork()][1]
-""",
-}
+if FORKS:
+    env = [env, env.fork()][1]
+while True:
+    info = env.step(info["default_action"])[-1]
+"""
 
 
 def start(host: str, compiler: FaultyCompiler) -> subprocess.Popen[str]:
@@ -61,9 +57,9 @@ def start(host: str, compiler: FaultyCompiler) -> subprocess.Popen[str]:
     if host == "driver":
         command = [str(DRIVER), f"--mlgo-clang={clang}", "--mlgo-policy=never", "-Oz", "-c", "faulty.c"]
     else:
-        program = HOSTS[host].replace("ENV", repr(INLINE)).replace("CORPUS", repr(compiler.corpus))
-        program = f"import gymnasium as gym, mlgo_gym\n{program}\n".replace("CLANG", repr(clang))
-        command = [sys.executable, "-c", program + "while True: info = env.step(info['default_action'])[-1]"]
+        program = PROGRAM.replace("MAKE", HOSTS[host]).replace("FORKS", str(host == "fork"))
+        program = program.replace("ENV", repr(INLINE)).replace("CORPUS", repr(compiler.corpus))
+        command = [sys.executable, "-c", program.replace("CLANG", repr(clang))]
     return subprocess.Popen(command, cwd=compiler.source.parent, text=True, stderr=subprocess.PIPE)
 
 
