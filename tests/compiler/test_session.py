@@ -15,13 +15,11 @@ from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive, drive_coroutin
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
-from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.corpus import Module
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
 from tests.fakes.fake_clang import fake_clang
 from tests.traces import alive, ends_within, scratch_folders
 
@@ -87,14 +85,6 @@ def test_decisions_come_in_order_and_defaults_give_the_plain_object(compile_call
     compile_calls.toolchain.run([*compile_calls.flags, *compile_calls.inputs, "-o", str(alone)])
     assert compiled.object_bytes == plain(compile_calls) == alone.read_bytes()
     assert object_sizes(compiled.object_bytes).text > 0
-
-
-def test_an_optimisation_record_changes_nothing(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    compilation = plan(Module("pressure", make_bitcode("pressure.c")), toolchain)
-    with Session(compilation.command, optimization_record=True) as session:
-        compiled = session.finish(LONG)
-    assert b"Pass:            regalloc" in compiled.optimization_record
-    assert compiled.object_bytes == plain(compilation)
 
 
 def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(compile_calls: Compilation) -> None:

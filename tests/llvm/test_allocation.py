@@ -68,8 +68,11 @@ def test_costs_are_those_of_yaml_and_remarks(any_toolchain: Toolchain, make_bitc
 def test_function_names_are_read_from_yaml(any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     source = tmp_path / "names.c"
     source.write_text(PROGRAM)
-    record = compile_with_record(make_bitcode(source, compiler=any_toolchain), any_toolchain).optimization_record
-    assert {name.removeprefix("\x01") for name in read_allocation_record(record)} == NAMES
+    bitcode = make_bitcode(source, compiler=any_toolchain)
+    compiled = compile_with_record(bitcode, any_toolchain)
+    assert {name.removeprefix("\x01") for name in read_allocation_record(compiled.optimization_record)} == NAMES
+    with Session(plan(Module("spills", bitcode), any_toolchain).command) as plain:
+        assert plain.finish(60).object_bytes == compiled.object_bytes
     assert read_allocation_record(b"") == {}
 
 

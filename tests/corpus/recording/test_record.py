@@ -272,16 +272,6 @@ def test_precompiled_headers_and_modules_do_not_get_in_the_way(project: Path, an
     assert (counted.modules, counted.skipped) == (("sum.o",), {"a precompiled header": 2})
 
 
-def test_a_failed_compile_ends_the_build_and_a_failed_recording_does_not(project: Path, toolchain: Toolchain) -> None:
-    (project / "picky.c").write_text("#ifdef __OPTIMIZE_SIZE__\n#error no place for this\n#endif\nint picky;\n")
-    build = record(project, "cc -O2 -c picky.c; cc -c lib/sum.c; cc -c entry.c; cc -c picky.c", toolchain)
-    assert build.status == 1
-    assert build.modules == ("sum.o",)
-    (failure,) = build.failures
-    assert failure.source == "picky.c"
-    assert "no place for this" in failure.message
-
-
 def test_a_build_without_compiles_or_a_used_folder_is_an_error(project: Path, toolchain: Toolchain) -> None:
     words = r"the build ended with status 3; expected compiles of C, C\+\+ or Rust sources, got none"
     with pytest.raises(NothingCompiledError, match=words) as caught:
