@@ -55,9 +55,6 @@ def test_clang_agrees_with_the_table_of_values(any_toolchain: Toolchain) -> None
         assert "is missing" not in any_toolchain.run(["-cc1", flag, "-version"]).stderr
 
 
-confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
-
-
 def test_arguments_that_may_write_or_load_files_are_refused(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     for arguments in hostile_arguments(str(tmp_path / "target")).values():
         corpus = open_corpus(make_untrusted_corpus(tmp_path / "corpus", calls, arguments), toolchain=toolchain)
@@ -172,7 +169,7 @@ def test_flags_of_a_module_name_nothing_of_its_build() -> None:
         assert code_generation_flags([flag, *kept, flag, "-main-file-name", "x.c", "x.c"]) == kept, flag
 
 
-@confined
+@pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
 def test_a_confined_clang_cannot_write_other_files(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_text("precious")

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from mlgo_gym import CompilerEnv, CompilerError, CompilerVectorEnv, MlgoError, as_vector
+from mlgo_gym import CompilerEnv, CompilerError, CompilerVectorEnv, MlgoError
 from mlgo_gym.make_env import make_environment
 from tests.fakes.compiles import FaultyClang
 from tests.fakes.drive import finish
+from tests.fakes.stepping import INLINE, make
 from tests.faults.catalogue import ENDS, Outcome
 
-INLINE = "mlgo/Inline-v0"
 DRIVER = Path(sys.executable).with_name("mlgo-clang")
 SHORT, LONG = 1.0, 20.0
 """Timeouts in seconds: for a compiler that stalls, and for one that works on a busy machine."""
@@ -62,11 +61,7 @@ def make_single(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerEnv:
 
 def make_vector(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerVectorEnv:
     options = {"timeout": timeout}
-    return as_vector(
-        gym.make_vec(
-            INLINE, 2, corpus=compiler.corpus, clang=compiler.clang.program, compile_options=options, prefetch=0
-        )
-    )
+    return make(INLINE, compiler.corpus, 2, clang=compiler.clang.program, compile_options=options, prefetch=0)
 
 
 def run_single(env: CompilerEnv) -> Outcome:

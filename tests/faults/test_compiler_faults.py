@@ -3,6 +3,7 @@
 import signal
 import struct
 import subprocess
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,7 @@ from tests.sampling import one_of_each
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=[fault.spec for fault in FAULTS])
 
 
-def spec_of(fault: Fault) -> str:
-    return fault.spec
-
+spec_of = attrgetter("spec")
 
 each_outcome = pytest.mark.parametrize(
     "fault",

@@ -22,11 +22,11 @@ from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.make_env import make_environment
 from tests.conftest import clang_program, limited
 from tests.fakes.compiles import FaultyClang
+from tests.fakes.stepping import INLINE
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, POINTS, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
     DRIVER,
     FAULTY,
-    INLINE,
     FaultyCompiler,
     make_single,
     make_vector,
