@@ -51,22 +51,6 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, modul
     assert read_recipe(path) == recipe
 
 
-def test_a_recipe_of_evictions_has_columns_and_a_cost(tmp_path: Path) -> None:
-    write_recipe(EVICTIONS, tmp_path / "recipe")
-    lines = (tmp_path / "recipe").read_text().splitlines()
-    assert lines[-2:] == ["0 32,3 fast", "0 11 slow"]
-    assert read_recipe(tmp_path / "recipe") == EVICTIONS
-    assert EVICTIONS.change == pytest.approx(-0.7)
-
-
-def test_a_recipe_is_for_one_bitcode_and_one_compiler() -> None:
-    RECIPE.check("3f" * 32, "22.1.8")
-    with pytest.raises(MlgoError, match="search again"):
-        RECIPE.check("00", "22.1.8")
-    with pytest.raises(MlgoError, match=r"expected clang 22\.1\.8"):
-        RECIPE.check("3f" * 32, "19.1.7")
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -90,6 +74,7 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> 
 @pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={})])
 def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path / f"{recipe.digest}.recipe")
+    assert read_recipe(tmp_path / f"{recipe.digest}.recipe") == recipe
     assert stored_decisions(str(tmp_path), recipe.digest) == (ADVISORS[recipe.advisor], list(recipe.answers))
 
 

