@@ -1,6 +1,5 @@
 """What episodes share: probes, baselines, headers of channels, optimised bitcode, waiting clangs."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -17,9 +16,7 @@ from mlgo_gym.episode.baseline import count, known_decisions, measure_baseline
 from mlgo_gym.episode.setup import preoptimize, probe
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.sizes import ObjectSizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-from mlgo_gym.tasks.measurement import Measurement
 from tests.conftest import MakeBitcode, clang_program
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -50,12 +47,6 @@ def test_a_record_needs_a_baseline_of_its_own(make_bitcode: MakeBitcode, toolcha
     compilation = plan(Module("spills", make_bitcode("spills.c"), FLAGS), toolchain)
     assert measure_baseline(compilation, 30).allocation == {}
     assert measure_baseline(compilation, 30, optimization_record=True).allocation
-
-
-@pytest.mark.parametrize("frames", [None, {"f": 16, "g": 0}])
-def test_a_measurement_comes_back_as_it_was_kept(frames: dict[str, int] | None) -> None:
-    measurement = Measurement(ObjectSizes(1, 2, 3, 4), {"f": 0.1, "g": 2e300}, frames)
-    assert Measurement.from_json(json.loads(json.dumps(measurement.to_json()))) == measurement
 
 
 def test_a_failing_compile_is_no_baseline(broken: Path, compile_calls: Compilation, own_cache: Path) -> None:

@@ -15,7 +15,7 @@ from mlgo_gym import CompilerEnv, load_policy
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity, with_callee_features
-from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS, MlpPolicy, column_inputs
+from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import FORMAT, METHODS, Network, Normalization
 from tests.policies.episodes import Trap, eviction_network, play, random_network, shifted
 
@@ -197,13 +197,3 @@ def test_a_network_of_evictions_takes_the_column_with_the_smallest_output(evict:
         actions.append(play(evict, load_policy(policy, evict), "c/bigint")[0])
     assert actions[0] == default, "a large margin leaves clang's own choices"
     assert actions[1][0] != default[0]
-
-
-def test_the_inputs_of_a_column_are_its_features_and_those_of_clangs_choice() -> None:
-    features = np.random.default_rng(0).random((33, len(COLUMN_FEATURES)), np.float32)
-    rows = column_inputs(features, np.array([1, 4, 32]), 4, 0.5)
-    assert rows.shape == (2, len(INPUTS))
-    assert np.array_equal(rows[0, : len(COLUMN_FEATURES)], features[1])
-    assert np.array_equal(rows[1, len(COLUMN_FEATURES) : 2 * len(COLUMN_FEATURES)], features[4])
-    facts = dict(zip(INPUTS, rows[1], strict=True))
-    assert (facts["is_nothing"], facts["column"], facts["default_column"], facts["legal"]) == (1, 32, 4, 3)
