@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from mlgo_clang.files import file_identity
 from mlgo_gym.cache import FileCache, JsonCache, key_of
 from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive, run_blocking
@@ -214,7 +215,8 @@ class Setup:
         full = plan(module, self.toolchain, self._flags, options.limits, target=self.options.target)
         facts = self._link_facts
         if facts is None and module.link_facts is not None and self.options.callee_features:
-            facts = _read_facts(module.link_facts)
+            path = module.link_facts
+            facts = _read_facts(path, file_identity(path.stat()) if path.is_file() else "")
         full = replace(full, link_facts=facts)
         if self.options.reads_code:
             full = replace(full, code=(yield from self._code(full)))
@@ -294,7 +296,7 @@ def _keep(cache: dict[str, Value], key: str, value: Value) -> None:
 
 
 @lru_cache(maxsize=8)
-def _read_facts(path: Path) -> LinkFacts:
+def _read_facts(path: Path, _identity: str) -> LinkFacts:
     return LinkFacts.read(path)
 
 

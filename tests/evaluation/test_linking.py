@@ -2,12 +2,13 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlgo_gym import open_corpus
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.envs import InlineEnv
@@ -16,6 +17,7 @@ from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, ProgramResult, linked_table, programs_tables
 from mlgo_gym.evaluation.runner import PLAIN
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from tests.cli.command import run
@@ -175,8 +177,17 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
     (corpus / "links.json").unlink()
     with pytest.raises(CorpusError, match="expected a corpus with recorded links"):
         InlineEnv(corpus=str(corpus), link_view=True).reset()
-    same = InlineEnv(corpus=str(corpus), link_view=True, link_facts=view.corpus[0].link_facts)
+    found = view.corpus[0].link_facts
+    assert found is not None
+    same = InlineEnv(corpus=str(corpus), link_view=True, link_facts=found)
     assert [module.digest() for module in same.corpus] == digests
+    facts, observed = LinkFacts.read(found), []
+    for number in (7, 8):
+        file = tmp_path / "changed.facts"
+        replace(facts, counts=dict.fromkeys(facts.counts, (number, 2))).write(file)
+        with InlineEnv(corpus=open_corpus(corpus, link_view=True, link_facts=file), callee_features=True) as env:
+            observed.append(env.reset(options={"module": "a.o"})[0][copies])
+    assert observed == [7, 8]
 
 
 def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:
