@@ -40,6 +40,7 @@ class Job:
         self.compiler, self.rest, self.clang = compiler, rest, clang or compiler
         self.command = [*compiler, *rest]
         self._steps: TwoSteps | None = None
+        self._bitcode = b""
         # C has no functions that several objects may define.
         self.may_change_linkage = (
             settings.internal and dialect is CLANG and not invocation.source.endswith((".c", ".i"))
@@ -53,7 +54,12 @@ class Job:
             self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
 
     def bitcode(self) -> bytes:
-        """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
+        """Return the module of the source before any optimisation, from one run of the front end."""
+        self._bitcode = self._bitcode or self.make_bitcode()
+        return self._bitcode
+
+    def make_bitcode(self) -> bytes:
+        """Run the front end, and return the module; raise `PolicyError` if the source does not compile."""
         return front_end_bitcode([*self.compiler, *self.sources.read()], self.rest, self.settings.timeout)
 
     def explain(self, problem: str) -> str:

@@ -91,7 +91,7 @@ class _CrateJob(Job):
         super().__init__(settings, invocation, program, rest, RUSTC, compiler_command("bundled", "gcc"))
         self._crate = crate
 
-    def bitcode(self) -> bytes:
+    def make_bitcode(self) -> bytes:
         import tempfile
 
         from mlgo_clang.programs import run_to_end
