@@ -145,8 +145,7 @@ def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterato
     modules = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
     with progress_over(len(modules), "Modules") as advance:
         for module in modules:
-            with plan(module, toolchain).session() as session:
-                yield session.finish(600.0).object_bytes
+            yield plan(module, toolchain).plain_object()
             advance()
 
 

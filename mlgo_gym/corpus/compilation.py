@@ -34,6 +34,9 @@ _LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
 _LOCAL_WITH_VALUE = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})
 _LOCAL_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 
+_SECONDS = 600.0
+"""Time limit of a compile for `Compilation.plain_object()`."""
+
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
 
 _expansions = JsonCache("driver-flags")
@@ -90,6 +93,11 @@ class Compilation:
             code=self.code if code else None,
             **options,
         )
+
+    def plain_object(self) -> bytes:
+        """Return the object of clang's own choices; raise `CompilerError` if the compile fails."""
+        with self.session() as session:
+            return session.finish(_SECONDS).object_bytes
 
     def _facts_of_module(self) -> LinkFacts | None:
         if self.link_facts is None:

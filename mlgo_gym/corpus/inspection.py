@@ -24,8 +24,6 @@ from mlgo_gym.llvm.toolchain import Toolchain
 
 T = TypeVar("T")
 
-_COMPILE_SECONDS = 600.0
-
 
 @dataclass
 class Information:
@@ -150,9 +148,8 @@ def overlaps(
     def codes(module: Module) -> dict[bytes, int]:
         compilation = plan(module, toolchain)
         compilation = replace(compilation, flags=(*compilation.flags, *_APART))
-        with compilation.session() as session:
-            functions = function_codes(session.finish(_COMPILE_SECONDS).object_bytes)
-            return {sha256(code).digest(): len(code) for code in functions if len(code) >= _SMALLEST_FUNCTION}
+        functions = function_codes(compilation.plain_object())
+        return {sha256(code).digest(): len(code) for code in functions if len(code) >= _SMALLEST_FUNCTION}
 
     projects: dict[str, dict[bytes, int]] = {}
     problems: list[Problem] = []

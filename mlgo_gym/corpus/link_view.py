@@ -36,7 +36,6 @@ from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain
 
 _REVISION = 1
-_TIMEOUT = 600.0
 _bitcode, _facts, _owners = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-owners")
 
 
@@ -131,8 +130,7 @@ class LinkView:
     def _plain_objects(self) -> Iterator[bytes]:
         def compiled(module: Module) -> bytes:
             module = module if self.trust is None else replace(module, trusted=self.trust)
-            with plan(module, self.toolchain).session() as session:
-                return session.finish(_TIMEOUT).object_bytes
+            return plan(module, self.toolchain).plain_object()
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             yield from pool.map(compiled, self._modules)
