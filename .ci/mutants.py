@@ -57,18 +57,18 @@ class Mutant(NamedTuple):
     """A change: the replaced node and its replacement."""
 
     path: str
-    node: ast.AST
+    node: ast.stmt | ast.expr
     new: str
 
     @property
     def line(self) -> int:
         """First line of the change."""
-        return self.node.lineno  # type: ignore[attr-defined, no-any-return]  # statements and expressions have a place
+        return self.node.lineno
 
     def source(self, text: bytes) -> bytes:
         """Return the file with the change."""
         lines = text.splitlines(keepends=True)
-        node: ast.stmt = self.node  # type: ignore[assignment]  # statements and expressions have a place
+        node = self.node
         assert node.end_lineno is not None
         first = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
         last = sum(map(len, lines[: node.end_lineno - 1])) + (node.end_col_offset or 0)

@@ -13,7 +13,8 @@ from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NODE_COLUMNS, CallGrap
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.training.labels import label_tables, read_labels
 
-_NODES, _EDGES, _LINKS = "nodes", "edges", "edge_links"
+_COLUMNS = "nodes", "edges", "edge_links"
+"""Columns of a graph, which are attributes of `CallGraph`."""
 
 
 def read_graphs(paths: Sequence[Path]) -> list[CallGraph]:
@@ -25,9 +26,9 @@ def read_graphs(paths: Sequence[Path]) -> list[CallGraph]:
     """
     graphs = []
     for path, table in label_tables(paths):
-        if _NODES not in table.column_names:
+        if not set(_COLUMNS) <= set(table.column_names):
             raise MlgoError(f"expected labels with call graphs, got {path} without; use `mlgo-gym label --graphs`")
-        for row in zip(*(table.column(name).to_pylist() for name in (_NODES, _EDGES, _LINKS)), strict=True):
+        for row in zip(*(table.column(name).to_pylist() for name in _COLUMNS), strict=True):
             nodes, edges, links = (
                 np.array(values, np.int64).reshape(-1, width)
                 for values, width in zip(row, (len(NODE_COLUMNS), len(EDGE_COLUMNS), 2), strict=True)
@@ -38,8 +39,7 @@ def read_graphs(paths: Sequence[Path]) -> list[CallGraph]:
 
 def graph_columns(graphs: Sequence[CallGraph]) -> dict[str, Any]:
     """Return the columns of some graphs, for `ModuleLabels`."""
-    parts = {_NODES: "nodes", _EDGES: "edges", _LINKS: "edge_links"}
-    return {name: [getattr(graph, part).ravel() for graph in graphs] for name, part in parts.items()}
+    return {name: [getattr(graph, name).ravel() for graph in graphs] for name in _COLUMNS}
 
 
 def labels_digest(paths: Sequence[Path]) -> str:
