@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
@@ -12,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from mlgo_gym.errors import MlgoError, did_you_mean
+from mlgo_gym.storage.json_files import matches
 
 _WORDS = {
     str: "a string",
@@ -53,38 +53,10 @@ def _plain(value: Any) -> Any:
 
 
 def check_type(name: str, value: object, form: Any) -> None:
-    """Raise `MlgoError` unless a value has a type: a class, a union, `Literal`, or a `Sequence` or `Mapping` of such.
-
-    NumPy's numbers count as Python's. Booleans do not count as numbers, and strings not as sequences.
-    """
-    if not _matches(value, form):
+    """Raise `MlgoError` unless a value has a type, as `matches()`; the message has the type in words."""
+    if not matches(value, form):
         hint = f"write {value.split()!r}" if isinstance(value, str) and _has_list(form) else f"correct {name}"
         raise MlgoError(f"expected {name} as {_words(form)}, got {value!r:.200}; {hint}")
-
-
-def _matches(value: object, form: Any) -> bool:
-    origin, parts = get_origin(form), get_args(form)
-    if origin in (Union, UnionType):
-        return any(_matches(value, part) for part in parts)
-    if origin is Literal:
-        return isinstance(value, str) and value in parts
-    if origin is Sequence:
-        return isinstance(value, (list, tuple)) and all(_matches(element, parts[0]) for element in value)
-    if origin is Mapping:
-        return isinstance(value, Mapping) and all(
-            _matches(key, parts[0]) and _matches(element, parts[1]) for key, element in value.items()
-        )
-    if form is bool:
-        return isinstance(value, (bool, np.bool_))
-    if form is int:
-        return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if form is float:
-        return (
-            isinstance(value, (int, float, np.integer, np.floating))
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-        )
-    return form is Any or isinstance(value, origin or form)
 
 
 def _has_list(form: Any) -> bool:

@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from mlgo_clang.files import MAX_BYTES, open_untrusted
 from mlgo_gym.cache import errors_name_file, parse_json
@@ -29,18 +32,13 @@ _UNFINISHED = re.compile(r"\..+\.(\d+)\.[0-9a-f]{16}")
 def check_fields(record: type, value: object) -> dict[str, Any]:
     """Return a decoded JSON object after checking its values against the annotations of a dataclass.
 
-    A list is accepted for a tuple, and an integer for a float. Missing fields are not an error. The annotations consist
-    of `str`, `int`, `float`, `bool`, `None`, `Any`, `dict`, `Mapping`, `tuple` and unions of these.
-
-    Raises:
-        TypeError: It is not an object, or a value has another type.
-        ValueError: A number is not finite, or exceeds the range of a float.
+    Missing fields are no error. Raises `TypeError` unless it is an object with values of their types (`matches()`).
     """
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     hints = get_type_hints(record)
     for name, field_value in value.items():
-        if name in hints and not _is(field_value, hints[name]):
+        if name in hints and not matches(field_value, hints[name]):
             raise TypeError(f"expected {name} of type {hints[name]}, got {str(field_value)[:80]!r}")
     return value
 
@@ -50,31 +48,41 @@ def check_values(record: Any) -> None:
     check_fields(type(record), {field.name: getattr(record, field.name) for field in fields(record)})
 
 
-def _is(value: object, hint: Any) -> bool:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
+def matches(value: object, form: Any) -> bool:
+    """Return whether a value has the type of an annotation; a list counts as a tuple, an integer as a finite float.
+
+    NumPy's numbers count as Python's. Booleans do not count as numbers, and strings not as sequences.
+    """
+    origin, parts = get_origin(form), get_args(form)
+    if form is Any:
         return True
     if origin in (Union, types.UnionType):
-        return any(_is(value, member) for member in arguments)
-    if hint is None or hint is type(None):
-        return value is None
-    if hint in (int, float):
-        return isinstance(value, (int, hint)) and not isinstance(value, bool) and _is_finite(value)
+        return any(matches(value, part) for part in parts)
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
+    if form is bool:
+        return isinstance(value, (bool, np.bool_))
+    if form in (int, float):
+        kinds = (int, np.integer) if form is int else (int, float, np.integer, np.floating)
+        return isinstance(value, kinds) and not isinstance(value, bool) and _is_finite(value)
     if origin in (dict, Mapping):
-        return isinstance(value, dict) and all(_is(member, arguments[1]) for member in value.values())
+        return (
+            isinstance(value, Mapping)
+            and all(map(matches, value.keys(), repeat(parts[0])))
+            and all(map(matches, value.values(), repeat(parts[1])))
+        )
     if origin in (tuple, list, Sequence):
         if not isinstance(value, (list, tuple)):
             return False
-        each_of = arguments[:1] * len(value) if arguments[-1] is Ellipsis or origin is not tuple else arguments
-        return len(each_of) == len(value) and all(map(_is, value, each_of))
-    return isinstance(value, hint)
+        each_of = parts[:1] * len(value) if parts[-1] is Ellipsis or origin is not tuple else parts
+        return len(each_of) == len(value) and all(map(matches, value, each_of))
+    return value is None if form is None else isinstance(value, origin or form)
 
 
-def _is_finite(value: float) -> bool:
-    with suppress(OverflowError):
-        if math.isfinite(value):
-            return True
-    raise ValueError(f"expected a finite number, got {str(value)[:80]}")
+def _is_finite(value: float | np.number[Any]) -> bool:
+    with suppress(OverflowError):  # an integer beyond the floats
+        return math.isfinite(value)
+    return False
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:

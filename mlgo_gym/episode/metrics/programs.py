@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import hashlib
 import json
 import re
@@ -309,6 +308,9 @@ class ModulePrograms:
         toolchain: The compiler, which links.
         plain: Returns the object of a module by plain clang.
         trust: Whether to run programs of a folder outside of the cache.
+
+    Attributes:
+        modules: Names of the modules that belong to a program.
     """
 
     counts_calls = True
@@ -327,11 +329,7 @@ class ModulePrograms:
             modules = modules_of(program, self._folder)
             for module in modules:
                 self._programs.setdefault(module, []).append((program, modules))
-
-    @cached_property
-    def modules(self) -> frozenset[str]:
-        """Names of the modules that belong to a program."""
-        return frozenset(self._programs)
+        self.modules = frozenset(self._programs)
 
     @cached_property
     def identity(self) -> str:
@@ -351,21 +349,19 @@ class ModulePrograms:
         """Return the instructions of each function, also of those outside the module; `MlgoError` without valgrind."""
         sizes = function_sizes(self._plain(module) if object_bytes is None else object_bytes)
         total, by_symbol = self._count(module, object_bytes, by_function=True)
-        counts: collections.Counter[str] = collections.Counter()
+        counts: Sums[str] = Sums()
         for symbol, count in by_symbol.items():
             counts[sizes.name(symbol) or symbol] += count
         return FunctionSizes(counts, sizes.aliases, 0, total)
 
-    def _count(
-        self, module: str, object_bytes: bytes | None, *, by_function: bool = False
-    ) -> tuple[int, collections.Counter[str]]:
+    def _count(self, module: str, object_bytes: bytes | None, *, by_function: bool = False) -> tuple[int, Sums[str]]:
         """Return the instructions of all runs, and by symbol; the latter are empty unless cachegrind counts."""
         if module not in self._programs:
             raise MlgoError(
                 f"expected a module of a program in {self._folder}, got {module!r}; choose another metric than "
                 "'instructions' for it"
             )
-        total, functions = 0, collections.Counter[str]()
+        total, functions = 0, Sums[str]()
         for program, modules in self._programs[module]:
             counter = program_counter(program, self._folder, by_function=by_function)
             objects = {
