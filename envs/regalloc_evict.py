@@ -55,22 +55,25 @@ class EvictTask(AllocationTask):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of all columns and the mask."""
-        return self._see(decision.payload, self.action_mask(decision))
+        return self._see(decision.payload)
 
-    def _see(self, payload: bytes, mask: npt.NDArray[np.int8]) -> Any:
+    def _see(self, payload: bytes) -> Any:
         if self._vector:
             return self.layout.flat(payload)
-        return {"observations": self.unmasked_layout.flat(payload), "action_mask": mask}
+        return {"observations": self.unmasked_layout.flat(payload), "action_mask": self._mask(payload)}
 
     def final_observation(self) -> Any:
         """Return zeros; the mask allows the last column, since masked distributions need a legal action."""
-        mask = np.zeros(self.columns, np.int8)
-        mask[-1] = 1
-        return self._see(bytes(self.layout.dtype.itemsize), mask)
+        payload = bytearray(self.layout.dtype.itemsize)
+        struct.pack_into("<q", payload, self._mask_offset + 8 * (self.columns - 1), 1)
+        return self._see(bytes(payload))
 
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
         """Return the feature `mask`: int8 of shape (columns,)."""
-        return np.frombuffer(decision.payload, "<i8", self.columns, self._mask_offset).astype(np.int8)
+        return self._mask(decision.payload)
+
+    def _mask(self, payload: bytes) -> npt.NDArray[np.int8]:
+        return np.frombuffer(payload, "<i8", self.columns, self._mask_offset).astype(np.int8)
 
     def default_action(self, decision: Decision) -> int:
         """Return LLVM's own choice as far as the features determine it (`mlgo_gym.llvm.advisors.default_eviction`)."""

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SUFFIXES = frozenset(
-    ".c .cc .cp .cpp .cxx .c++ .C .CC .CPP .CXX .i .ii .m .mm .M .mi .mii .ll .bc".split()  # noqa: SIM905
+    ".c .cc .cp .cpp .cxx .c++ .C .CC .CPP .CXX .i .ii .m .mm .M .mi .mii .ll .bc".split()  # noqa: SIM905 - a word list
 )
 _LANGUAGES = frozenset(
     """
     c c++ cpp-output c++-cpp-output objective-c objective-c++ objective-c-cpp-output objective-c++-cpp-output ir
     """.split()  # noqa: SIM905 - a word list
 )
-_OTHER_SUFFIXES = frozenset(".cl .clcpp .cu .cui .hip .hipi .hlsl .cppm .ccm .cxxm .c++m .ixx .iim".split())  # noqa: SIM905
+_OTHER_SUFFIXES = frozenset(
+    ".cl .clcpp .cu .cui .hip .hipi .hlsl .cppm .ccm .cxxm .c++m .ixx .iim".split()  # noqa: SIM905 - a word list
+)
 
 _TAKE_A_VALUE = frozenset(
     """

@@ -113,7 +113,7 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # `EzPickle` takes the attributes of another environment, which then closes them.
-        self.__init__(*state["_ezpickle_args"], **state["_ezpickle_kwargs"])  # type: ignore[misc]
+        self.__init__(*state["_ezpickle_args"], **state["_ezpickle_kwargs"])  # type: ignore[misc] # a new object
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a vector environment with the same arguments and random generators."""

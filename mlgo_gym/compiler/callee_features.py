@@ -218,6 +218,7 @@ _NOT_REQUESTED = ("noinline", "alwaysinline", "optnone")
 NAME = r'@("[^"]*"|[-\w.$]+)'
 _DEFINE = re.compile(r"define ([^@\n]*)" + NAME + r"\(")
 _CALL = re.compile(r"(?:call|invoke) [^@]*?" + NAME + r"\(")
+_ESCAPE = re.compile(rb"\\(?:(\\)|([0-9A-F]{2}))")
 _ATTRIBUTES = "; Function Attrs: "
 _DEBUG_RECORD, _DEBUG_CALL = "#dbg_", "@llvm.dbg."
 """Parts of lines that describe variables; calls before LLVM 19."""
@@ -362,7 +363,7 @@ def parse_functions(dump: str) -> list[tuple[str, _Function]]:
                 linkage = next((_LINKAGES[word] for word in words if word in _LINKAGES), EXTERNAL)
                 requested = not any(word in attributes for word in _NOT_REQUESTED)
                 function = _Function(linkage, "unnamed_addr" in rest, " comdat" in rest, requested)
-                functions.append((definition[2].strip('"'), function))
+                functions.append((symbol_name(definition[2]), function))
             attributes = ""
         elif line.startswith(_ATTRIBUTES):
             attributes = line
@@ -382,4 +383,12 @@ def called_in(line: str) -> str | None:
     """Return the callee of a line of code; None if the line is no direct call."""
     if not (" call " in line or " invoke " in line) or _DEBUG_RECORD in line or _DEBUG_CALL in line:
         return None
-    return None if (called := _CALL.search(line)) is None else called[1].strip('"')
+    return None if (called := _CALL.search(line)) is None else symbol_name(called[1])
+
+
+def symbol_name(printed: str) -> str:
+    """Return the name of what LLVM prints: with special characters it is quoted, such as `"o\\22d"` for `o"d`."""
+    if not printed.startswith('"'):
+        return printed
+    name = printed[1:-1].encode(errors="surrogateescape")
+    return _ESCAPE.sub(lambda code: code[1] or bytes.fromhex(code[2].decode()), name).decode(errors="surrogateescape")

@@ -269,10 +269,20 @@ static int name_length(const char *text, int length) {
   return i < length && text[i] == '(' ? i : 0;
 }
 
-static int intern_quoted(Prediction *p, const char *text, int length) {
-  while (length && *text == '"') ++text, --length;
-  while (length && text[length - 1] == '"') --length;
-  return intern(p, text, length);
+static int digit_of(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+
+// Intern a name that LLVM prints: with special characters it is quoted, such as "o\22d", and has `\\` for a backslash.
+static int intern_printed(Prediction *p, const char *text, int length) {
+  if (*text != '"') return intern(p, text, length);
+  ARRAY(char) name = {0};
+  for (int i = 1; i + 1 < length; ++i) {
+    int is_code = text[i] == '\\' && i + 3 < length && digit_of(text[i + 1]) >= 0 && digit_of(text[i + 2]) >= 0;
+    APPEND(name, (char)(is_code ? digit_of(text[i + 1]) * 16 + digit_of(text[i + 2]) : text[i]));
+    i += is_code ? 2 : text[i] == '\\';
+  }
+  int number = intern(p, name.at, name.count);
+  free(name.at);
+  return number;
 }
 
 static int linkage_of(const char *text, int length) {
@@ -296,7 +306,7 @@ static void read_definition(Prediction *p, const char *line, int length) {
   p->in_code = 1;
   if ((p->within = size > 0)) {
     const char *rest = at + size + 1;
-    int left = length - (int)(rest - line), number = intern_quoted(p, at + 1, size - 1);
+    int left = length - (int)(rest - line), number = intern_printed(p, at + 1, size - 1);
     Name *name = &p->names.at[number];
     APPEND(p->roots, (Root){number, p->calls.count, 0});
     if (name->linkage < 0) {
@@ -328,7 +338,7 @@ static void read_instruction(Prediction *p, const char *line, int length) {
     const char *at = memchr(start, '@', end - start);
     int size = at ? name_length(at, (int)(end - at)) : 0;
     if (!size) continue;
-    APPEND(p->calls, (Call){intern_quoted(p, at + 1, size - 1), root->function, -1, 0, 0, 0});
+    APPEND(p->calls, (Call){intern_printed(p, at + 1, size - 1), root->function, -1, 0, 0, 0});
     APPEND(p->queue, p->calls.count - 1);
     ++root->count;
     return;

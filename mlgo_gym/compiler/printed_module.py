@@ -16,6 +16,7 @@ from mlgo_gym.compiler.callee_features import (
     NAME,
     called_in,
     parse_functions,
+    symbol_name,
 )
 from mlgo_gym.compiler.printed_blocks import block_facts, split_blocks
 from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
@@ -38,7 +39,7 @@ _RUNS, _MOST = 1000, 10**9
 _SYMBOL = re.compile(NAME)
 _FUNCTION = re.compile(r"^(?:; Function Attrs: [^\n]*\n)?define [^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 _DECLARATION = re.compile(r"^declare [^@\n]*" + NAME, re.MULTILINE)
-_GLOBAL = re.compile(r"^@[^\n]*", re.MULTILINE)
+_GLOBAL = re.compile(rf"^{NAME} = [^\n]*", re.MULTILINE)
 _ALIAS = re.compile(NAME + r" = (?:[\w()]+ )*alias ")
 _TYPE = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type [^\n]*\n', re.MULTILINE)
 _TYPE_NAME = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
@@ -76,7 +77,7 @@ class PrintedFunction:
         ((name, facts),) = parse_functions(code)
         row = {"linkage": facts.linkage, "instructions": facts.instructions, "left": state == LEFT}
         row["blocks"] = len(split_blocks(_body(code)))
-        uses = Counter(map(_plain, _SYMBOL.findall(code)))
+        uses = Counter(map(symbol_name, _SYMBOL.findall(code)))
         uses[name] -= 1
         calls = Counter(callee for callee in facts.callees if not callee.startswith(_INTRINSIC))
         return name, cls(code, state, row, calls, +uses, tuple(facts.callees))
@@ -117,16 +118,18 @@ class PrintedModule:
     def __init__(self, text: str) -> None:
         self.functions: dict[str, PrintedFunction] = {}
         self.types = {match[1]: match[0] for match in _TYPE.finditer(text)}
-        self.globals = {_plain(_SYMBOL.match(line)[1]): line for line in _GLOBAL.findall(text)}  # type: ignore[index]
+        self.globals = {symbol_name(match[1]): match[0] for match in _GLOBAL.finditer(text)}
         self._callers: dict[str, dict[str, None]] = {}
         self.uses: Counter[str] = Counter()
         self.aliases: dict[str, str] = {}
         for name, line in self.globals.items():
-            symbols = [*map(_plain, _SYMBOL.findall(line)[1:])]
+            symbols = [*map(symbol_name, _SYMBOL.findall(line)[1:])]
             self.uses.update(symbols)
             if symbols and _ALIAS.match(line):
                 self.aliases[name] = symbols[0]
-        self._declared = [name for name in map(_plain, _DECLARATION.findall(text)) if not name.startswith(_INTRINSIC)]
+        self._declared = [
+            name for name in map(symbol_name, _DECLARATION.findall(text)) if not name.startswith(_INTRINSIC)
+        ]
         for _ in self.read(text, INITIAL, ()):
             pass
 
@@ -170,7 +173,7 @@ class PrintedModule:
                 if name in self.types and name not in types:
                     types[name] = self.types[name]
                     unread.append(types[name].partition("=")[2])
-        used = dict.fromkeys(map(_plain, _SYMBOL.findall(code)))
+        used = dict.fromkeys(map(symbol_name, _SYMBOL.findall(code)))
         lines = (self.globals[name] for name in used if name in self.globals)
         symbols = [line.partition(" = ")[0] for line in lines if " thread_local" in line.partition(" global ")[0]]
         declared = (f"{name} = external thread_local global i8\n" for name in symbols)
@@ -225,7 +228,3 @@ def _coroutine_parts(code: str) -> Iterator[str]:
 def _body(code: str) -> str:
     """Return what follows the line of `define` in the code of a function."""
     return code.partition("define ")[2].partition("\n")[2]
-
-
-def _plain(name: str) -> str:
-    return name.strip('"')

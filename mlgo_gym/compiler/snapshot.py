@@ -138,7 +138,7 @@ def _descriptors(pid: int) -> list[_Descriptor]:
     for number in sorted(int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir()):
         status = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116 - Path takes several times as long, here and below
         # A path object costs more than the read.
-        with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as information:  # noqa: PTH123
+        with open(f"/proc/{pid}/fdinfo/{number}", encoding="ascii") as information:  # noqa: PTH123 - see above
             fields = dict(line.split(":", 1) for line in information)
         flags, is_device = int(fields["flags"], 8), stat.S_ISCHR(status.st_mode)
         descriptors.append(_Descriptor(number, file_id(status), int(fields["pos"]), flags, is_device))

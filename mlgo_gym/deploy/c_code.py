@@ -318,7 +318,7 @@ def main(arguments: Sequence[str]) -> int:
     """Build a library and print its path; return the exit status."""
     network, *compiler = arguments
     # `mlgo-clang` reads the path.
-    return exit_status_of(lambda: print(build_native_library(Path(network), compiler)))  # noqa: T201
+    return exit_status_of(lambda: print(build_native_library(Path(network), compiler)))  # noqa: T201 - the output
 
 
 if __name__ == "__main__":

@@ -344,8 +344,7 @@ def processes(
             for worker in by_connection.values():
                 worker.kill()
             readable = list(by_connection)
-        # Typeshed allows other objects.
-        return [by_connection[channel] for channel in readable]  # type: ignore[index]
+        return [by_connection[channel] for channel in readable]  # type: ignore[index] # typeshed allows other objects
 
     return Workers(lambda: _ProcessWorker(start, capacity), wait, jobs, capacity)
 

@@ -3,6 +3,7 @@
 import ctypes
 import random
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import gymnasium as gym
@@ -21,8 +22,9 @@ from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 
-SOURCE = """
+SOURCE = r"""
 extern "C" int outside(int);
+static int leaf(int) __asm__("l\"e\\af é");
 static int leaf(int x) { return outside(x) * x; }
 inline int middle(int x) { return leaf(x) + leaf(x + 1); }
 static __attribute__((noinline)) int hidden(int x) { return x > 3 ? x : outside(x); }
@@ -51,14 +53,19 @@ last       rare    1 1 1 4  5 2  0 0 2  0 0  2 1  0 2  0 0  0 0  8
 """
 
 
+def make_calls(folder: Path, toolchain: Toolchain, flags: Sequence[str] = ()) -> Path:
+    """Return the bitcode of the source."""
+    source, bitcode = folder / "calls.cpp", folder / "calls.bc"
+    source.write_text(SOURCE)
+    words = ["-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", str(source), "-o", str(bitcode)]
+    result = toolchain.run(["--target=x86_64-unknown-linux-musl", *flags, *words])
+    assert result.returncode == 0, result.stderr
+    return bitcode
+
+
 @pytest.mark.parametrize("flags", [[], ["-g"]], ids=["plain", "debug"])
 def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchain: Toolchain, tmp_path: Path) -> None:
-    (tmp_path / "calls.cpp").write_text(SOURCE)
-    words = ["-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", str(tmp_path / "calls.cpp")]
-    bitcode = tmp_path / "calls.bc"
-    result = toolchain.run(["--target=x86_64-unknown-linux-musl", *flags, *words, "-o", str(bitcode)])
-    assert result.returncode == 0, result.stderr
-    env = InlineEnv(corpus=bitcode, callee_features=True)
+    env = InlineEnv(corpus=make_calls(tmp_path, toolchain, flags), callee_features=True)
     observation, info = env.reset()
     lines = []
     for number, answer in enumerate(ANSWERS):
@@ -71,7 +78,7 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
         observation, _, over, _, info = env.step(answer)
     env.close()
     assert over
-    names = {"leaf": "_ZL4leafi", "middle": "_Z6middlei", "once": "_ZL4oncei", "rare": "_Z4rarei"}
+    names = {"leaf": 'l"e\\af é', "middle": "_Z6middlei", "once": "_ZL4oncei", "rare": "_Z4rarei"}
     rows = [line.split() for line in FEATURES.strip().splitlines()]
     unknown = [-1, -1]  # link facts
     assert lines == [[context, names[callee], *map(int, numbers), *unknown] for context, callee, *numbers in rows]
@@ -122,9 +129,14 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return library
 
 
-@pytest.mark.parametrize(("name", "share"), [("cpp/variant_vm", 0.5), ("c/btree", 0.2)])
-def test_features_are_equal_after_random_answers(name: str, share: float, native: ctypes.CDLL) -> None:
-    env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
+@pytest.mark.parametrize(
+    ("name", "share", "counts"), [("cpp/variant_vm", 0.5, 3), ("c/btree", 0.2, 3), ("calls", 0.5, 1)]
+)
+def test_features_are_equal_after_random_answers(
+    name: str, share: float, counts: int, native: ctypes.CDLL, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    corpus = make_calls(tmp_path, toolchain) if name == "calls" else "builtin"
+    env = make_environment("mlgo/Inline-v0", {"corpus": corpus})
     command = env.compilation(env.corpus.module(name)).command
     chance, decisions = random.Random(name), 0
     copies: set[bytes] = set()
@@ -153,7 +165,8 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
             else:
                 text = printing.captured[printed:]
                 printed += len(text)
-            native.mlgo_prediction_read(state, text.encode(), ctypes.c_int64(len(text)))
+            data = text.encode()
+            native.mlgo_prediction_read(state, data, ctypes.c_int64(len(data)))
             assert native.mlgo_prediction_features(state, plain.payload, native_features)
             assert decision.payload == plain.payload + bytes(native_features), decisions
             inlined = int(chance.random() < share)
@@ -162,8 +175,8 @@ def test_features_are_equal_after_random_answers(name: str, share: float, native
             for answered in (session, printing):
                 answered.advise(inlined.to_bytes(8, "little"))
             decisions += 1
-    assert decisions > 20
-    assert len(copies) > 2
+    assert decisions > 8
+    assert len(copies) >= counts
 
 
 def start(native: ctypes.CDLL, session: Session) -> ctypes.c_void_p:

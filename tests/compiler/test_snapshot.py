@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -281,9 +282,9 @@ def test_an_error_midway_leaves_only_the_original(waiting: Session, monkeypatch:
         for broken in ("run", "set_registers", "wait_for_interrupt", "fork", "write_memory"):
             original = getattr(Tracee, broken)
 
-            def fail(tracee: Tracee, *arguments: object, broken: str = broken, original: object = original) -> object:
+            def fail(tracee: Tracee, *arguments: object, broken: str = broken, original: Any = original) -> object:
                 if tracee.pid == waiting.pid and broken != "fork":
-                    return original(tracee, *arguments)  # type: ignore[operator]
+                    return original(tracee, *arguments)
                 raise OSError(5, "made up")
 
             with monkeypatch.context() as patched:

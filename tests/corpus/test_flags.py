@@ -131,7 +131,7 @@ def test_a_variable_that_edits_command_lines_of_the_driver_is_not_in_the_result(
 def test_extraction_skips_such_objects(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = write_files(tmp_path / "build", {"f.c": "int f(int x) { return x + 1; }\n"})
     monkeypatch.chdir(build)
-    words = "--target=x86_64-linux-musl -c -Xclang -fembed-bitcode=all f.c -o".split()  # noqa: SIM905
+    words = ("--target=x86_64-linux-musl", "-c", "-Xclang", "-fembed-bitcode=all", "f.c", "-o")
     for more in (["good.o"], ["usage.o", "-fstack-usage"]):
         assert toolchain.run([*words, *more]).returncode == 0
     report = extract_corpus(read_object_list(build), tmp_path / "corpus")

@@ -90,7 +90,9 @@ def test_decisions_have_their_rewards(environment: str, credit: dict[str, Any], 
                 tensors = np.frombuffer(step.decision.payload, env.task.headers[number].dtype)[0]
                 for name in tensors.dtype.names or ():
                     np.testing.assert_array_equal(row.features[name], tensors[name].reshape(-1))
-                advice = np.frombuffer(step.advice, env.task.headers[number].advice.dtype)  # type: ignore[union-attr]
+                spec = env.task.headers[number].advice
+                assert spec is not None
+                advice = np.frombuffer(step.advice, spec.dtype)
                 np.testing.assert_array_equal(row.features[DECISION[advisor.name]], advice)
             scores = [row.score for row in rows]
             if credit:

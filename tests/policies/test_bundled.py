@@ -1,5 +1,6 @@
 """Bundled policies: found by name, and not trained on the test split; files of models, and their way elsewhere."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> N
     packed = pack_policies([*specs, *others, "inline-oz"])
     assert list(packed) == specs
     for spec, files in packed.items():
-        store.put(spec, lambda files=files: files)  # type: ignore[misc]
+        store.put(spec, partial(dict, files))
     mlp, tflite, mine = (unpack_policy(spec, store) for spec in specs)
     assert Path(mlp.removeprefix("mlp:")).read_bytes() == b"net"
     assert Path(tflite.removeprefix("tflite:"), "model.tflite").read_bytes() == b"model"

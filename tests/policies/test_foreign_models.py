@@ -144,7 +144,7 @@ def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: Compile
         assert policy.act(observation, info) == 1
         assert [array.tolist() for array in seen] == [array.tolist() for array in expected]
         assert [array.dtype for array in seen] == [entry.dtype for entry in inputs]
-    columns, names = int(evict.action_space.n), evict.feature_names  # type: ignore[attr-defined]
+    columns, names = int(evict.action_space.n), evict.feature_names  # type: ignore[attr-defined] # discrete
     observation, info = evict.reset(seed=0)
     both = [tensor(name, columns) for name in ("mask", "use_def_density")]
     logits = model(lambda _, arrays: arrays[1] - 2 * (arrays[0] == 0), *both, output=tensor("logits", columns))

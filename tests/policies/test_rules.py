@@ -58,7 +58,7 @@ def test_rules_of_evictions_compare_weights_and_stay_within_the_mask(evict: Comp
     )
     assert at_one == default, "LLVM's rule"
     # The first decision that differs is at the same place in all episodes.
-    nothing = evict.action_space.n - 1  # type: ignore[attr-defined]
+    nothing = evict.action_space.n - 1  # type: ignore[attr-defined] # discrete
     assert next(one for one, other in zip(below, default, strict=False) if one != other) == nothing
     assert next(one for one, other in zip(above, default, strict=False) if one != other) != nothing
     for name in ("random", "first_legal", "never_evict"):
@@ -166,7 +166,7 @@ def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, 
     names = env.feature_names
     if environment == "mlgo/RegAllocEvict-v0" and observation == "flat":
         names = (*names, "action_mask[3]")
-    policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined]
+    policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined] # discrete
     assert isinstance(policy, BatchedPolicy)
     observations, infos = decisions(env, "calls" if environment == "mlgo/Inline-v0" else "mixed")
     alone = [policy.act(rows(observations, number), info) for number, info in enumerate(infos)]

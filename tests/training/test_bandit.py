@@ -32,7 +32,8 @@ def bandit(few: Path) -> InlineBanditVectorEnv:
     made: Any = gym.make_vec(
         "mlgo/InlineBandit-v0", num_envs=512, labels=few, callee_features=True, autoreset_mode="SameStep"
     )
-    return made.unwrapped  # type: ignore[no-any-return]
+    envs: InlineBanditVectorEnv = made.unwrapped
+    return envs
 
 
 def test_the_actions_of_a_label_have_opposite_rewards_of_its_bytes(bandit: InlineBanditVectorEnv) -> None:

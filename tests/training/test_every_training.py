@@ -122,7 +122,7 @@ def normalization(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
         seen.add(env.corpus.module(info["module"]).source_digest())
         return observation, info
 
-    env.reset = noted  # type: ignore[method-assign]
+    env.reset = noted  # type: ignore[method-assign] # it notes the order of modules
     return repr(fit_normalization(env, observations=90, per_episode=4, seed=seed).to_json()).encode(), [seen]
 
 

@@ -167,8 +167,7 @@ def _keep(store: str, data: bytes) -> str:
 def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, str]]:
     """Yield position of the argument, part that names the file, and path of each input file."""
     following = [*arguments[1:], ""]
-    # The last word has none after it.
-    folders = [word[2:] or value for word, value in zip(arguments, following) if word.startswith("-L")]  # noqa: B905
+    folders = [word[2:] or value for word, value in zip(arguments, following, strict=True) if word.startswith("-L")]
     skip_value = False
     static = "-static" in arguments
     for position, word in enumerate(arguments):

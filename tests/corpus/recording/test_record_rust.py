@@ -60,8 +60,8 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
 
 def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("--crate-type\nbin\n-Cmetadata=ab\n")
-    words = "-C opt_level=3 -Copt-level=s --emit=dep-info,link @words --out-dir out src/main.rs -Lx".split()  # noqa: SIM905
-    crate = Crate(words, str(tmp_path))
+    words = "-C opt_level=3 -Copt-level=s --emit=dep-info,link @words --out-dir out src/main.rs -Lx"
+    crate = Crate(words.split(), str(tmp_path))
     assert (crate.name, crate.source, crate.types) == ("main", "src/main.rs", {"bin"})
     assert (crate.level, crate.emits_code, crate.output) == ("s", True, "out/main")
     assert " ".join(crate.bitcode_arguments("z", "m.bc", "m.d")) == (
