@@ -1,7 +1,5 @@
 """`mlgo-gym build`: a build with the link facts of its objects."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sysconfig
@@ -12,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from typer import Argument, Option
 
 from mlgo_clang.build_log import VARIABLE, read_log
-from mlgo_gym.cli.interface import argument, echo, option
+from mlgo_gym.cli.interface import echo
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_of
@@ -25,9 +24,9 @@ _CLOCK_STEP = 0.1  # resolution of file times in seconds
 
 
 def build(
-    command: Annotated[list[str], argument("The build, after --: make -j4, cmake --build build, ninja, …")],
+    command: Annotated[list[str], Argument(help="The build, after --: make -j4, cmake --build build, ninja, …")],
     *,
-    facts: Annotated[Path, option("File of link facts.")] = Path("mlgo.facts"),
+    facts: Annotated[Path, Option(help="File of link facts.")] = Path("mlgo.facts"),
 ) -> None:
     """Build, write the link facts of what is linked, and build again with these facts.
 

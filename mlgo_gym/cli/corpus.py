@@ -1,15 +1,15 @@
 """`mlgo-gym corpus`: makes, fetches, lists, describes and verifies corpora."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from mlgo_gym.cli.interface import FAILED, Result, aligned, argument, echo, option
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import FAILED, aligned, echo, print_result
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.catalogue import RUST, catalogue_page, dataset_names, find_dataset, rust_names, write_pins
@@ -37,10 +37,21 @@ from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
+group = typer.Typer(
+    name="corpus",
+    help="Inspect, make and verify corpora.",
+    no_args_is_help=True,
+    # LLVM's mlgo-utils spell options with underscores.
+    context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},
+)
+
 _MISSING = 5
 
 
-def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL) -> Result:
+@group.command("list")
+def list_command(
+    *, clang: options.Clang = None, optimize: options.Optimize = DEFAULT_LEVEL, as_json: options.Json = False
+) -> None:
     """List the corpora with a name, and which of them are in the cache."""
     entries = named_corpora(find_toolchain(clang), optimize)
     rows: list[tuple[object, ...]] = [("corpus", f"modules at -{optimize}", "description", "licence")]
@@ -48,10 +59,18 @@ def list_command(*, clang: str | None = None, optimize: str = DEFAULT_LEVEL) -> 
         number = "not in the cache" if entry.modules is None else f"{entry.modules:,}"
         number += f"; lacks {len(entry.missing):,}: fetch it again" if entry.missing else ""
         rows.append((entry.name, number, entry.summary, entry.licence))
-    return Result([asdict(entry) for entry in entries], aligned(rows))
+    print_result(as_json, [asdict(entry) for entry in entries], aligned(rows))
 
 
-def info(corpus: str, *, clang: str | None = None, jobs: int | None = None, trust_flags: bool = False) -> Result:
+@group.command()
+def info(
+    corpus: options.CorpusArgument,
+    *,
+    clang: options.Clang = None,
+    jobs: options.Jobs = None,
+    trust_flags: options.TrustFlags = False,
+    as_json: options.Json = False,
+) -> None:
     """Show the modules, lines, languages, licences, and the optimisation level of the functions in a corpus."""
     toolchain, opened = _open(corpus, clang, trust_flags)
     with progress_over(len(opened), f"Reading {opened.name}") as advance:
@@ -60,7 +79,7 @@ def info(corpus: str, *, clang: str | None = None, jobs: int | None = None, trus
     for problem in information.problems:
         echo(problem, err=True)
     text = f"corpus {opened.name}\n{aligned(_facts(opened, information, toolchain).items())}"
-    return Result(data, text, information.problems)
+    print_result(as_json, data, text, information.problems)
 
 
 def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> dict[str, str]:
@@ -89,9 +108,15 @@ def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> di
     return facts | ({"problems": f"{len(information.problems):,}"} if information.problems else {})
 
 
+@group.command("verify")
 def verify_command(
-    corpus: str, *, clang: str | None = None, jobs: int | None = None, trust_flags: bool = False
-) -> Result:
+    corpus: options.CorpusArgument,
+    *,
+    clang: options.Clang = None,
+    jobs: options.Jobs = None,
+    trust_flags: options.TrustFlags = False,
+    as_json: options.Json = False,
+) -> None:
     """Verify digests, bitcode, and that clang accepts the flags; print one line per problem. Exit 1 if there is any."""
     toolchain, opened = _open(corpus, clang, trust_flags)
     with progress_over(len(opened), f"Verifying {opened.name}") as advance:
@@ -100,10 +125,18 @@ def verify_command(
     lines = [f"{problem.module}: {problem.text}" for problem in problems]
     lines.append(f"{opened.name}: {valid} of {len(opened)} modules are valid with clang {toolchain.version_text}")
     data = {"modules": len(opened), "valid": valid, "problems": [asdict(problem) for problem in problems]}
-    return Result(data, "\n".join(lines), problems)
+    print_result(as_json, data, "\n".join(lines), problems)
 
 
-def overlap(corpus: str, *, clang: str | None = None, jobs: int | None = None, trust_flags: bool = False) -> Result:
+@group.command()
+def overlap(
+    corpus: options.CorpusArgument,
+    *,
+    clang: options.Clang = None,
+    jobs: options.Jobs = None,
+    trust_flags: options.TrustFlags = False,
+    as_json: options.Json = False,
+) -> None:
     """Show which projects contain equal functions, and so belong in one part of a split. Exit 1 if a compile fails."""
     toolchain, opened = _open(corpus, clang, trust_flags)
     with progress_over(len(opened), f"Compiling {opened.name}") as advance:
@@ -115,7 +148,7 @@ def overlap(corpus: str, *, clang: str | None = None, jobs: int | None = None, t
         shares = (f"{pair.bytes / size:.2%}" for size in (pair.first_bytes, pair.second_bytes))
         rows.append((f"{pair.first}, {pair.second}", f"{pair.functions:,}", f"{pair.bytes:,}", *shares))
     text = aligned(rows) if pairs else "no two projects contain equal functions of 64 bytes or more"
-    return Result([asdict(pair) for pair in pairs], text, problems)
+    print_result(as_json, [asdict(pair) for pair in pairs], text, problems)
 
 
 def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain, Corpus]:
@@ -124,15 +157,17 @@ def _open(corpus: str, clang: str | None, trust_flags: bool) -> tuple[Toolchain,
     return toolchain, opened
 
 
+@group.command()
 def fetch(
-    names: Annotated[list[str] | None, argument("Datasets, pypi:NAME==VERSION, or rust for all crates.")] = None,
+    names: Annotated[list[str] | None, Argument(help="Datasets, pypi:NAME==VERSION, or rust for all crates.")] = None,
     *,
-    every: Annotated[bool, option("Fetch every dataset of the catalogue.", "--all")] = False,
-    optimize: str = "Oz",
-    target: Annotated[str, option(f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
-    jobs: int | None = None,
-    clang: str | None = None,
-) -> Result:
+    every: Annotated[bool, Option("--all", help="Fetch every dataset of the catalogue.")] = False,
+    optimize: options.Optimize = "Oz",
+    target: Annotated[str, Option(help=f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
+    jobs: options.Jobs = None,
+    clang: options.Clang = None,
+    as_json: options.Json = False,
+) -> None:
     """Fetch pinned sources, compile them, and keep the bitcode in the cache as corpora.
 
     Complete datasets in the cache are not compiled again. Exit status 1: a dataset could not be made, or one of its
@@ -164,13 +199,14 @@ def fetch(
     for problem in problems:
         echo(f"not fetched: {problem}", err=True)
     failed = problems or any(report.failures for report in reports)
-    return Result([asdict(report) for report in reports], aligned(rows) if reports else "", failed)
+    print_result(as_json, [asdict(report) for report in reports], aligned(rows) if reports else "", failed)
 
 
+@group.command()
 def catalogue(
     *,
-    clang: str | None = None,
-    pins: Annotated[bool, option("Write the pins of the datasets in the cache instead.")] = False,
+    clang: options.Clang = None,
+    pins: Annotated[bool, Option(help="Write the pins of the datasets in the cache instead.")] = False,
 ) -> None:
     """Print all datasets as Markdown: sources, licences, languages and numbers of modules."""
     if not pins:
@@ -184,34 +220,38 @@ def catalogue(
         echo(f"written: {written}" if written else f"not in the cache: {dataset.name}", err=not written)
 
 
-OutputOption = Annotated[Path, option("Folder of the corpus.")]
+OutputOption = Annotated[Path, Option(help="Folder of the corpus.")]
 
 
+@group.command()
 def extract(
     *,
-    source: Annotated[Path, option("compile_commands.json, or a folder with object files.", "--input")],
+    source: Annotated[Path, Option("--input", help="compile_commands.json, or a folder with object files.")],
     output_dir: OutputOption,
-    trust_flags: Annotated[bool, option("Also extract modules with flags that do more than shape code.")] = False,
-) -> Result:
+    trust_flags: Annotated[bool, Option(help="Also extract modules with flags that do more than shape code.")] = False,
+    as_json: options.Json = False,
+) -> None:
     """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
     listed = read_object_list(source)
     with progress_over(len(listed.objects), "Extracting") as advance:
         report = extract_corpus(listed, output_dir, trust_flags=trust_flags, progress=advance)
-    return _result(output_dir, report)
+    _print_report(as_json, output_dir, report)
 
 
+@group.command("import")
 def import_command(
     *,
-    parquet: Annotated[list[Path], option("Parquet file with a column 'content'; repeatable.")],
+    parquet: Annotated[list[Path], Option(help="Parquet file with a column 'content'; repeatable.")],
     output_dir: OutputOption,
-) -> Result:
+    as_json: options.Json = False,
+) -> None:
     """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
     with progress_over(None, "Importing") as advance:
         report = import_parquet(parquet, output_dir, progress=advance)
-    return _result(output_dir, report)
+    _print_report(as_json, output_dir, report)
 
 
-def _result(output: Path, report: CorpusReport) -> Result:
+def _print_report(as_json: bool, output: Path, report: CorpusReport) -> None:
     data = {
         "output": output,
         "modules": len(report.modules),
@@ -223,25 +263,26 @@ def _result(output: Path, report: CorpusReport) -> Result:
     summary += f": {format_counts(report.reasons)}" if report.skipped else ""
     for name, reason in report.skipped:
         echo(f"skipped {name}: {reason}", err=True)
-    return Result(data, summary, report.skipped)
+    print_result(as_json, data, summary, report.skipped)
 
 
+@group.command()
 def record(
-    command: Annotated[list[str], argument("The build, after --: make -j4, cmake --build build, …")],
+    command: Annotated[list[str], Argument(help="The build, after --: make -j4, cmake --build build, …")],
     *,
-    output: Annotated[Path, option("Folder of the new corpus.")],
-    optimize: str = "Oz",
-    clang: str | None = None,
-    root: Annotated[Path | None, option("Folder that names are relative to. Default: this one.")] = None,
+    output: Annotated[Path, Option(help="Folder of the new corpus.")],
+    optimize: options.Optimize = "Oz",
+    clang: options.Clang = None,
+    root: Annotated[Path | None, Option(help="Folder that names are relative to. Default: this one.")] = None,
     target: Annotated[
         str | None,
-        option(
-            f"'native': the headers, libraries and linker of this machine, as for mlgo-clang and its recipes. "
+        Option(
+            help=f"'native': the headers, libraries and linker of this machine, as for mlgo-clang and its recipes. "
             f"'portable': those of the bundled clang. For a cross build {', '.join(TARGETS)}. Default: native if this "
             "machine has C headers and a linker."
         ),
     ] = None,
-    intercept_paths: Annotated[bool, option("Also record compilers that the build calls by path.")] = True,
+    intercept_paths: Annotated[bool, Option(help="Also record compilers that the build calls by path.")] = True,
 ) -> None:
     """Run a build and record what it compiles as a corpus at the chosen level.
 
@@ -305,6 +346,7 @@ def print_failures(failures: Sequence[RecordFailure]) -> None:
         echo(f"  {failure.source}: {error}", err=True)
 
 
+@group.command()
 def prepare() -> None:
     """Build the C and C++ libraries of the bundled compiler, which otherwise the first links do.
 

@@ -1,7 +1,5 @@
 """`mlgo-gym doctor`: checks this installation, and names a remedy for each problem."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform
@@ -16,11 +14,13 @@ from typing import Annotated, Any
 from gymnasium.envs.registration import load_env_creator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from typer import Option
 
 from mlgo_clang.rustc_arguments import llvm_version, rustc_version
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
 from mlgo_gym.cache import cache_directory, write_atomically
-from mlgo_gym.cli.interface import Result, option
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import print_result
 from mlgo_gym.compiler.connection import make_scratch
 from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.snapshot_support import snapshot_support
@@ -40,8 +40,10 @@ _SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-
 
 
 def doctor(
-    *, clang: Annotated[str | None, option("Clang to check: a path, a name on PATH, or 'bundled'.")] = None
-) -> Result:
+    *,
+    clang: Annotated[str | None, Option(help="Clang to check: a path, a name on PATH, or 'bundled'.")] = None,
+    as_json: options.Json = False,
+) -> None:
     """Show the compiler, its advisors, and the packages and folders of this installation.
 
     Exit status 1: there is a problem; the last lines name remedies.
@@ -77,7 +79,7 @@ def doctor(
     }
     if sys.platform != "linux":
         report(f"unsupported platform {sys.platform}", "use Linux on x86-64 or aarch64")
-    return Result(findings, "\n".join(_lines(findings)), problems)
+    print_result(as_json, findings, "\n".join(_lines(findings)), problems)
 
 
 def _misleading_places() -> Iterator[str]:

@@ -1,7 +1,5 @@
 """`mlgo-gym evaluate`, `demo`, `report`, `compare` and `explain`: policies on the modules of a corpus."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys
@@ -9,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from mlgo_gym.cache import write_atomically
-from mlgo_gym.cli import INTERRUPTED
-from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, argument, echo, exit_with, option, show
+from mlgo_gym.cli import INTERRUPTED, options
+from mlgo_gym.cli.interface import echo, exit_with, print_result
+from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.deploy.plugin import build_link_plugins
@@ -39,39 +39,45 @@ from mlgo_gym.storage.temporary_folders import temporary_folder
 DEMO_POLICIES = ("default", "threshold:0", "inline-os", "always")
 DEMO_MODULES = 8
 
-OutputOption = Annotated[Path | None, option("Folder for the results; the same command resumes from it.")]
+OutputOption = Annotated[Path | None, Option(help="Folder for the results; the same command resumes from it.")]
 
 
 def evaluate(
-    environment: str,
+    environment: options.EnvironmentArgument,
     *,
-    corpus: str = "builtin",
+    corpus: options.Corpus = "builtin",
     policy: Annotated[
         list[str] | None,
-        option(
-            "Policy, or several separated by commas; repeatable. All text after clang: is flags.",
+        Option(
+            help="Policy, or several separated by commas; repeatable. All text after clang: is flags.",
             show_default="default",
         ),
     ] = None,
-    split: Annotated[Part | None, option("Part of the modules, decided by their names.")] = None,
-    execution: Annotated[Execution, OptionsOf(Execution, "jobs ray")],
-    envs: Annotated[int, option("Concurrent episodes per process.", min=1)] = ENVS,
+    split: Annotated[Part | None, Option(help="Part of the modules, decided by their names.")] = None,
+    jobs: options.Workers = None,
+    ray: options.Ray = None,
+    envs: Annotated[int, Option(help="Concurrent episodes per process.", min=1)] = ENVS,
     output: OutputOption = None,
-    compiler: CompilerOptions,
-    seed: int = 0,
-    metric: str | None = None,
-    limit: int | None = None,
-    link: Annotated[bool, option("Also repeat the links of the recorded build.", "--link")] = False,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    seed: options.Seed = 0,
+    metric: options.Metric = None,
+    limit: options.Limit = None,
+    link: Annotated[bool, Option("--link", help="Also repeat the links of the recorded build.")] = False,
     link_as: Annotated[
         list[str] | None,
-        option(
-            "How to link, of recorded, gc, icf, thin and full, separated by commas; implies --link.",
+        Option(
+            help="How to link, of recorded, gc, icf, thin and full, separated by commas; implies --link.",
             show_default="recorded",
         ),
     ] = None,
-    run: Annotated[bool, option("Also run the programs of the corpus.", "--run")] = False,
-    smallest: bool = False,
-    as_json: bool = False,
+    run: Annotated[bool, Option("--run", help="Also run the programs of the corpus.")] = False,
+    smallest: options.Smallest = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare them with plain clang.
 
@@ -100,23 +106,25 @@ def evaluate(
         corpus=corpus,
         split=split,
         output=output,
-        env_kwargs=compiler.arguments(metric=metric),
+        env_kwargs=environment_arguments(
+            clang, memory_limit, cpu_limit, settings, trust_flags, link_view, metric=metric
+        ),
         seed=seed,
         limit=limit,
     )
     linked: list[LinkResult] = []
     programs: list[ProgramResult] = []
     with evaluation:
-        interrupted = run_with_progress(evaluation, execution, envs)
+        interrupted = run_with_progress(evaluation, Execution(jobs, ray), envs)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
         if (link or modes) and not interrupted:
-            linked = _link(evaluation, modes, trust_flags=compiler.trust_flags)
+            linked = _link(evaluation, modes, trust_flags=trust_flags)
         if run and not interrupted:
-            programs = evaluation.run_programs(trust_flags=compiler.trust_flags)
+            programs = evaluation.run_programs(trust_flags=trust_flags)
     if as_json:
         parts = {"links": list(map(asdict, linked)), "programs": list(map(asdict, programs))}
-        show(True, as_data(result) | {name: rows for name, rows in parts.items() if rows}, "")
+        print_result(True, as_data(result) | {name: rows for name, rows in parts.items() if rows}, "")
     else:
         failures = [f"{row.output}, {row.policy}: {row.error}" for row in linked if row.error]
         failures += [f"{row.program}, {row.policy}: {row.error}" for row in programs if row.error]
@@ -212,12 +220,12 @@ def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], argument("Outputs of `evaluate`.")],
+    runs: Annotated[list[Path], Argument(help="Outputs of `evaluate`.")],
     *,
-    html: Annotated[Path | None, option("File for an HTML page with tables and figures.")] = None,
-    as_json: bool = False,
-    smallest: bool = False,
-) -> Result:
+    html: Annotated[Path | None, Option(help="File for an HTML page with tables and figures.")] = None,
+    smallest: options.Smallest = False,
+    as_json: options.Json = False,
+) -> None:
     """Print the tables of evaluations, with intervals, wins and losses.
 
     --html writes one page without scripts and references: tables, figures, and
@@ -238,14 +246,14 @@ def report(
     if html is not None:
         write_atomically(html, page(evaluations).encode())
         echo(f"wrote {html}", err=True)
-    return Result(next(iter(data.values())) if len(data) == 1 else data, "")
+    print_result(as_json, next(iter(data.values())) if len(data) == 1 else data, "")
 
 
 def compare(
-    runs: Annotated[list[Path], argument("Outputs of `evaluate`; the first is the reference.")],
+    runs: Annotated[list[Path], Argument(help="Outputs of `evaluate`; the first is the reference.")],
     *,
-    as_json: bool = False,
-) -> Result:
+    as_json: options.Json = False,
+) -> None:
     """Compare the first evaluation with each of the others.
 
     Policies of equal names are compared module by module, with 95 % intervals over projects and modules. If two
@@ -255,21 +263,29 @@ def compare(
     comparison = compare_runs(load_results(runs))
     if not as_json:
         print_tables(comparison.tables(), comparison.notes)
-    return Result(comparison.to_json(), "")
+    print_result(as_json, comparison.to_json(), "")
 
 
 def explain(
-    module: Annotated[str, argument("Module of the corpus, or a .bc file.")],
+    module: Annotated[str, Argument(help="Module of the corpus, or a .bc file.")],
     *,
-    policy: Annotated[list[str] | None, option("Policy; repeat for the second. Default: default.")] = None,
-    corpus: str = "builtin",
-    flags: Annotated[str | None, option("Flags of a .bc file, as one argument: '-Os -fPIC'.")] = None,
-    environment: str = "mlgo/Inline-v0",
-    measured: Annotated[int, option("Maximum number of calls to measure, one compile each.", "--show", min=0)] = 10,
-    html: Annotated[Path | None, option("File for a page with the call graph.")] = None,
-    seed: int = 0,
-    compiler: CompilerOptions,
-) -> Result:
+    policy: Annotated[list[str] | None, Option(help="Policy; repeat for the second. Default: default.")] = None,
+    corpus: options.Corpus = "builtin",
+    flags: Annotated[str | None, Option(help="Flags of a .bc file, as one argument: '-Os -fPIC'.")] = None,
+    environment: options.Environment = "mlgo/Inline-v0",
+    measured: Annotated[
+        int, Option("--show", help="Maximum number of calls to measure, one compile each.", min=0)
+    ] = 10,
+    html: Annotated[Path | None, Option(help="File for a page with the call graph.")] = None,
+    seed: options.Seed = 0,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    as_json: options.Json = False,
+) -> None:
     """Explain why two policies make different code of a module.
 
     Shows the calls with different answers, their decisive features and their
@@ -279,7 +295,8 @@ def explain(
             --policy threshold:5 --policy inline-os --html ldm.html
     """
     first, second = _pair(split_policies(policy or ()))
-    arguments: dict[str, Any] = {"corpus": corpus, **with_callee_features(compiler.arguments(), (first, second))}
+    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+    arguments = {"corpus": corpus, **with_callee_features(arguments, (first, second))}
     if module.endswith(".bc") and Path(module).is_file():
         arguments["corpus"] = str(Path(module).resolve())
     if flags is not None:
@@ -294,7 +311,7 @@ def explain(
     if html is not None:
         write_atomically(html, as_page(explanation, shlex.join(["mlgo-gym", *sys.argv[1:]])).encode())
     written = "" if html is None else f"\n\nwritten: {html}"
-    return Result(explanation.to_json(), as_text(explanation) + written)
+    print_result(as_json, explanation.to_json(), as_text(explanation) + written)
 
 
 def _pair(policies: list[str]) -> tuple[str, str]:

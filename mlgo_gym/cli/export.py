@@ -1,11 +1,13 @@
 """`mlgo-gym export`: policies for compilers and tools without mlgo-gym."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
-from mlgo_gym.cli.interface import Result, option
+import typer
+from typer import Option
+
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import print_result
 from mlgo_gym.deploy.c_code import decision_code, eviction_header, release_header
 from mlgo_gym.deploy.exports import default_threshold, exported_network, policy_network, replacement_text, write_export
 from mlgo_gym.deploy.network_graph import DECISION, onnx_model
@@ -20,20 +22,24 @@ from mlgo_gym.deploy.tflite_export import (
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.mlp import decides_evictions
 
-Policy = Annotated[str, option("Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
-Network = Annotated[str, option("Bundled policy, or mlp:FILE.", "--policy")]
-Output = Annotated[Path, option("Path of the exported file.")]
-Level = Annotated[str | None, option("Oz or Os, for a policy that uses clang's own decision.")]
+group = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
+
+Policy = Annotated[str, Option(help="Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
+Network = Annotated[str, Option("--policy", help="Bundled policy, or mlp:FILE.")]
+Output = Annotated[Path, Option(help="Path of the exported file.")]
+Level = Annotated[str | None, Option(help="Oz or Os, for a policy that uses clang's own decision.")]
 
 
+@group.command()
 def plugin(
     *,
     policy: Policy,
     output: Output,
-    llvm_config: Annotated[str, option("llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
-    compiler: Annotated[str | None, option("C++ compiler.", show_default="that LLVM's clang++, or c++")] = None,
-    source: Annotated[Path | None, option("Path for a copy of the plugin's C++.")] = None,
-) -> Result:
+    llvm_config: Annotated[str, Option(help="llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
+    compiler: Annotated[str | None, Option(help="C++ compiler.", show_default="that LLVM's clang++, or c++")] = None,
+    source: Annotated[Path | None, Option(help="Path for a copy of the plugin's C++.")] = None,
+    as_json: options.Json = False,
+) -> None:
     """Build a pass plugin for a distribution's clang, opt and lld.
 
     Use it as clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or ld.lld-22 --load-pass-plugin=… for a
@@ -46,24 +52,27 @@ def plugin(
     build_plugin(code, llvm, output, compiler=compiler)
     size = output.stat().st_size
     data = {"output": output, "policy": policy, "llvm": llvm.major, "bytes": size}
-    return Result(data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
+    print_result(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
 
 
+@group.command()
 def cpp(
     *,
-    policy: Annotated[str, option("last-call, or rule:FILE.")],
+    policy: Annotated[str, Option(help="last-call, or rule:FILE.")],
     output: Output,
-    llvm_config: Annotated[str, option("llvm-config of the LLVM that builds it.")] = "llvm-config",
-) -> Result:
+    llvm_config: Annotated[str, Option(help="llvm-config of the LLVM that builds it.")] = "llvm-config",
+    as_json: options.Json = False,
+) -> None:
     """Write a rule as a C++ function on LLVM's data structures, inside the source of a plugin.
 
     Read, review and propose the function. Build the file with clang++ -shared -fPIC -fno-rtti -std=c++17
     -I$(llvm-config --includedir) OUTPUT -o rule.so, and use it as -fpass-plugin=./rule.so.
     """
-    return _written(output, policy, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
+    _write(as_json, output, policy, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
 
 
-def llvm_header(*, policy: Policy, output: Output, level: Level = None) -> Result:
+@group.command()
+def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json: options.Json = False) -> None:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.
 
     LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or with
@@ -77,23 +86,26 @@ def llvm_header(*, policy: Policy, output: Output, level: Level = None) -> Resul
     else:
         code = decision_code(policy)
         header, threshold = release_header(code, level), default_threshold(policy, code.features, level)
-    return _written(output, policy, header.encode(), threshold)
+    _write(as_json, output, policy, header.encode(), threshold)
 
 
-def onnx(*, policy: Network, output: Output) -> Result:
+@group.command()
+def onnx(*, policy: Network, output: Output, as_json: options.Json = False) -> None:
     """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
-    return _written(output, policy, onnx_model(policy, exported_network(policy)))
+    _write(as_json, output, policy, onnx_model(policy, exported_network(policy)))
 
 
+@group.command()
 def tflite(
     *,
     policy: Network,
-    output: Annotated[Path, option("Folder for model.tflite and output_spec.json.")],
+    output: Annotated[Path, Option(help="Folder for model.tflite and output_spec.json.")],
     level: Level = None,
     keep_default: Annotated[
-        bool, option("Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0.")
+        bool, Option(help="Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0.")
     ] = False,
-) -> Result:
+    as_json: options.Json = False,
+) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
     One of evictions is for -regalloc-model. The options need an LLVM built with TensorFlow Lite; tflite:OUTPUT reads
@@ -108,10 +120,11 @@ def tflite(
         threshold = None if keep_default else default_threshold(policy, network.features, level)
         decision, model = DECISION, tflite_model(policy, network, threshold)
     write_tflite_folder(output, model, decision)
-    return _result(output, policy, len(model), threshold)
+    _print_export(as_json, output, policy, len(model), threshold)
 
 
-def tosa(*, policy: Network, output: Output, level: Level = None) -> Result:
+@group.command()
+def tosa(*, policy: Network, output: Output, level: Level = None, as_json: options.Json = False) -> None:
     """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
 
     LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, or ,regalloc if it is of evictions, and clang
@@ -122,7 +135,7 @@ def tosa(*, policy: Network, output: Output, level: Level = None) -> Result:
     if decides_evictions(network):
         _check_no_inlining_option(policy, level=level)
     threshold = default_threshold(policy, network.features, level)
-    return _written(output, policy, tosa_model(policy, network, threshold), threshold)
+    _write(as_json, output, policy, tosa_model(policy, network, threshold), threshold)
 
 
 def _check_no_inlining_option(policy: str, **options: object) -> None:
@@ -130,12 +143,12 @@ def _check_no_inlining_option(policy: str, **options: object) -> None:
         raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
-def _written(output: Path, policy: str, data: bytes, threshold: int | None = None) -> Result:
+def _write(as_json: bool, output: Path, policy: str, data: bytes, threshold: int | None = None) -> None:
     write_export(output, data)
-    return _result(output, policy, len(data), threshold)
+    _print_export(as_json, output, policy, len(data), threshold)
 
 
-def _result(output: Path, policy: str, size: int, threshold: int | None = None) -> Result:
+def _print_export(as_json: bool, output: Path, policy: str, size: int, threshold: int | None = None) -> None:
     text = None if threshold is None else replacement_text(threshold)
     data = {"output": output, "policy": policy, "bytes": size, "inlining_default": text}
-    return Result(data, f"{output}: {policy}, {size} bytes{f'; {text}' if text else ''}")
+    print_result(as_json, data, f"{output}: {policy}, {size} bytes{f'; {text}' if text else ''}")

@@ -1,15 +1,18 @@
 """`mlgo-gym search`, `recipes`, `link-facts` and `cc-stats`: inputs and counters of `mlgo-clang`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import typer
+from typer import Argument, Option
+
 from mlgo_clang.counters import read_counters, remove_counters
 from mlgo_clang.link_facts import is_facts_file
-from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, Values, aligned, argument, echo, option
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import aligned, echo, print_result
+from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.compilation import plan
@@ -23,10 +26,13 @@ from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import CorpusSearch, SearchResult
 from mlgo_gym.search.build_recipes import verify_recipe
 
-Folder = Annotated[Path, argument("Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
+group = typer.Typer(name="recipes", help="Decisions that searches found.", no_args_is_help=True)
+
+Folder = Annotated[Path, Argument(help="Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
 
 
-def list_recipes(folder: Folder) -> Result:
+@group.command("list")
+def list_recipes(folder: Folder, *, as_json: options.Json = False) -> None:
     """List recipes: cost of clang alone and with the recipe, decisions, and compiles of the search.
 
     The costs are those of the metric of the search; the total has bytes of executable sections.
@@ -48,10 +54,11 @@ def list_recipes(folder: Folder) -> Result:
         sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "metric": recipe.metric, "change": recipe.change}
         data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **counts})
     rows.append(("total", clang, text, f"{text / clang - 1 if clang else 0:+8.2%}", "", "", "", ""))
-    return Result(data, aligned(rows))
+    print_result(as_json, data, aligned(rows))
 
 
-def verify(folder: Folder, *, clang: str | None = None) -> Result:
+@group.command()
+def verify(folder: Folder, *, clang: options.Clang = None, as_json: options.Json = False) -> None:
     """Compile each module with its recipe, and compare the bytes.
 
     Recipes with flags that do more than shape code are not run. Exit status 1: a recipe failed.
@@ -67,20 +74,27 @@ def verify(folder: Folder, *, clang: str | None = None) -> Result:
             advance(f"{len(problems)} failed")
     lines = [f"{digest[:16]}: {problem}" for digest, problem in problems.items()]
     lines.append(f"{len(stored) - len(problems)} recipes verified, {len(problems)} failed")
-    return Result({"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines), problems)
+    print_result(as_json, {"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines), problems)
 
 
-def prune(folder: Folder, *, days: Annotated[float, option("Age of the last use in days (≥ 0).")] = 90) -> Result:
+@group.command()
+def prune(
+    folder: Folder,
+    *,
+    days: Annotated[float, Option(help="Age of the last use in days (≥ 0).")] = 90,
+    as_json: options.Json = False,
+) -> None:
     """Remove recipes that are damaged, or unused for a number of days."""
     removed = prune_recipes(folder, days)
-    return Result({"removed": removed}, f"{removed} recipes removed")
+    print_result(as_json, {"removed": removed}, f"{removed} recipes removed")
 
 
 def cc_stats(
     *,
-    every: Annotated[bool, option("Sum of the last 32 builds, or of those since --zero.", "--all")] = False,
-    zero: Annotated[bool, option("Reset the counters of all builds.", "--zero")] = False,
-) -> Result:
+    every: Annotated[bool, Option("--all", help="Sum of the last 32 builds, or of those since --zero.")] = False,
+    zero: Annotated[bool, Option("--zero", help="Reset the counters of all builds.")] = False,
+    as_json: options.Json = False,
+) -> None:
     """Show how many compiles of the last build used a policy, and how many did not, by reason.
 
     A build is one run of make, ninja or another such program, else all commands
@@ -90,22 +104,25 @@ def cc_stats(
     lines = [f"{number:8}  {name}" for name, number in ordered]
     if zero:
         remove_counters()
-    return Result(dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
+    print_result(as_json, dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
 
 
 def link_facts(
     builds: Annotated[
         list[str],
-        argument("Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."),
+        Argument(
+            help="Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."
+        ),
     ],
     *,
-    output: Annotated[Path, option("File to write.")],
+    output: Annotated[Path, Option(help="File to write.")],
     icf: Annotated[
-        Folding, option("Identical code folding of the link; functions that it merges count as copies.")
+        Folding, Option(help="Identical code folding of the link; functions that it merges count as copies.")
     ] = "none",
-    clang: str | None = None,
-    trust_flags: bool = False,
-) -> Result:
+    clang: options.Clang = None,
+    trust_flags: options.TrustFlags = False,
+    as_json: options.Json = False,
+) -> None:
     """Count the objects that define each weak function, and the references to it.
 
     The policy last-call uses the facts: MLGO_LINK_FACTS=FILE, or mlgo-clang
@@ -134,8 +151,8 @@ def link_facts(
         text += f", {len(twins)} merged with others by --icf={icf}"
     if before:
         text += f"; {changed} differ from the file before"
-    return Result(
-        {"functions": len(facts.counts), "in_one_object": once, "merged": len(twins), "changed": changed}, text
+    print_result(
+        as_json, {"functions": len(facts.counts), "in_one_object": once, "merged": len(twins), "changed": changed}, text
     )
 
 
@@ -150,17 +167,29 @@ def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterato
 
 
 def search(
-    environment: str,
+    environment: options.EnvironmentArgument,
     *,
-    corpus: str = "builtin",
-    metric: str | None = None,
-    module: Annotated[list[str] | None, option("Module to search; repeatable. Default: all.")] = None,
-    values: Annotated[Values, OptionsOf(CorpusSearch, "compiles seconds start recipes seed", compiles=50)],
-    execution: Annotated[Execution, OptionsOf(Execution, "jobs ray")],
-    compiler: CompilerOptions,
-    output: Annotated[Path | None, option("File for the results; the same command resumes from it.")] = None,
-    as_json: bool = False,
-) -> Result:
+    corpus: options.Corpus = "builtin",
+    metric: options.Metric = None,
+    module: Annotated[list[str] | None, Option(help="Module to search; repeatable. Default: all.")] = None,
+    compiles: Annotated[int, Option(help="Maximum number of compiles per module (≥ 1).", min=1)] = 50,
+    seconds: Annotated[float | None, Option(help="Maximum time per module, in seconds. Default: no limit.")] = None,
+    start: Annotated[str, Option(help="Policy to start from.")] = "default",
+    recipes: Annotated[
+        Path | None, Option(help="Folder for a recipe of each module that gets smaller. Default: none is written.")
+    ] = None,
+    seed: Annotated[int, Option(help="Seed of the random generator, and of random policies.")] = 0,
+    jobs: options.Workers = None,
+    ray: options.Ray = None,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    output: Annotated[Path | None, Option(help="File for the results; the same command resumes from it.")] = None,
+    as_json: options.Json = False,
+) -> None:
     """Search the decisions of each module of a corpus with the least cost.
 
     A replay in a new compile verifies each result. A recipe is a text file with
@@ -168,13 +197,15 @@ def search(
     --mlgo-recipes=FOLDER` uses it in builds. Exit status 1: a module failed, or
     a replay had another cost.
     """
-    arguments = compiler.arguments(corpus=corpus, metric=metric)
-    campaign = CorpusSearch(environment, arguments, names=tuple(module or ()), **values)
+    arguments = environment_arguments(
+        clang, memory_limit, cpu_limit, settings, trust_flags, link_view, corpus=corpus, metric=metric
+    )
+    campaign = CorpusSearch(environment, arguments, compiles, seconds, seed, tuple(module or ()), start, recipes)
     results: list[SearchResult] = []
     if not as_json:
         echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
     with progress_over(len(campaign.modules()), "Modules") as advance:
-        for result in campaign.run(output, execution):
+        for result in campaign.run(output, Execution(jobs, ray)):
             results.append(result)
             if not as_json:
                 echo(_row(result))
@@ -188,7 +219,7 @@ def search(
             f"{len(done)} modules: total {change.total:+.2%}, geometric mean {change.mean:+.2%}, {compiled} compiles"
         )
     failed = len(done) < len(results) or not all(result.verified for result in done)
-    return Result(list(map(asdict, results)), summary, failed)
+    print_result(as_json, list(map(asdict, results)), summary, failed)
 
 
 def _row(result: SearchResult) -> str:

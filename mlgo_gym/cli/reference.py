@@ -3,17 +3,17 @@
 Docstrings of the classes, `declared_arguments()`, `KEYS` of infos and the tables of features are the only sources.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable
 from typing import Annotated
 
+import typer
 from gymnasium.envs.registration import load_env_creator
 
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
-from mlgo_gym.cli.interface import Result, argument
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import print_result
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.errors import MlgoError, did_you_mean
@@ -32,13 +32,19 @@ same clang with the same flags."""
 
 
 def env(
-    name: Annotated[str | None, argument("Id of an environment: mlgo/Inline-v0, or MODULE:ID.", metavar="[ID]")] = None,
-) -> Result:
+    name: Annotated[
+        str | None, typer.Argument(help="Id of an environment: mlgo/Inline-v0, or MODULE:ID.", metavar="[ID]")
+    ] = None,
+    *,
+    as_json: options.Json = False,
+) -> None:
     """Show the manual of an environment: spaces, reward, arguments, infos and features; without ID, list all."""
     if name is None:
-        listed = [{"id": each, "summary": _summary(each)} for each in ENVIRONMENTS]
-        return Result(listed, "\n".join(f"{entry['id']:24}{entry['summary']}" for entry in listed))
-    return Result({"id": name, "manual": manual(name)}, manual(name))
+        summaries = {env_id: _docstring_of(env_id).splitlines()[0] for env_id in ENVIRONMENTS}
+        data = [{"id": env_id, "summary": summary} for env_id, summary in summaries.items()]
+        print_result(as_json, data, "\n".join(f"{env_id:24}{summary}" for env_id, summary in summaries.items()))
+    else:
+        print_result(as_json, {"id": name, "manual": manual(name)}, manual(name))
 
 
 def environments_page() -> str:
@@ -85,10 +91,6 @@ def _docstring(env_type: object) -> str:
 
 def _docstring_of(name: str) -> str:
     return _docstring(load_env_creator(f"{ENVIRONMENTS[name]}Env"))
-
-
-def _summary(name: str) -> str:
-    return _docstring_of(name).splitlines()[0]
 
 
 def _card(name: str) -> str:

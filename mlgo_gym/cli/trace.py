@@ -1,12 +1,14 @@
 """`mlgo-gym trace` and `validate`: record compiles, and repeat them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from mlgo_gym.cli.interface import CompilerOptions, Result, argument, echo, option
+from typer import Argument, Option
+
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import echo, print_result
+from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.evaluation.record import NO_DECISIONS
 from mlgo_gym.evaluation.result import load_result
@@ -18,21 +20,28 @@ from mlgo_gym.policies.loading import with_callee_features
 
 
 def trace(
-    environment: str,
+    environment: options.EnvironmentArgument,
     *,
-    output: Annotated[Path, option("New folder for the results, as of `evaluate`, and logs/MODULE.log.")],
-    policy: Annotated[str, option("Policy, as `evaluate` takes it.")] = "default",
-    corpus: str = "builtin",
-    seed: int = 0,
-    limit: int | None = None,
-    compiler: CompilerOptions,
-) -> Result:
+    output: Annotated[Path, Option(help="New folder for the results, as of `evaluate`, and logs/MODULE.log.")],
+    policy: Annotated[str, Option(help="Policy, as `evaluate` takes it.")] = "default",
+    corpus: options.Corpus = "builtin",
+    seed: options.Seed = 0,
+    limit: options.Limit = None,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    as_json: options.Json = False,
+) -> None:
     """Write the decisions of a policy as LLVM training logs, one per module.
 
     An observation has the features and, as its last tensor, the decision; its outcome is the reward, 0 except for the
     last. LLVM's log_reader.py and ml-compiler-opt read the logs, and `mlgo-gym validate` reproduces the episodes.
     """
-    arguments = with_callee_features(compiler.arguments(), [policy])
+    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+    arguments = with_callee_features(arguments, [policy])
     modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
     with progress_over(min(limit or len(modules), len(modules)), "Modules") as advance:
         result = write_trace(
@@ -51,18 +60,21 @@ def trace(
         echo(f"{module}: {message}", err=True)
     text = f"{len(episodes)} episodes with {decisions} decisions in {output}"
     data = {"episodes": len(episodes), "decisions": decisions, "output": output, "failed": failed}
-    return Result(data, text)
+    print_result(as_json, data, text)
 
 
 def validate(
-    folder: Annotated[Path, argument("Output of `evaluate` or `trace`.")],
+    folder: Annotated[Path, Argument(help="Output of `evaluate` or `trace`.")],
     *,
     corpus: Annotated[
-        str | None, option("Present place of the corpus.", "--corpus", show_default="the recorded corpus")
+        str | None, Option("--corpus", help="Present place of the corpus.", show_default="the recorded corpus")
     ] = None,
-    clang: Annotated[str | None, option("Clang of the recorded version: path, name on PATH, or 'bundled'.")] = None,
-    trust_flags: bool = False,
-) -> Result:
+    clang: Annotated[
+        str | None, Option(help="Clang of the recorded version: path, name on PATH, or 'bundled'.")
+    ] = None,
+    trust_flags: options.TrustFlags = False,
+    as_json: options.Json = False,
+) -> None:
     """Reproduce the episodes of an evaluation or a trace by their recorded actions, and compare the metrics.
 
     The policies are not needed. A crash of clang is reproduced if it recurs. Failures of a policy, and failures by a
@@ -80,4 +92,4 @@ def validate(
         echo(f"{verdict.policy} on {verdict.module}: {verdict.problem}", err=True)
     reproduced = len(verdicts) - len(different)
     data = {"episodes": len(verdicts), "reproduced": reproduced, "different": [asdict(entry) for entry in different]}
-    return Result(data, f"reproduced {reproduced} of {len(verdicts)} episodes", different or not verdicts)
+    print_result(as_json, data, f"reproduced {reproduced} of {len(verdicts)} episodes", different or not verdicts)

@@ -1,14 +1,17 @@
 """`mlgo-gym label` and `mlgo-gym train`: labels, and networks from labels, policies, or only a corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from mlgo_gym.cli.interface import CompilerOptions, OptionsOf, Result, Values, argument, echo, option
+import typer
+from typer import Argument, Option
+
+from mlgo_gym.cli import options
+from mlgo_gym.cli.interface import echo, print_result
+from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.errors import MlgoError
@@ -21,7 +24,7 @@ from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, Mar
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.monitor import Monitor, Progress
 from mlgo_gym.training.pipeline import REFERENCES, check_reference, drawn_modules, run_pipeline
-from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, TreeSettings, rates_columns
+from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, rates_columns
 
 PADDING = 16
 """Difference in bytes that padding between functions can make."""
@@ -32,39 +35,72 @@ BASES = {"Os": "threshold:5"}
 EXTRA_LEVELS = {"Os": ["Oz"]}
 """Other levels whose labels help, by level."""
 
-OutputOption = Annotated[Path, option("File for the network, in safetensors.")]
+group = typer.Typer(
+    name="train", help="Train policies: from labels, from other policies, or from a corpus.", no_args_is_help=True
+)
+
+OutputOption = Annotated[Path, Option(help="File for the network, in safetensors.")]
 MarginOption = Annotated[
     float | None,
-    option(
-        "Deviate from the base only where the output is beyond this.",
+    Option(
+        help="Deviate from the base only where the output is beyond this.",
         min=0,
         show_default="train imitation: 0 or the choice of --validation; train policy: the best of several",
     ),
 ]
 BaseOption = Annotated[
     str | None,
-    option(
-        "Policy that the network deviates from: default (clang's own choice) or threshold:K.",
+    Option(
+        help="Policy that the network deviates from: default (clang's own choice) or threshold:K.",
         show_default="default; threshold:5 for train policy --level Os",
     ),
 ]
-ExecutionOptions = Annotated[Execution, OptionsOf(Execution, "jobs ray")]
-TreeOptions = Annotated[Values, OptionsOf(TreeSettings, "models trees seed")]
+ModelsOption = Annotated[int, Option(help="Number of averaged models of trees (≥ 1).", min=1)]
+TreesOption = Annotated[int, Option(help="Trees per model (≥ 1).", min=1)]
+TrainingSeedOption = Annotated[int, Option(help="Source of the trees, the first weights and the batches.")]
+HiddenOption = Annotated[str, Option(help="Widths of the hidden layers, separated by commas.")]
+StepsOption = Annotated[int, Option(help="Steps of the network's optimiser.", min=1)]
+CompilesOption = Annotated[int, Option(help="Maximum number of compiles per module (≥ 1).", min=1)]
+LabelledModulesOption = Annotated[
+    int | None, Option(help="Number of modules, drawn at random (≥ 1). Default: all.", min=1)
+]
 
 
 def label(
-    corpus: str,
+    corpus: options.CorpusArgument,
     *,
-    output: Annotated[Path, option("Folder for the labels; finished modules are not labelled again.")],
-    settings_of_labels: Annotated[
-        Values, OptionsOf(Labelling, "policy environment compiles seconds seed check largest limit max_per_project")
-    ],
-    callee_features: bool = False,
-    graphs: Annotated[bool, option("Also store the call graph at each label of inlining.")] = False,
-    metric: str | None = None,
-    execution: ExecutionOptions,
-    compiler: CompilerOptions,
-) -> Result:
+    output: Annotated[Path, Option(help="Folder for the labels; finished modules are not labelled again.")],
+    policy: Annotated[
+        str, Option(help="Policy that the labels are taken around, as `load_policy` takes it.")
+    ] = "default",
+    environment: Annotated[str, Option(help="Id of the environment, of inlining or of evictions.")] = "mlgo/Inline-v0",
+    compiles: CompilesOption = 40,
+    seconds: Annotated[float | None, Option(help="Maximum CPU time per module, in seconds. Default: no limit.")] = None,
+    seed: Annotated[int, Option(help="Selects the labelled decisions and the order of the modules.")] = 0,
+    check: Annotated[
+        int,
+        Option(help="Number of labels per module to measure again by a single flip (≥ 0); inlining only.", min=0),
+    ] = 0,
+    largest: Annotated[
+        int | None, Option(help="Maximum size of a module, in bytes of bitcode. Default: no limit.")
+    ] = None,
+    limit: LabelledModulesOption = None,
+    max_per_project: Annotated[
+        int | None, Option(help="Maximum number of modules per project (≥ 1). Default: no limit.", min=1)
+    ] = None,
+    callee_features: options.CalleeFeatures = False,
+    graphs: Annotated[bool, Option(help="Also store the call graph at each label of inlining.")] = False,
+    metric: options.Metric = None,
+    jobs: options.Workers = None,
+    ray: options.Ray = None,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    as_json: options.Json = False,
+) -> None:
     """Measure the cost of other actions for many decisions around a policy.
 
     Inlining: one compile flips many independent decisions, and a label is the
@@ -77,18 +113,31 @@ def label(
 
     Exit status 1: a module failed.
     """
-    arguments = compiler.arguments(callee_features=callee_features, metric=metric, ir=graphs)
-    labelling = Labelling(corpus, arguments=arguments, **settings_of_labels)
+    plain = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+    given = {"callee_features": callee_features, "metric": metric, "ir": graphs}
+    labelling = Labelling(
+        corpus,
+        policy,
+        environment,
+        {name: value for name, value in given.items() if value} | plain,
+        compiles=compiles,
+        seconds=seconds,
+        check=check,
+        seed=seed,
+        largest=largest,
+        limit=limit,
+        max_per_project=max_per_project,
+    )
     if corpus in REFERENCES:
-        if labelling != Labelling(corpus, arguments=compiler.arguments()):
+        if labelling != Labelling(corpus, arguments=plain):
             raise MlgoError(f"expected no options of labels beside {corpus}, got some; omit them")
         frozen, _ = REFERENCES[corpus]
-        labelling = replace(frozen, arguments=compiler.arguments(**frozen.arguments))
+        labelling = replace(frozen, arguments={**frozen.arguments, **plain})
     lines, failed = [], {}
     names = ("labels", "decisions", "compiles", "seconds", "flips", "missed", "ambiguous", "unbalanced")
     total = dict.fromkeys(names, 0)
     with progress_over(len(labelling.modules(labelling.make().corpus)), "Modules") as advance:
-        for line in labelling.run(output, execution):
+        for line in labelling.run(output, Execution(jobs, ray)):
             if "error" in line:
                 failed[line["module"]] = line["error"]
                 echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
@@ -100,7 +149,7 @@ def label(
         check_reference(corpus, output)
     pairs = [pair for line in lines for pair in line.get("checked", ())]
     data = {"modules": len(lines), **total, "checked": pairs, "failed": failed}
-    return Result(data, "\n".join(_counts(data)), failed)
+    print_result(as_json, data, "\n".join(_counts(data)), failed)
 
 
 def _counts(data: Mapping[str, Any]) -> Iterator[str]:
@@ -148,24 +197,34 @@ def margin_lines(margin_facts: Mapping[str, Any]) -> list[str]:
     ]
 
 
+@group.command()
 def imitation(
-    labels: Annotated[list[Path], argument("Folders of mlgo-gym label, or Parquet files of labels.")],
+    labels: Annotated[list[Path], Argument(help="Folders of mlgo-gym label, or Parquet files of labels.")],
     *,
     output: OutputOption,
     margin: MarginOption = None,
     validation: Annotated[
-        str | None, option("Choose the margin by compiles of these modules.", metavar="CORPUS")
+        str | None, Option(help="Choose the margin by compiles of these modules.", metavar="CORPUS")
     ] = None,
-    validation_modules: Annotated[int, option("Number of them, drawn at random.", min=1)] = 120,
-    largest: Annotated[int, option("Skip modules with more bytes of bitcode than this.")] = 330_000,
-    environment: str = "mlgo/Inline-v0",
+    validation_modules: Annotated[int, Option(help="Number of them, drawn at random.", min=1)] = 120,
+    largest: Annotated[int, Option(help="Skip modules with more bytes of bitcode than this.")] = 330_000,
+    environment: options.Environment = "mlgo/Inline-v0",
     base: BaseOption = None,
-    trees: TreeOptions,
-    hidden: str = "128,64",
-    steps: int = 20_000,
-    execution: ExecutionOptions,
-    compiler: CompilerOptions,
-) -> Result:
+    models: ModelsOption = 12,
+    trees: TreesOption = 300,
+    seed: TrainingSeedOption = 0,
+    hidden: HiddenOption = "128,64",
+    steps: StepsOption = 20_000,
+    jobs: options.Workers = None,
+    ray: options.Ray = None,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    as_json: options.Json = False,
+) -> None:
     """Train a network on labels: boosted trees, distilled into a small network.
 
     With --validation the margin is chosen by compiles, with a network that is
@@ -177,19 +236,25 @@ def imitation(
         raise MlgoError("expected --margin or --validation, got both; use one of them")
     stored = read_labels(labels)
     folder = output.with_suffix(".margins")
-    evicts, network, threads = rates_columns(stored), _network(hidden, steps), execution.jobs or 1
-    fit: MarginFit = TreeImitation(network=network, base=base or "default", threads=threads, **trees)
+    evicts = rates_columns(stored)
+    network = _network(hidden, steps)
+    execution = Execution(jobs, ray)
+    fit: MarginFit
     if evicts:
-        fit = EvictionImitation(network=network, threads=threads, **trees)
+        fit = EvictionImitation(models, trees, network, seed, jobs or 1)
     elif INLINING_DEFAULT not in stored.features:
         raise MlgoError(f"expected labels of inlining or evictions, got labels of {', '.join(stored.features[:9])}")
+    else:
+        fit = TreeImitation(models, trees, network, seed, jobs or 1, base or "default")
     choice = MarginChoice(fit, (margin or 0.0,))
     if validation is not None:
-        arguments, margins = compiler.arguments(), MARGINS
+        arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+        margins = MARGINS
         if evicts:
-            environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
+            environment = "mlgo/RegAllocEvict-v0"
+            margins = EVICTION_MARGINS
         corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
-        valid = corpus.subset(drawn_modules(corpus, trees["seed"], largest, validation_modules))
+        valid = corpus.subset(drawn_modules(corpus, seed, largest, validation_modules))
         choice = MarginChoice(fit, margins, valid, folder, environment, arguments, execution)
     with training_monitor(output) as monitor:
         run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)
@@ -201,73 +266,103 @@ def imitation(
     lines.append(f"wrote {output}, margin {margin_facts['margin']:g}")
     if stored.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")
-    return Result({"output": output, **facts, **margin_facts}, "\n".join(lines))
+    print_result(as_json, {"output": output, **facts, **margin_facts}, "\n".join(lines))
 
 
+@group.command()
 def clone(
     *,
     output: OutputOption,
-    environment: str = "mlgo/Inline-v0",
-    corpus: str = "builtin:train",
-    expert: Annotated[str, option("Policy to imitate; default is clang.")] = "default",
-    imitation: Annotated[Values, OptionsOf(imitate, "rounds episodes label_smoothing seed")],
-    see_default: Annotated[bool, option("Let the network see clang's own choice.")] = False,
-    callee_features: bool = False,
-    hidden: str = "64,32",
-    steps: int = 2000,
-    execution: ExecutionOptions,
-    compiler: CompilerOptions,
-) -> Result:
+    environment: options.Environment = "mlgo/Inline-v0",
+    corpus: options.Corpus = "builtin:train",
+    expert: Annotated[str, Option(help="Policy to imitate; default is clang.")] = "default",
+    rounds: Annotated[int, Option(help="Number of rounds (≥ 1); 1 is behaviour cloning alone.", min=1)] = 3,
+    episodes: Annotated[
+        int,
+        Option(help="Episodes per round (≥ 1); their modules are drawn from the environment's corpus.", min=1),
+    ] = 16,
+    label_smoothing: Annotated[
+        float,
+        Option(
+            help="Probability of the other legal actions together in the targets (0 ≤ p < 1). A fully confident clone "
+            "does not explore, so reinforcement learning needs some."
+        ),
+    ] = 0.0,
+    seed: Annotated[int, Option(help="Source of the modules, the first weights and the batches.")] = 0,
+    see_default: Annotated[bool, Option(help="Let the network see clang's own choice.")] = False,
+    callee_features: options.CalleeFeatures = False,
+    hidden: HiddenOption = "64,32",
+    steps: StepsOption = 2000,
+    jobs: options.Workers = None,
+    ray: options.Ray = None,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    as_json: options.Json = False,
+) -> None:
     """Imitate another policy by behaviour cloning and DAgger, as a start for reinforcement learning."""
-    arguments = {"corpus": corpus, **compiler.arguments(callee_features=callee_features)}
+    given = {"corpus": corpus, "callee_features": callee_features}
+    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view, **given)
     with training_monitor(output) as monitor:
         imitate(
             make_environment(environment, with_callee_features(arguments, [expert])),
             expert,
+            rounds=rounds,
+            episodes=episodes,
             settings=_network(hidden, steps),
             exclude_features=() if see_default else (INLINING_DEFAULT,),
-            execution=execution,
+            label_smoothing=label_smoothing,
+            seed=seed,
+            execution=Execution(jobs, ray),
             output=output,
             monitor=monitor,
-            **imitation,
         )
     agreement = [round_results["agreement"] for round_results in monitor.results["rollouts"]]
     text = f"agreement with the expert by round: {', '.join(f'{share:.2%}' for share in agreement)}\nwrote {output}"
-    return Result({"output": output, "agreement": agreement}, text)
+    print_result(as_json, {"output": output, "agreement": agreement}, text)
 
 
+@group.command()
 def policy(
     *,
-    output: Annotated[Path, option("Folder for everything; the same command resumes from it.")],
-    corpus: Annotated[str, option("Corpus without a level.")] = "builtin:train,catalogue:train",
-    level: Annotated[str, option("Optimisation level that the policy is for.")] = "Oz",
-    callee_features: bool = False,
+    output: Annotated[Path, Option(help="Folder for everything; the same command resumes from it.")],
+    corpus: Annotated[str, Option(help="Corpus without a level.")] = "builtin:train,catalogue:train",
+    level: Annotated[str, Option(help="Optimisation level that the policy is for.")] = "Oz",
+    callee_features: options.CalleeFeatures = False,
     extra_levels: Annotated[
         list[str] | None,
-        option(
-            "Another level to collect labels at; repeat for several. The policy's own level: no other.",
+        Option(
             "--extra-level",
+            help="Another level to collect labels at; repeat for several. The policy's own level: no other.",
             show_default="Oz for --level Os",
         ),
     ] = None,
-    rounds: Annotated[int, option("Rounds of labels, each around the last network.", min=1)] = 4,
-    labels: Annotated[
-        Values,
-        OptionsOf(
-            *(Labelling, "compiles seconds largest max_per_project limit"),
-            seconds=3.0,
-            largest=330_000,
-            max_per_project=90,
-        ),
-    ],
+    rounds: Annotated[int, Option(help="Rounds of labels, each around the last network.", min=1)] = 4,
+    compiles: CompilesOption = 40,
+    seconds: Annotated[float, Option(help="Maximum CPU time per module, in seconds.")] = 3.0,
+    largest: Annotated[int, Option(help="Maximum size of a module, in bytes of bitcode.")] = 330_000,
+    max_per_project: Annotated[int, Option(help="Maximum number of modules per project (≥ 1).", min=1)] = 90,
+    limit: LabelledModulesOption = None,
     margin: MarginOption = None,
     base: BaseOption = None,
-    trees: TreeOptions,
-    hidden: str = "128,64",
-    steps: int = 20_000,
-    execution: ExecutionOptions,
-    compiler: CompilerOptions,
-) -> Result:
+    models: ModelsOption = 12,
+    trees: TreesOption = 300,
+    seed: TrainingSeedOption = 0,
+    hidden: HiddenOption = "128,64",
+    steps: StepsOption = 20_000,
+    jobs: options.Workers = None,
+    ray: options.Ray = None,
+    clang: options.Clang = None,
+    memory_limit: options.MemoryLimit = None,
+    cpu_limit: options.CpuLimit = None,
+    settings: options.Settings = None,
+    trust_flags: options.TrustFlags = False,
+    link_view: options.LinkView = False,
+    as_json: options.Json = False,
+) -> None:
     """Train a policy from a corpus: label, train, label around the new network, and so on.
 
     The first labels are taken around the base. The margin is chosen by compiles of the validation split, with a network
@@ -278,18 +373,24 @@ def policy(
         raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
     levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
     corpora = {name: ",".join(str(spec.at(name)) for spec in specs) for name in levels}
+    given = {"callee_features": callee_features}
+    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view, **given)
     start = Base.parse(base or BASES.get(level, "default")).name
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),
         start,
-        arguments=compiler.arguments(callee_features=callee_features),
-        seed=trees["seed"],
-        **labels,
+        arguments=arguments,
+        compiles=compiles,
+        seconds=seconds,
+        seed=seed,
+        largest=largest,
+        limit=limit,
+        max_per_project=max_per_project,
     )
-    fit = TreeImitation(network=_network(hidden, steps), base=start, threads=execution.jobs or 1, **trees)
+    fit = TreeImitation(models, trees, _network(hidden, steps), seed, jobs or 1, start)
     training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
     with training_monitor(output / "training") as monitor:
-        file = training.run(output, execution, monitor)
+        file = training.run(output, Execution(jobs, ray), monitor)
     margin_facts = monitor.results["margin"][0]
     text = "\n".join([*margin_lines(margin_facts), f"wrote {file}, margin {margin_facts['margin']:g}"])
-    return Result({"output": file, **margin_facts}, text)
+    print_result(as_json, {"output": file, **margin_facts}, text)

@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 import mlgo_gym
 from mlgo_gym.cli import escape_control_characters
 from mlgo_gym.cli.application import application
-from mlgo_gym.cli.interface import CompilerOptions, parse_settings
+from mlgo_gym.cli.options import environment_arguments, parse_settings
 from mlgo_gym.cli.progress import SafeConsole, progress_over
 from mlgo_gym.cli.reference import arguments_page, environments_page, features_page
 from mlgo_gym.errors import MissingExtraError, MlgoError
@@ -78,15 +78,15 @@ def test_the_environments_are_listed_and_have_manuals() -> None:
 
 
 def test_options_are_arguments_of_an_environment() -> None:
-    assert CompilerOptions().arguments() == {}
+    assert environment_arguments() == {}
     settings = ["observation=vector", "compile_options.cpu_limit=7"]
-    assert CompilerOptions("clang-22", 2.5, float("inf"), settings, trust_flags=True).arguments() == {
+    assert environment_arguments("clang-22", 2.5, float("inf"), settings, trust_flags=True) == {
         "clang": "clang-22",
         "observation": "vector",
         "compile_options": {"trust_flags": True, "memory_limit": 2.5, "cpu_limit": 7},
     }
     # No limit is written as JSON can.
-    assert CompilerOptions(memory_limit=float("inf")).arguments() == {"compile_options": {"memory_limit": None}}
+    assert environment_arguments(memory_limit=float("inf")) == {"compile_options": {"memory_limit": None}}
     # Settings are JSON, or else strings.
     texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
     assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
