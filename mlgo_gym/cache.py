@@ -1,7 +1,5 @@
 """The cache folder and its JSON records, digests, and atomic writes; `llvm` and `storage` share it."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Import of optional libraries, with an error that names the extra."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """The identity of results: everything that decides an outcome, by contents. A run adds to results of that identity."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -1,7 +1,5 @@
 """Checks that an environment keeps the rules of Gymnasium, Stable-Baselines3 and this package, alone and in vectors."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pickle

@@ -1,7 +1,5 @@
 """The command line, `mlgo-gym`: thin commands over the library, one file per command or group."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import signal

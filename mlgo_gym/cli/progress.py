@@ -3,8 +3,6 @@
 Both show the title, the steps, the rate, the remaining time, and the result so far.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +33,7 @@ class SafeConsole(Console):
 class Progress:
     """Displayed progress of titled work: each call of the instance advances by one step."""
 
-    def __init__(self, total: int | None, title: str, display: Callable[[Progress], None]) -> None:
+    def __init__(self, total: int | None, title: str, display: Callable[["Progress"], None]) -> None:
         self.total, self.title, self.done = total, title, 0
         self._display, self._result, self._started = display, "", time.monotonic()
 

@@ -3,8 +3,6 @@
 The flags read nothing of the machine, so equal compilers give equal bitcode everywhere.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor

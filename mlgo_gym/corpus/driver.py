@@ -1,7 +1,5 @@
 """The driver of clang: levels, targets, `-cc1` lines, and options that need no toolchain of the machine."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

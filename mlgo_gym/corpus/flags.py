@@ -7,8 +7,6 @@ shape code, and none writes a file or loads a program. Their list is `allowed_ar
 of `-cc1`: driver flags are checked after the driver has expanded them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

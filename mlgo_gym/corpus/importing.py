@@ -4,8 +4,6 @@ Clang embeds bitcode and flags in objects with `-Xclang -fembed-bitcode=all`, or
 `-mllvm -lto-embed-bitcode=post-merge-pre-opt`. Inputs, flags and results are those of LLVM's `extract_ir`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Statistics of a corpus (sizes, languages, levels), and its verification (digests, flags that the clang accepts)."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -138,7 +136,7 @@ class Overlap:
 
 def overlaps(
     corpus: Corpus, toolchain: Toolchain, *, jobs: int | None = None, progress: Callable[[], object] = lambda: None
-) -> tuple[list[Overlap], list[Problem]]:
+) -> tuple[list[Overlap], list["Problem"]]:
     """Return the pairs of projects that contain equal functions, those with the most bytes first; and failed compiles.
 
     Functions that several objects may define, such as templates of C++, do not count. The other arguments are those of

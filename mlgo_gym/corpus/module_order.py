@@ -1,7 +1,5 @@
 """The order in which episodes take the modules of a corpus."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -27,17 +25,17 @@ class OrderCursor:
     first: int = 0
     step: int = 1
     left: list[int] = field(default_factory=list)
-    order: ModuleOrder | None = None
+    order: "ModuleOrder | None" = None
 
-    def copy(self) -> OrderCursor:
+    def copy(self) -> "OrderCursor":
         """Return an independent copy."""
         return replace(self, left=self.left.copy())
 
-    def restarted(self) -> OrderCursor:
+    def restarted(self) -> "OrderCursor":
         """Return a cursor at the start of the same order."""
         return replace(self, left=[])
 
-    def follow(self, order: ModuleOrder) -> None:
+    def follow(self, order: "ModuleOrder") -> None:
         """Restart at the start of another order."""
         self.left, self.order = [], order
 

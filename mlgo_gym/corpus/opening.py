@@ -1,7 +1,5 @@
 """Corpora by name or path: specifications such as `zstd@Os@thumbv7em:train,builtin`, parsed, printed and opened."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings
@@ -80,13 +78,13 @@ class CorpusSpec:
         return [cast("Part", part) for part in self.parts if not part.endswith(_BY_MODULE)]
 
     @property
-    def short(self) -> CorpusSpec:
+    def short(self) -> "CorpusSpec":
         """The same corpus, without a level and a target that are the default ones."""
         target = "" if self.target == DEFAULT_TARGET else self.target
         optimize = "" if self.optimize == DEFAULT_LEVEL and not target else self.optimize
         return replace(self, optimize=optimize, target=target)
 
-    def at(self, optimize: str) -> CorpusSpec:
+    def at(self, optimize: str) -> "CorpusSpec":
         """Return a named corpus at another level; a path stays as it is."""
         return self if self.is_path else replace(self, optimize=optimize)
 

@@ -5,8 +5,6 @@ it. `families.json` has the families of the catalogue with their parts. The part
 of its name without its version. `mlgo-gym corpus overlap` shows which projects share functions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

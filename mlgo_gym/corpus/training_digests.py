@@ -1,7 +1,5 @@
 """Digests of the modules that a policy was trained on: one per line of a sidecar file next to the policy's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

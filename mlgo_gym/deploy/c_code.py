@@ -18,8 +18,6 @@ in the cache folder, and prints its path. The library defines:
 Floats are made finite as an environment makes them.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Exports: the policy that an export target takes, the decision that replaces clang's own, and the file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

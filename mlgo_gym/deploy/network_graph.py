@@ -4,8 +4,6 @@ The graph computes what `Network` computes, operation by operation: float32, eac
 A matrix product would sum in an order that depends on the library and the machine; a cumulative sum has one order.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np

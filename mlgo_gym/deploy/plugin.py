@@ -3,8 +3,6 @@
 A rule becomes one C++ function on LLVM's own data structures: to read, review and propose.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp: inputs `action_FEATURE:0`, int64 of
 that `output_spec.json` names. `tflite:FOLDER` reads the folder back.
 """
 
-from __future__ import annotations
-
 import json
 from io import BytesIO
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A TensorFlow Lite model under construction, from operations that LLVM's lowering of TOSA has as well if asked to."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

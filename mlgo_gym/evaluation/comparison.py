@@ -1,7 +1,5 @@
 """Compares evaluations whose results can be compared, policy by policy on the same modules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Runs policies on the modules of a corpus."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -271,7 +269,7 @@ class Evaluation:
         if self._folder is not None:
             self._folder.close()
 
-    def __enter__(self) -> Evaluation:
+    def __enter__(self) -> "Evaluation":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Figures of a report, drawn by matplotlib as SVG elements with the colours of a page."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import math

@@ -1,7 +1,5 @@
 """Linked files and runnable programs with the objects of each policy: sizes, and what the programs cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Report of an evaluation: tables and notes, JSON-able data, or one HTML page without scripts and other files."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Results of an evaluation: the statistics of its policies, and the folder on disk."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Runs episodes of an evaluation's policies at the same time, in this process, a worker process or a remote one."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ score is stored. A program may read a file or a random number, so each call runs
 of time and memory. That is no sandbox against hostile code.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -1,7 +1,5 @@
 """Changes of a metric over modules: sums, means, and t intervals over projects, paired by module."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -51,7 +49,7 @@ class Estimate:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @classmethod
-    def of(cls, projects: Floats) -> Estimate:
+    def of(cls, projects: Floats) -> "Estimate":
         """Return the mean of one value per project with its t interval.
 
         The interval describes a new project, and covers it also if projects are few or differ in size. A bootstrap
@@ -123,7 +121,7 @@ class Change:
         others: Mapping[str, float],
         projects: Mapping[str, str],
         trained: Iterable[str] = (),
-    ) -> Change:
+    ) -> "Change":
         """Return the change from one policy to another by their metric of each module, over the modules of both.
 
         Either policy was trained on the modules `trained`.

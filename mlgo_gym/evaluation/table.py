@@ -1,7 +1,5 @@
 """Tables of an evaluation, the formats of their numbers, and tables as aligned text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the decision, as in logs of LLVM's own `-training-log`. An outcome follows each 
 is the reward of the step.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`NormalizeFeatures`: an environment whose features are of similar size, by a table that is fitted on observations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

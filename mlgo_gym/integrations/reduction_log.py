@@ -1,7 +1,5 @@
 """Curves of a training run, for any logger: reductions by project, and the rate of failed compiles."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any

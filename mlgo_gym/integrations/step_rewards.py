@@ -1,7 +1,5 @@
 """`StepRewards`: each decision has its own reward, for learners that cannot read `info["credit"]` at the end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """`NormalizeFeatures` for vector environments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

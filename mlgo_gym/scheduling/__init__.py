@@ -1,7 +1,5 @@
 """Scheduling: where work runs, with one interface for this process, worker processes, and a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

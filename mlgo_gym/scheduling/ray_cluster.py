@@ -1,7 +1,5 @@
 """Work on many machines: Ray actors on the nodes of a cluster, and files through its object store."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Items, runners that work on them, and workers that share a queue: this process, or processes of this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

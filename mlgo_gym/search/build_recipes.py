@@ -5,8 +5,6 @@ a module from standard input, searches its inlining decisions, and keeps the res
 make smaller.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from contextlib import closing

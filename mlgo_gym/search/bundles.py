@@ -6,8 +6,6 @@ moves that reach it; moves that share a function are rated together. Moves that 
 Compiles without new moves verify them in between.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The search of one module, its recipe, and the resumable search of a corpus."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +30,7 @@ from mlgo_gym.search.search_space import Budget, SearchSpace, portfolio_names, s
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 
-def make_recipe(env: CompilerEnv, module: Module, found: SearchResult | None) -> Recipe:
+def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") -> Recipe:
     """Return the recipe of a search result, from a new compile that takes its actions.
 
     Args:
@@ -142,7 +140,7 @@ class SearchResult:
         return min((cost for index, cost in self.improvements if index <= compiles), default=self.baseline)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> SearchResult:
+    def from_json(cls, value: dict[str, Any]) -> "SearchResult":
         """Return the result of its fields as JSON data; other data raise a TypeError, KeyError or ValueError."""
         improvements = tuple((index, cost) for index, cost in value["improvements"])
         return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})

@@ -4,8 +4,6 @@ The allocation of a function does not depend on that of others. So one compile o
 functions, and the best trials of all functions add up.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

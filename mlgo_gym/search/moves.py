@@ -1,7 +1,5 @@
 """Moves of a search by bundles, flips of one call or of several, and the compile that they should give."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

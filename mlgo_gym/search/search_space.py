@@ -1,7 +1,5 @@
 """The decisions of a module, the policies that a search combines, and the budget of a search."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Checks of untrusted JSON, and append-only files of JSON lines. One process at a time writes; each line is durable."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math

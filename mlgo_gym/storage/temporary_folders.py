@@ -1,7 +1,5 @@
 """Folders that are removed or renamed when complete, and removed after a kill."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

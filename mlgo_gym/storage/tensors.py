@@ -4,8 +4,6 @@ A file (https://github.com/huggingface/safetensors, "Format") consists of the le
 endian), a JSON header, and the bytes of the tensors without gaps.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`mlgo/InlineBandit-v0`: inlining decisions whose actions have both been compiled already, as a contextual bandit."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace

@@ -3,8 +3,6 @@
 A network with a margin deviates from a base policy only where its output is beyond the margin.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -216,7 +214,7 @@ class Base:
     threshold: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Base:
+    def parse(cls, text: str) -> "Base":
         """Return the base with the name of a policy, `default` or `threshold:K` with a whole number K."""
         if text == "default":
             return cls()

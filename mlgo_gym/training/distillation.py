@@ -1,7 +1,5 @@
 """Small networks by gradient descent: regression, and distillation of a teacher near its observations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Imitation of another policy: behaviour cloning, and DAgger (Ross, Gordon and Bagnell 2011)."""
 
-from __future__ import annotations
-
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ evictions in every function. Registers are allocated function by function, so th
 effect of its flip.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

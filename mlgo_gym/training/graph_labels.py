@@ -1,7 +1,5 @@
 """The call graphs of labels: those of inlining have them where the environment has `ir=True`."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ module is finished once its line is written; a kill before that repeats the modu
 tensor is a list in each row. The other columns are `FACTS`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import resource
@@ -127,11 +125,11 @@ class Labels:
         rows: npt.NDArray[np.bool_] = of(part) & ~copies
         return rows
 
-    def select(self, rows: Any) -> Labels:
+    def select(self, rows: Any) -> "Labels":
         """Return the labels of an index array or a mask."""
         return Labels(self.features, *(getattr(self, field.name)[rows] for field in fields(self)[1:]))
 
-    def select_features(self, names: Sequence[str]) -> Labels:
+    def select_features(self, names: Sequence[str]) -> "Labels":
         """Return the labels with some of the features, in the given order."""
         columns = [self.features.index(name) for name in names]
         return replace(self, features=tuple(names), observations=self.observations[:, columns])

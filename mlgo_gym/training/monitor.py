@@ -1,7 +1,5 @@
 """Progress of a training run: its stages, their durations and results, and curves for TensorBoard."""
 
-from __future__ import annotations
-
 import importlib
 import time
 from collections import defaultdict
@@ -47,7 +45,7 @@ class Monitor:
         self.results: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.seconds: dict[str, float] = defaultdict(float)
 
-    def __enter__(self) -> Monitor:
+    def __enter__(self) -> "Monitor":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,8 +12,6 @@ Each training method runs `run_pipeline()` with parts of its own. A new method i
 `BestCheckpoint` is the choice for training loops outside this package.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import defaultdict, deque

@@ -4,8 +4,6 @@ For inlining the trees predict the smaller action. For evictions each tried colu
 against clang's own choice, and the change of the function's cost in percent. Rare functions count less than hot ones.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -3,8 +3,6 @@
 `mlgo-gym corpus catalogue` prints the catalogue, and writes with `--pins` the pins from the datasets in the cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

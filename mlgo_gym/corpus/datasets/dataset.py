@@ -1,7 +1,5 @@
 """Datasets, cached as corpora: recordings of compiles, of a package's build by pip, and of crates by cargo."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

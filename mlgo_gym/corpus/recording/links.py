@@ -1,7 +1,5 @@
 """The link steps of a recorded build: `links.json` in the folder of its corpus, read, written and repeated."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

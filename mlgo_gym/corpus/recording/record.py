@@ -1,7 +1,5 @@
 """Recording of a build: it runs with shims instead of its compilers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

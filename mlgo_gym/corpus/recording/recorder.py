@@ -3,8 +3,6 @@
 `record_build()` documents which flags of a build are kept.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -126,7 +124,7 @@ class Recorder:
             "rust_level": _RUST_LEVELS[optimize],
         }
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> "Recorder":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Compares the compiles of one module under two policies, and finds the features that decide a policy's answer."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -75,7 +73,7 @@ class Difference:
     credited: float
     exact: bool
     measured: int | None = None
-    features: Sequence[FeatureEffect] = ()
+    features: Sequence["FeatureEffect"] = ()
     random_policies: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Readable names of functions, signed numbers, and the templates of pages and pictures."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An explanation as text for a terminal of 80 columns, and as an HTML page with a picture of the call graph."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
