@@ -12,7 +12,6 @@ The exit status is 1 if there is a finding.
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +27,7 @@ PIECE = 250_000
 
 
 def fuzz(fuzzed: Format, inputs: int, seed: int, output: Path) -> Path | None:
-    """Fuzz a format that has its libraries, and print a line of statistics; return the path of a finding."""
+    """Fuzz a format that has its libraries, and print a line; return the path of a finding."""
     if fuzzed.missing:
         print(f"{fuzzed.name:22} skipped: {fuzzed.missing} is not installed", flush=True)
         return None
@@ -41,35 +40,22 @@ def fuzz(fuzzed: Format, inputs: int, seed: int, output: Path) -> Path | None:
     tokens = ('"' + "".join(f"\\x{byte:02x}" for byte in token) + '"\n' for token in fuzzed.tokens)
     (place / "tokens").write_text("".join(["\n", *tokens]))  # libFuzzer refuses an empty file
     corpora = [str(folder) for folder in (corpus, seeds, FOUND / fuzzed.name) if folder.exists()]
-    options = [f"-artifact_prefix={findings}/", f"-dict={place / 'tokens'}", "-timeout=60", "-print_final_stats=1"]
-    started, executed = time.monotonic(), 0
-    for start in range(0, inputs, PIECE):
-        pace = [f"-runs={min(PIECE, inputs - start)}", f"-seed={seed and seed + start}"]
-        finding = _run([fuzzed.name, *corpora, *options, "-keep_seed=1", *pace], place)
-        statistics = dict(re.findall(r"stat::(\w+): +(\d+)", (place / "log").read_text(errors="replace")))
-        executed += int(statistics.get("number_of_executed_units", 0))
-        if finding is not None:
-            break
-    seconds, memory = time.monotonic() - started, statistics.get("peak_rss_mb", "?")
-    print(f"{fuzzed.name:22} {executed or '?':>9} {seconds:>7.0f} s {memory:>6} MB  {finding or ''}", flush=True)
-    return finding
-
-
-def _run(arguments: list[str], place: Path) -> Path | None:
-    """Let one process read inputs; return the path of a finding."""
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    # The folder is removed however the process ends.
-    scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory, ignore_cleanup_errors=True)
-    with scratch as folder, (place / "log").open("wb") as log:
-        command = [sys.executable, "-m", "tests.fuzz.worker", *arguments]
-        status = subprocess.run(command, stderr=log, check=False, env={**os.environ, "TMPDIR": folder}).returncode
-        if status == 0:
-            return None
-        if saved := re.findall(rb"Test unit written to (.*)", (place / "log").read_bytes()):
-            return Path(os.fsdecode(saved[-1]))
-        if not (last := Path(folder, INPUT)).exists():
-            sys.exit(f"expected a process that reads inputs, got exit status {status}; see {place / 'log'}")
-        return Path(shutil.copy(last, place / "findings" / f"ended-{time.time_ns()}"))
+    options = [f"-dict={place / 'tokens'}", "-timeout=60", "-keep_seed=1"]
+    start = time.monotonic()
+    for first in range(0, inputs, PIECE):
+        # The folder is removed however the process ends.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch, (place / "log").open("wb") as log:
+            pace = [f"-runs={min(PIECE, inputs - first)}", f"-seed={seed and seed + first}"]
+            command = [sys.executable, "-m", "tests.fuzz.worker", fuzzed.name, *corpora, *options, *pace]
+            command.append(f"-artifact_prefix={scratch}/")
+            environment = {**os.environ, "TMPDIR": scratch}
+            if subprocess.run(command, stderr=log, check=False, env=environment).returncode:
+                finding = findings / f"{time.time_ns()}"
+                shutil.copy(Path(scratch, INPUT), finding)
+                print(f"{fuzzed.name:22} {finding}", flush=True)
+                return finding
+    print(f"{fuzzed.name:22} {inputs:>9} inputs in {time.monotonic() - start:.0f} s", flush=True)
+    return None
 
 
 def main() -> None:
@@ -86,7 +72,6 @@ def main() -> None:
         parser.error(f"expected --inputs ≥ 1 and --seed ≥ 0, got {arguments.inputs} and {arguments.seed}")
     if find_spec("atheris") is None:
         parser.error("expected atheris, got a Python without it; pip install 'mlgo-gym[fuzz]'")
-    print(f"{'format':22} {'inputs':>9} {'time':>9} {'peak':>9}  finding", flush=True)
     tested = [FORMATS[name] for name in arguments.formats or FORMATS]
     findings = [fuzz(fuzzed, arguments.inputs, arguments.seed, arguments.output) for fuzzed in tested]
     sys.exit(any(findings))

@@ -171,7 +171,6 @@ OTHER = """
 
 
 def test_options_mean_the_same(clang: dict[str, list[str]], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`test_option_table.py` has all of them."""
     monkeypatch.chdir(project)
     for name in ("x.h", "x.yaml"):
         (project / name).write_text("{}\n")
@@ -287,9 +286,9 @@ g++ -Oz -c plus.cpp leaf.c
 """.strip().splitlines()
 
 
-def meaning(clang: list[str], words: list[str], source: str = "calls.c") -> tuple[str, str, str] | None:
+def meaning(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
     """Return source, object and level of an ordinary compile with some words, as the wrapper reads them."""
-    arguments = ["-Oz", "-c", *words, source, "-o", "out.o"]
+    arguments = ["-Oz", "-c", *words, "calls.c", "-o", "out.o"]
     line, shown = resolve(clang, arguments)
     invocation = read_invocation(line)
     if not invocation.reason and (shown is not None or not invocation.is_clear):
@@ -297,9 +296,9 @@ def meaning(clang: list[str], words: list[str], source: str = "calls.c") -> tupl
     return None if invocation.reason else (invocation.source, invocation.output, invocation.level)
 
 
-def meaning_by_the_driver(clang: list[str], words: list[str], source: str = "calls.c") -> tuple[str, str, str] | None:
+def meaning_by_the_driver(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
     """Return the same of the one command that clang's driver would run; None for another number or for other work."""
-    commands = shown_commands([*clang, "-Oz", "-c", *words, source, "-o", "out.o"])
+    commands = shown_commands([*clang, "-Oz", "-c", *words, "calls.c", "-o", "out.o"])
     line = commands[0] if len(commands) == 1 else []
     if "-emit-obj" not in line:
         return None
