@@ -108,6 +108,14 @@ def clang_program(path: Path, statement: str) -> Path:
     return write_program(path, f'{statement}\nexec {shlex.join(bundled_command())} "$@"')
 
 
+def failing_clang(folder: Path, failing: str) -> str:
+    """Write a program that runs the bundled clang; of its starts with a channel some fail, such as `2|5`."""
+    starts = folder / "starts"
+    starts.write_text("")
+    count = f'echo started >> "{starts}"; case $(grep -c . "{starts}") in {failing}) exit 9;; esac'
+    return str(clang_program(folder / "clang", f'case "$*" in *interactive-channel*) {count};; esac'))
+
+
 def write_files(folder: Path, files: Mapping[str, str]) -> Path:
     """Write text files by their path below a folder; return the folder."""
     for name, text in files.items():

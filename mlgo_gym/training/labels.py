@@ -384,5 +384,4 @@ def _matrix(column: Any) -> npt.NDArray[np.float64]:
     values = column.combine_chunks()
     if hasattr(values.type, "value_type"):  # lists
         values = values.flatten()
-    matrix: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False).astype(np.float64)
-    return matrix.reshape(len(column), -1)
+    return np.asarray(values, np.float64).reshape(len(column), -1)

@@ -251,6 +251,7 @@ INVOCATIONS = r"""
 -E leaf.c
 -S -Oz leaf.c -o -
 -Oz -Wall -fcolor-diagnostics -c warns.c -o out.o
+-Oz -Wall --serialize-diagnostics deps/warns.dia -c warns.c -o out.o
 -Oz -c wrong.c -o out.o
 -Oz -c leaf.c -o nowhere/out.o
 -Oz -MD -c leaf.c --output=out.o

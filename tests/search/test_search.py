@@ -12,7 +12,7 @@ from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
 from mlgo_gym.search.search_space import PORTFOLIO, SearchSpace, portfolio_names, search_environment
-from tests.conftest import MakeBitcode, clang_program
+from tests.conftest import MakeBitcode, clang_program, failing_clang
 from tests.policies.episodes import play
 
 INLINE = "mlgo/Inline-v0"
@@ -124,14 +124,9 @@ def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
 
 
 def test_failures_count_and_a_failed_first_one_ends(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
-    starts = tmp_path / "starts"
-
     def found(failing: str, compiles: int) -> SearchResult:
-        """Search with a clang that fails at some of its starts with a channel; the first reads features."""
-        starts.write_text("")
-        count = f'echo started >> "{starts}"; case $(grep -c . "{starts}") in {failing}) exit 9;; esac'
-        program = clang_program(tmp_path / "clang", f'case "$*" in *interactive-channel*) {count};; esac')
-        env = InlineEnv(corpus=str(make_bitcode("families.c")), clang=str(program))
+        """The first start reads features."""
+        env = InlineEnv(corpus=str(make_bitcode("families.c")), clang=failing_clang(tmp_path, failing))
         return search(env, compiles=compiles)
 
     result = found("3|6", 10)

@@ -22,10 +22,19 @@ from mlgo_gym.training.graph_labels import labels_digest, read_graphs
 from mlgo_gym.training.labels import LabelStore, ModuleLabels, label_tables, read_header, read_labels
 from mlgo_gym.training.pipeline import REFERENCES, drawn_modules
 from tests.cli.command import run
-from tests.conftest import MakeBitcode, copy_modules
+from tests.conftest import MakeBitcode, copy_modules, failing_clang
 from tests.training.label_samples import constant, inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+COLUMN_TYPES = {
+    "int8": "answer",
+    "int32": "decisions visit position callee_calls callee_references",
+    "int64": "bytes text cost_estimate node_count",
+    "float": "module_share",
+    "string": "context callee module project digest",
+}
+"""Types of columns in a file of labels of inlining."""
 
 HEADER = {"environment": "mlgo/Inline-v0", "clang": "22"}
 
@@ -134,16 +143,19 @@ def without_times(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_labels_have_a_line_per_module_and_are_written_once(varied: str, tmp_path: Path) -> None:
-    labelling, folder = Labelling(varied, compiles=4, check=2), tmp_path
+    labelling, folder = Labelling(varied, compiles=4, check=2, arguments={"callee_features": True}), tmp_path
     assert len(list(labelling.run(folder))) == 5
     labels = read_labels([folder])
+    ((_, table), *_) = label_tables([folder])
     text = folder.joinpath("modules.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert len(labels) == sum(line["labels"] for line in lines) > 0
-    assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 39)
+    assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 62)
     assert len(list(labelling.run(folder))) == 5
     assert folder.joinpath("modules.jsonl").read_text() == text, "finished modules are not labelled again"
     assert read_header(folder)["policies"] == {"policy": "default"}
+    for kind, names in COLUMN_TYPES.items():
+        assert {str(table.schema.field(name).type) for name in names.split()} == {kind}
 
 
 def test_a_frozen_set_has_the_graph_of_each_label(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +298,14 @@ def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(make_bitco
     env = make("mlgo/RegAllocEvict-v0", leaf)
     found = label_evictions(env, load_policy("default", env), env.corpus[0].name)
     assert (found.columns, found.counts["decisions"], found.counts["flips"]) == ({}, 0, 0)
+
+
+def test_a_failed_flip_is_counted_and_others_follow(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
+    for environment, program in (("mlgo/Inline-v0", "calls.c"), ("mlgo/RegAllocEvict-v0", "spills.c")):
+        label = label_by_flips if environment == "mlgo/Inline-v0" else label_evictions
+        env = make(environment, make_bitcode(program), clang=failing_clang(tmp_path, "3|5"))
+        counts = label(env, load_policy("default", env), env.corpus[0].name, compiles=5).counts
+        assert (counts["failed"], counts["flips"] > 2) == (2, True), counts
 
 
 def collected(

@@ -134,6 +134,7 @@ def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: P
     assert fit.calls[0][0] < fit.calls[1][0]
     headers = [read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
     assert [header["policies"]["policy"].partition(":")[0] for header in headers] == ["default", "mlp"]
+    assert [header["seed"] for header in headers] == [0, 1]
     assert {stage.stage for stage in stages} == {"labels, round 1", "labels, round 2"}
     card = json.loads((tmp_path / "policy.json").read_bytes())
     assert [facts["labels"] for facts in card["rounds"]] == [count for count, _ in fit.calls]
