@@ -28,19 +28,22 @@ ROWS = np.array(
 @pytest.mark.parametrize("method", METHODS)
 def test_a_normalization_computes_its_formula_in_rows_batches_selections_and_json(method: str) -> None:
     fitted = Normalization.fit(ROWS, NAMES, method)
-    values = ROWS.copy()
-    normal = fitted(values)
-    assert np.array_equal(values, ROWS), "the input is unchanged"
-    expected = ROWS.astype(float) if method == "standard" else np.sign(ROWS) * np.log1p(np.abs(ROWS.astype(float)))
-    expected = (expected - expected.mean(0)) / np.where(expected.std(0), expected.std(0), 1)
+    others = ROWS + np.array([0, 0, 1], np.float32)
+    normal = fitted(values := others.copy())
+    assert np.array_equal(values, others), "the input is unchanged"
+    seen, expected = (
+        rows if method == "standard" else np.sign(rows) * np.log1p(np.abs(rows))
+        for rows in (ROWS.astype(float), others.astype(float))
+    )
+    expected = (expected - seen.mean(0)) / np.where(seen.std(0), seen.std(0), 1)
     assert np.allclose(normal, expected, atol=1e-5)
-    assert np.array_equal([fitted(row) for row in ROWS], normal)
-    assert np.array_equal(fitted(ROWS.reshape(2, 3, 3)), normal.reshape(2, 3, 3))
+    assert np.array_equal([fitted(row) for row in others], normal)
+    assert np.array_equal(fitted(others.reshape(2, 3, 3)), normal.reshape(2, 3, 3))
     selected = fitted.select(["huge", "small"])
     assert selected.names == ("huge", "small")
-    assert np.array_equal(selected(ROWS[:, [1, 0]]), normal[:, [1, 0]])
+    assert np.array_equal(selected(others[:, [1, 0]]), normal[:, [1, 0]])
     loaded = Normalization.from_json(json.loads(json.dumps(fitted.to_json())))
-    assert (loaded.names, loaded(ROWS).tobytes()) == (NAMES, normal.tobytes())
+    assert (loaded.names, loaded(others).tobytes()) == (NAMES, normal.tobytes())
     far = np.array([1e30, -1e30, 7], np.float32)
     assert Normalization.fit(ROWS[:3], NAMES, method)(far).tolist() == [5, -5, 0], "outliers are clipped"
 
