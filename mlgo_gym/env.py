@@ -25,10 +25,10 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import read_options, whole_number
+from mlgo_gym.episode.counterfactual import Counterfactual, counterfactuals
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
-from mlgo_gym.episode.outcome import Counterfactual, counterfactuals
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError

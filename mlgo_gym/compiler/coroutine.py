@@ -2,92 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.compiler.waiting import interruptible, uninterrupted
+from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.errors import CompilerError
 
 T = TypeVar("T")
 
-_running = threading.BoundedSemaphore(os.cpu_count() or 1)
-
-
-class BackgroundCall(Generic[T]):
-    """A function call in a thread, for an event loop that watches it as a session without decisions.
-
-    It is for functions that start and await programs, such as a linker. They have limits of their own.
-
-    Attributes:
-        exited: Whether the function has returned or raised.
-    """
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self.exited = False
-        self._function = function
-        self._read, self._write = os.pipe2(os.O_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, name="mlgo-gym-background")
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._error: BaseException | None = None
-        try:
-            with _running:
-                self._result = self._function()
-        except BaseException as error:  # noqa: BLE001 - raised again by `result()`
-            self._error = error
-        os.write(self._write, b"1")
-
-    def descriptors(self) -> list[int]:
-        """Return the descriptor to watch; `poll()` when it is readable."""
-        return [self._read]
-
-    def poll(self) -> None:
-        """Set `exited` if the function has ended."""
-        self.exited = not self._thread.is_alive() or bool(os.read(self._read, 1))
-
-    def grace(self, timeout: float) -> float:
-        """Return the additional time for the function, in seconds."""
-        return timeout
-
-    def timeout_error(self, timeout: float) -> CompilerError:
-        """Return an error; never called, as there always is more time."""
-        raise NotImplementedError(timeout)
-
-    def result(self) -> T:
-        """Return the result of the function, or raise its exception."""
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def close(self) -> None:
-        """Wait for the function, which cannot be ended earlier, and close the descriptors."""
-        interruptible(self._thread.join)
-        os.close(self._read)
-        os.close(self._write)
-
-
-CompilerCoroutine: TypeAlias = Generator[Session | BackgroundCall[Any] | None, Decision | None, T]
+CompilerCoroutine: TypeAlias = Generator[Session | Callable[[], Any], Any, T]
 """A generator that yields the session it waits for, and receives its next decision, or None when clang has exited.
 
-Errors of `Session.wait()` are raised at the yield. One for an event loop may yield a `BackgroundCall`, or None: it
-waits for an answer.
+It may also yield a function that awaits programs with limits of their own, such as a linker, and receives its result.
+A `CompilerError` of either is raised at the yield.
 """
-
-
-def in_background(function: Callable[[], T]) -> CompilerCoroutine[T]:
-    """Return the result of a function as a coroutine for an event loop, which serves other compilers meanwhile."""
-    call = BackgroundCall(function)
-    try:
-        yield call
-        return call.result()
-    finally:
-        call.close()
 
 
 def drive_coroutine(session: Session, choose: Callable[[Decision], bytes]) -> CompilerCoroutine[CompileResult]:
@@ -114,15 +45,14 @@ def drive(session: Session, choose: Callable[[Decision], bytes], timeout: float)
 def run(coroutine: CompilerCoroutine[T], timeout: float) -> T:
     """Run a coroutine as `run_blocking()` does; handlers of signals may raise anywhere in it, and a call costs less."""
     try:
-        session = next(coroutine)
+        awaited = next(coroutine)
         while True:
-            assert isinstance(session, Session), "only an event loop runs other coroutines"
             try:
-                decision = session.wait(timeout)
-            except CompilerError as error:
-                session = coroutine.throw(error)
+                value = awaited.wait(timeout) if isinstance(awaited, Session) else awaited()
+            except CompilerError as error:  # noqa: PERF203 - the coroutine handles it, and continues
+                awaited = coroutine.throw(error)
             else:
-                session = coroutine.send(decision)
+                awaited = coroutine.send(value)
     except StopIteration as end:
         result: T = end.value
         return result

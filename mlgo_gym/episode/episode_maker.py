@@ -81,7 +81,7 @@ class ForkPool:
         copied = self._snapshot(episode)
         if copied is None:
             return
-        self._waiting[key, place] = (copied, _own_bytes(copied.session.pid))
+        self._waiting[key, place] = (copied, _own_bytes(copied.compile.session.pid))
         while len(self._waiting) > self._size or sum(size for _, size in self._waiting.values()) > MAX_BYTES:
             self._waiting.popitem(last=False)[1][0].close()
 
@@ -254,7 +254,7 @@ class EpisodeMaker:
             fork = self._fork_pool.copy(compilation.key("fork"), place)
             if fork is not None:
                 # The waiting clang may have been started for another module with the same bitcode.
-                fork.compilation = compilation
+                fork.compile.compilation = compilation
                 if function is not None and fork.function != function:
                     fork.switch_to(function)
                 return fork

@@ -39,12 +39,7 @@ from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.storage.temporary_folders import temporary_folder
 from mlgo_gym.tasks.infos import CREDIT, FUNCTION, SIZES, NumericInfos, with_metric
-from mlgo_gym.tasks.measurement import (
-    INSTRUCTIONS,
-    LINKED,
-    MAX_FRAME,
-    WEIGHTED,
-)
+from mlgo_gym.tasks.measurement import INSTRUCTIONS, LINKED, MAX_FRAME, WEIGHTED, Measurement
 from mlgo_gym.tasks.task import Task
 
 Value = TypeVar("Value")
@@ -170,6 +165,13 @@ class Setup:
         if INSTRUCTIONS in self.weights:
             find_counter()
         return {metric: make() for metric, make in makers.items() if metric in self.weights}
+
+    def with_project_costs(
+        self, measurement: Measurement, module: str, object_bytes: bytes | None = None
+    ) -> Measurement:
+        """Return the measurement of an object with the costs of the project; None is the object of plain clang."""
+        costs = {metric: cost.cost(module, object_bytes) for metric, cost in self.project_costs.items()}
+        return replace(measurement, project=costs) if costs else measurement
 
     @cached_property
     def order(self) -> ModuleOrder:

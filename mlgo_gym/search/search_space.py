@@ -15,7 +15,6 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import EpisodeStart
-from mlgo_gym.episode.outcome import costs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.make_env import make_environment
@@ -182,4 +181,4 @@ class SearchSpace:
                 episode.take(action)
             if episode.decision is not None:
                 raise MlgoError(f"expected {len(actions)} decisions to replay, got more")
-            return costs(episode)[0]
+            return episode.cost()

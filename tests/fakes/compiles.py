@@ -70,7 +70,9 @@ def running_compile(
     episode = inner._sub_envs[number or 0].episode if is_vector else inner._episode
     if episode is None:
         raise ActionError("expected a started episode, got none; call reset()")
-    return RunningCompile(episode.session, episode.decision, tuple(episode.answers), episode.fork_method, episode)
+    return RunningCompile(
+        episode.compile.session, episode.decision, tuple(episode.compile.answers), episode.fork_method, episode
+    )
 
 
 class FinishedCompile(NamedTuple):

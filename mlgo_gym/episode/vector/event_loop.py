@@ -8,11 +8,10 @@ import select
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from mlgo_gym.compiler.coroutine import BackgroundCall
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.waiting import interruptible
+from mlgo_gym.episode.vector.driver import BackgroundCall
 from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 
 
@@ -20,7 +19,7 @@ class EventLoop:
     """Continues the sub-environments whose compilers can continue, and queues those that are ready.
 
     A session whose decision is pending may become readable: it writes to standard error, or is killed. It would wake
-    every wait for the others, so its descriptor is muted until the session is watched again.
+    every wait for the others, so it is not watched until its sub-environment runs again.
 
     Args:
         sub_envs: The sub-environments, by number.
@@ -30,8 +29,7 @@ class EventLoop:
         self._sub_envs = sub_envs
         self._epoll = select.epoll()
         self._numbers: dict[int, int] = {}
-        self._sessions: dict[int, Session | BackgroundCall[Any]] = {}
-        self._muted: dict[int, list[int]] = {}
+        self._watched: dict[int, Session | BackgroundCall] = {}
         self._running: set[int] = set()
         self._ready: deque[int] = deque()
         self._next_deadline = math.inf
@@ -79,17 +77,14 @@ class EventLoop:
         if now >= self._next_deadline:
             self._time_out(now)
             return
-        running, readable = self._running, set()
-        for descriptor, _ in interruptible(self._epoll.poll, self._next_deadline - now):
+        readable = set()
+        remaining = None if self._next_deadline == math.inf else self._next_deadline - now
+        for descriptor, _ in interruptible(self._epoll.poll, remaining):
             number = self._numbers[descriptor]
-            if number in running:
+            if number in self._running:
                 readable.add(number)
             else:
-                # A closed descriptor may stay readable for a moment: a clang that is starting closes its copy on exec,
-                # after posix_spawn() has returned.
-                with contextlib.suppress(OSError):
-                    self._epoll.unregister(descriptor)
-                    self._muted.setdefault(number, []).append(descriptor)
+                self._unwatch(number, descriptor)
         for number in readable:
             self._sub_envs[number].poll()
             self._update(number)
@@ -110,27 +105,33 @@ class EventLoop:
 
     def _deadline(self, number: int) -> float:
         driver = self._sub_envs[number].driver
-        return math.inf if driver is None or driver.session is None else driver.deadline
+        return driver.deadline if driver is not None and isinstance(driver.awaited, Session) else math.inf
 
     def _update(self, number: int) -> None:
-        """Queue a sub-environment that is ready; else watch its session instead of the last one, or unmute it."""
+        """Queue a sub-environment that is ready, or watch what it awaits instead of what it awaited before."""
         driver = self._sub_envs[number].driver
-        if driver is None or (session := driver.session) is None:
+        if driver is None or (awaited := driver.awaited) is None:
             self._running.discard(number)
             self._ready.append(number)
             return
-        if self._sessions.get(number) is not session:
-            self._muted.pop(number, None)
-            self._sessions[number] = session
+        if self._watched.get(number) is not awaited:
+            self._watched[number] = awaited
             # Closing the last session's descriptors removed them from the epoll set; their numbers may be reused.
-            for descriptor in session.descriptors():
+            for descriptor in awaited.descriptors():
                 self._epoll.register(descriptor, select.EPOLLIN)
                 self._numbers[descriptor] = number
-        elif number in self._muted:
-            for descriptor in self._muted.pop(number):
-                self._epoll.register(descriptor, select.EPOLLIN)
-        if driver.deadline < self._next_deadline:
-            self._next_deadline = driver.deadline
+        self._next_deadline = min(self._next_deadline, self._deadline(number))
+
+    def _unwatch(self, number: int, descriptor: int) -> None:
+        """Watch no descriptor of a sub-environment until it runs again; a descriptor of it is readable.
+
+        A closed descriptor may stay readable for a moment: a clang that is starting closes its copy on exec, after
+        posix_spawn() has returned.
+        """
+        watched = self._watched.pop(number, None)
+        for watched_descriptor in {descriptor, *(() if watched is None else watched.descriptors())}:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(watched_descriptor)
 
     def close(self) -> None:
         """Close the descriptor. Idempotent."""

@@ -2,112 +2,25 @@
 
 from __future__ import annotations
 
-import copy
-import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.compiler.coroutine import BackgroundCall, CompilerCoroutine
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
 from mlgo_gym.episode.outcome import EpisodeOutcome
-from mlgo_gym.errors import ActionError, CompilerError, MlgoError
-
-
-class EpisodeDriver:
-    """Runs an episode for an event loop, with its own random generator and cursor, so that it can start ahead of time.
-
-    It starts at once, and its errors are raised here. Once it has reached its first decision, the next episode starts
-    from the states of `np_random` and `cursor`.
-
-    Attributes:
-        session: The session or background call to watch; None while a decision is pending, and at the end.
-        deadline: Time of the timeout of a clang that is silent, on the monotonic clock.
-        episode: The episode; None before its first decision.
-    """
-
-    def __init__(
-        self,
-        maker: EpisodeMaker,
-        np_random: np.random.Generator,
-        cursor: OrderCursor,
-        start: EpisodeStart = ANY,
-    ) -> None:
-        self._before = np_random.bit_generator.state, cursor.copy()
-        self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
-        self.episode: Episode | None = None
-        self._timeout = maker.setup.timeout
-        self._coroutine = self._run(maker, start)
-        self.resume()
-
-    def _run(self, maker: EpisodeMaker, start: EpisodeStart) -> CompilerCoroutine[None]:
-        self.episode = episode = yield from maker.begin(self.np_random, start, self.cursor)
-        try:
-            yield None
-            yield from episode.proceed(to_end=True)
-        finally:
-            episode.close()
-
-    def follows(self, np_random: np.random.Generator, cursor: OrderCursor) -> bool:
-        """Return whether the episode started from these states."""
-        return bool(self._before == (np_random.bit_generator.state, cursor))
-
-    def restart_deadline(self) -> None:
-        """Measure the silence from now."""
-        self.deadline = time.monotonic() + self._timeout
-
-    def poll(self) -> bool:
-        """Continue without waiting; return whether a decision is pending, or the episode has ended."""
-        while (session := self.session) is not None:
-            try:
-                decision = session.poll()
-            except CompilerError as error:
-                self._resume(self._coroutine.throw, error)
-                continue
-            if decision is None and not session.exited:
-                return False
-            self._resume(self._coroutine.send, decision)
-        return True
-
-    def time_out(self, session: Session | BackgroundCall[Any]) -> None:
-        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU."""
-        if grace := session.grace(self._timeout):
-            self.deadline = time.monotonic() + grace
-        else:
-            self._resume(self._coroutine.throw, session.timeout_error(self._timeout))
-
-    def resume(self) -> None:
-        """Continue after the answer to the pending decision."""
-        self._resume(self._coroutine.send, None)
-
-    def _resume(
-        self, step: Callable[[Any], Session | BackgroundCall[Any] | None], value: Decision | CompilerError | None
-    ) -> None:
-        self.session: Session | BackgroundCall[Any] | None = None
-        try:
-            self.session = step(value)
-        except StopIteration:
-            return
-        self.restart_deadline()
-
-    def close(self) -> None:
-        """End the episode and its compile. Idempotent."""
-        self.session = None
-        self._coroutine.close()
+from mlgo_gym.episode.vector.driver import EpisodeDriver
+from mlgo_gym.errors import ActionError, MlgoError
 
 
 class SubEnvironment:
     """Runs the episodes of one environment, one after another.
 
-    `begin()` and `act()` start something, and `poll()` continues it until `driver` watches no session. Then there is a
+    `begin()` and `act()` start something, and `poll()` continues it until `driver` awaits nothing. Then there is a
     `step_result()`, or an error for `take_error()`.
 
     Args:
@@ -219,7 +132,7 @@ class SubEnvironment:
             self.begin()
         else:
             self.episode.answer(answer)
-            self.driver.resume()
+            self.driver.proceed()
 
     def poll(self) -> None:
         """Continue without waiting."""
@@ -233,8 +146,8 @@ class SubEnvironment:
     def time_out(self) -> None:
         """End a compile whose deadline has passed, unless it had no CPU to run on."""
         try:
-            if self.driver is not None and self.driver.session is not None:
-                self.driver.time_out(self.driver.session)
+            if self.driver is not None:
+                self.driver.time_out()
         except MlgoError as error:
             self._fail(error)
         self.poll()
