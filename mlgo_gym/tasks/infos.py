@@ -13,7 +13,7 @@ A new key is one row here, and an entry of `decision_info()`, of `Task.report()`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
@@ -25,18 +25,15 @@ from mlgo_gym.compiler.decision_code import PendingCode
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import (
-    INSTRUCTIONS,
-    LINKED,
-    MAX_FRAME,
-    WEIGHTED,
-)
+from mlgo_gym.tasks.measurement import INSTRUCTIONS, LINKED, MAX_FRAME, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
 if TYPE_CHECKING:
     from mlgo_gym.corpus.corpus import Corpus
 
 FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
+COST = "cost"
+"""In the table instead of `END`: a cost, of which there also is that of the baseline."""
 
 SIZES = "unless the compile ended with its function"
 FUNCTION, CREDIT = 'with `scope="function"`', "with `credit=True`"
@@ -90,126 +87,65 @@ def with_metric(metric: str) -> str:
     return "with weights in `metric`" if metric == WEIGHTED else f'with `metric="{metric}"`'
 
 
-def _cost(metric: str, type_name: str, meaning: str, condition: str, tasks: str = "") -> tuple[InfoKey, InfoKey]:
-    baseline = "1" if metric == WEIGHTED else f"`{metric}` of a plain compile by the same clang with the same flags"
-    return (
-        InfoKey(metric, END, type_name, meaning, condition, tasks),
-        InfoKey(f"baseline_{metric}", END, type_name, baseline, condition, tasks),
-    )
+_TABLE = f"""
+module | {DECISION}, {END} | str | name of the module in its corpus
+context | {DECISION} | str | function of the decision; for inlining the functions that the inliner visits, and empty
+    without `callee_features` and `credit`
+context | {END} | str | function of the episode | {FUNCTION}
+site | {DECISION} | DecisionSite | site of the decision: `context`, `visit` (earlier visits of the inliner to it),
+    `index` in the visit | where there is a context | {_INLINING}
+callee | {DECISION} | str | predicted callee that the callee features describe, empty where unknown; `code` predicts
+    more exactly | {CALLEE_FEATURES} | {_INLINING}
+code | {DECISION} | PendingCode | code of the decision, until it is answered: `ir()` and `call_graph()`; it can be
+    pickled, but is no JSON | with `ir=True` or `observation="graph"` | {_INLINING}
+decision_index | {DECISION} | int | number of earlier decisions of this episode
+default_action | {DECISION} | as the action | action that clang itself would take, as exactly as the features tell
+action_mask | {DECISION} | int8 array | 1 for each legal action, of shape (number of actions,) | | {_MASKED}
+illegal_action | {DECISION}, {END} | bool | True: the last action was illegal, and clang's own choice replaced it | at
+    a decision only if so
+skipped | {FIRST} | dict of str | modules that sampling skipped because the compiler failed on them, each with the
+    reason | if there are any
+decisions | {END} | int | number of decisions of the agent
+handed_over | {END} | int | number of decisions that clang took after `max_decisions`
+size_limited | {END} | bool | True: the module grew to the advisor's size limit, and clang kept all further calls |
+    {WEBASSEMBLY} | {_INLINING}
+text | {COST} | int | executable sections of the object file, in bytes | {SIZES}
+llvm_size | {COST} | int | first column of llvm-size: code and constants, in bytes | {SIZES}
+loaded | {COST} | int | contents of memory: the columns text and data of size, in bytes | {SIZES}
+object | {COST} | int | object file, in bytes | {SIZES}
+{MAX_FRAME} | {COST} | int | largest stack frame of the functions of the module, in bytes | {with_metric(MAX_FRAME)}
+grown_frames | {END} | int | number of functions whose frame is larger than in a plain compile |
+    {with_metric(MAX_FRAME)}
+spill_cost | {COST} | float | spills, reloads and copies by static frequency, weighted | | {_ALLOCATION}
+functions | {END} | list of dict | spill costs of each `function` with any | | {_ALLOCATION}
+{INSTRUCTIONS} | {COST} | float | instructions that the programs execute | {with_metric(INSTRUCTIONS)}
+{LINKED} | {COST} | float | executable sections of the linked files, in bytes | {with_metric(LINKED)}
+{WEIGHTED} | {COST} | float | 1 minus the weighted sum of the relative reductions | {with_metric(WEIGHTED)}
+reduction | {END} | float | `1 - cost / baseline` of the metric: 0.02 is 2 % less
+credit | {END} | tuple of float | cost that each decision saved, in the unit of the metric; the sum is that of the
+    episode | {CREDIT} | {_INLINING}
+rewards | {END} | tuple of float | reward of each decision: `credit` in the unit of the reward, or equal shares of the
+    `error_reward` | {CREDIT} | {_INLINING}
+function_sizes | {END} | FunctionSizes | bytes of each function | {CREDIT} | {_INLINING}
+baseline_function_sizes | {END} | FunctionSizes | the same with clang's own choices | {CREDIT} | {_INLINING}
+error | {END} | dict | empty; after a failure `kind`, `message`, `exit_status`, the tail of `stderr`, the `command` of
+    clang, and `answers`, the advice to all decisions as hexadecimal bytes
+"""
 
 
-KEYS: tuple[InfoKey, ...] = (
-    InfoKey("module", f"{DECISION}, {END}", "str", "name of the module in its corpus"),
-    InfoKey(
-        "context",
-        DECISION,
-        "str",
-        "function of the decision; for inlining the functions that the inliner visits, and empty without "
-        "`callee_features` and `credit`",
-    ),
-    InfoKey("context", END, "str", "function of the episode", FUNCTION),
-    InfoKey(
-        "site",
-        DECISION,
-        "DecisionSite",
-        "site of the decision: `context`, `visit` (earlier visits of the inliner to it), `index` in the visit",
-        "where there is a context",
-        _INLINING,
-    ),
-    InfoKey(
-        "callee",
-        DECISION,
-        "str",
-        "predicted callee that the callee features describe, empty where unknown; `code` predicts more exactly",
-        CALLEE_FEATURES,
-        _INLINING,
-    ),
-    InfoKey(
-        "code",
-        DECISION,
-        "PendingCode",
-        "code of the decision, until it is answered: `ir()` and `call_graph()`; it can be pickled, but is no JSON",
-        'with `ir=True` or `observation="graph"`',
-        _INLINING,
-    ),
-    InfoKey("decision_index", DECISION, "int", "number of earlier decisions of this episode"),
-    InfoKey(
-        "default_action",
-        DECISION,
-        "as the action",
-        "action that clang itself would take, as exactly as the features tell",
-    ),
-    InfoKey(
-        "action_mask", DECISION, "int8 array", "1 for each legal action, of shape (number of actions,)", "", _MASKED
-    ),
-    InfoKey(
-        "illegal_action",
-        f"{DECISION}, {END}",
-        "bool",
-        "True: the last action was illegal, and clang's own choice replaced it",
-        "at a decision only if so",
-    ),
-    InfoKey(
-        "skipped",
-        FIRST,
-        "dict of str",
-        "modules that sampling skipped because the compiler failed on them, each with the reason",
-        "if there are any",
-    ),
-    InfoKey("decisions", END, "int", "number of decisions of the agent"),
-    InfoKey("handed_over", END, "int", "number of decisions that clang took after `max_decisions`"),
-    InfoKey(
-        "size_limited",
-        END,
-        "bool",
-        "True: the module grew to the advisor's size limit, and clang kept all further calls",
-        WEBASSEMBLY,
-        _INLINING,
-    ),
-    *_cost("text", "int", "executable sections of the object file, in bytes", SIZES),
-    *_cost("llvm_size", "int", "first column of llvm-size: code and constants, in bytes", SIZES),
-    *_cost("loaded", "int", "contents of memory: the columns text and data of size, in bytes", SIZES),
-    *_cost("object", "int", "object file, in bytes", SIZES),
-    *_cost(MAX_FRAME, "int", "largest stack frame of the functions of the module, in bytes", with_metric(MAX_FRAME)),
-    InfoKey(
-        "grown_frames",
-        END,
-        "int",
-        "number of functions whose frame is larger than in a plain compile",
-        with_metric(MAX_FRAME),
-    ),
-    *_cost("spill_cost", "float", "spills, reloads and copies by static frequency, weighted", "", _ALLOCATION),
-    InfoKey("functions", END, "list of dict", "spill costs of each `function` with any", "", _ALLOCATION),
-    *_cost(INSTRUCTIONS, "float", "instructions that the programs execute", with_metric(INSTRUCTIONS)),
-    *_cost(LINKED, "float", "executable sections of the linked files, in bytes", with_metric(LINKED)),
-    *_cost(WEIGHTED, "float", "1 minus the weighted sum of the relative reductions", with_metric(WEIGHTED)),
-    InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
-    InfoKey(
-        "credit",
-        END,
-        "tuple of float",
-        "cost that each decision saved, in the unit of the metric; the sum is that of the episode",
-        CREDIT,
-        _INLINING,
-    ),
-    InfoKey(
-        "rewards",
-        END,
-        "tuple of float",
-        "reward of each decision: `credit` in the unit of the reward, or equal shares of the `error_reward`",
-        CREDIT,
-        _INLINING,
-    ),
-    InfoKey("function_sizes", END, "FunctionSizes", "bytes of each function", CREDIT, _INLINING),
-    InfoKey("baseline_function_sizes", END, "FunctionSizes", "the same with clang's own choices", CREDIT, _INLINING),
-    InfoKey(
-        "error",
-        END,
-        "dict",
-        "empty; after a failure `kind`, `message`, `exit_status`, the tail of `stderr`, the `command` of clang, and "
-        "`answers`, the advice to all decisions as hexadecimal bytes",
-    ),
-)
+def _keys() -> Iterator[InfoKey]:
+    """Read the table, whose cells are the attributes of a key; a row continues on indented lines."""
+    for row in _TABLE.replace("\n    ", " ").strip().splitlines():
+        key = InfoKey(*(cell.strip() for cell in row.split("|")))
+        if key.when != COST:
+            yield key
+            continue
+        plain = f"`{key.name}` of a plain compile by the same clang with the same flags"
+        yield key._replace(when=END)
+        yield key._replace(name=f"baseline_{key.name}", when=END, meaning="1" if key.name == WEIGHTED else plain)
+
+
+KEYS = tuple(_keys())
 """The keys of `info`, in the order of the manual."""
 
 
