@@ -11,9 +11,9 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.credit import credit
-from mlgo_gym.episode.attribution.function_costs import FunctionCosts
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.tasks.infos import empty_last_info

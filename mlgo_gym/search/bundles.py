@@ -19,7 +19,6 @@ from mlgo_gym.episode.attribution.affected_functions import (
     group_causes,
     independent,
 )
-from mlgo_gym.episode.attribution.function_costs import FunctionCosts
 from mlgo_gym.episode.attribution.inline_compile import (
     CallSite,
     InlineCompile,
@@ -27,6 +26,7 @@ from mlgo_gym.episode.attribution.inline_compile import (
     answers_by_call_site,
     run_inline_compile,
 )
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import needs_callee_features

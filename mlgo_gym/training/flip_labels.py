@@ -23,8 +23,8 @@ from mlgo_gym.compiler.decision_code import CallGraph
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, legal_answer, run_allocation_compile
 from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, flip_effects, independent
-from mlgo_gym.episode.attribution.function_costs import FunctionCosts
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.llvm.sizes import size_changes
