@@ -14,7 +14,7 @@ INSTALL = sh -c '$(UV) "$$@" || $(PIP) "$$@"' install
 
 .PHONY: demo report-demo test test-all check lint types layers docs numbers format fuzz release-check compatibility install clean
 
-# Eight modules of Zstandard at -Os with clang, a rule of one line, a bundled policy, and always inlining.
+# Eight modules of Zstandard at -Os with clang, two rules, and always inlining.
 demo: $(VENV)/.installed-demo
 	@$(BIN)/mlgo-gym demo --output $(OUTPUT)
 

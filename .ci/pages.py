@@ -78,7 +78,7 @@ SKIPPED = {
     ),
     "writes pages of the repository; tests/test_pages.py checks them": ("make numbers",),
     "needs the linker script of a board; tests/corpus/test_targets.py records cross builds": (
-        'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
+        'make CC="mlgo-clang --mlgo-policy=last-call --target=thumbv7em',
     ),
     "needs a file of the repository; tests/test_examples.py builds it": ("make -C examples/firmware",),
     "needs files of the repository and minutes, or a model": (
@@ -88,7 +88,7 @@ SKIPPED = {
         "OPENAI_API_KEY=",
     ),
     "needs a toolchain for Arm": (
-        "mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em-none-eabihf",
+        "mlgo-clang --mlgo-policy=last-call --target=thumbv7em-none-eabihf",
         "arm-none-eabi-gcc",
     ),
     "needs a model of another project, and TensorFlow": (

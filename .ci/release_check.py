@@ -38,7 +38,7 @@ FORBIDDEN = (".bc", ".cmd", ".o", ".so", ".parquet", ".jsonl", ".onnx", ".tflite
 
 EXPECTED = (
     *("mlgo_gym/envs/inline.py", "mlgo_gym/py.typed", "mlgo_clang/py.typed", f"{LABELS}Os.parquet"),
-    "mlgo_gym/policies/networks/inline-oz.md",
+    "mlgo_gym/policies/bundled/last-call.rule",
 )
 
 EXTRAS = "tools"

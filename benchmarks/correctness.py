@@ -1,11 +1,11 @@
 """Runs programs with known output that were compiled under random policies; prints the outcomes per environment.
 
     python -m benchmarks.correctness --policies 50 --output runs/correctness
-    python -m benchmarks.correctness --target thumbv7em --environments mlgo/Inline-v0 --learned inline-oz  # emulated
+    python -m benchmarks.correctness --target thumbv7em --environments mlgo/Inline-v0  # emulated
 
 The programs are those of the corpora `builtin` and `programs`, which have a digest of their output.
 Each is compiled under random policies for each environment, linked, and run. A policy takes clang's own choice except
-with a probability of 2, 10, 50 or 100 %; then it takes a random legal action. `--learned` adds bundled policies.
+with a probability of 2, 10, 50 or 100 %; then it takes a random legal action.
 
 The results are lines of `runs.jsonl`; the same command resumes an interrupted run. A wrong output
 names the modules whose objects cause it, and a crash has the command and the answers in hexadecimal bytes.
@@ -35,8 +35,6 @@ from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.episode.metrics.counters import find_emulator, run_program
 from mlgo_gym.episode.metrics.programs import Program, check_output, link_program, program_target, read_programs
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.evaluation.linking import PolicyObjects
-from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.make_env import compiler_environments, make_environment
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 from mlgo_gym.tasks.task import Task, read_action
@@ -117,10 +115,10 @@ class Runs:
                 return str(error)
         return ""
 
-    def run(self, policy: int | str) -> Row:
-        """Compile, link and run under a random policy of a seed, or under a bundled one; return the outcome."""
+    def run(self, seed: int) -> Row:
+        """Compile, link and run under the random policy of a seed; return the outcome."""
         start = cpu_seconds()
-        found = self._learned(policy) if isinstance(policy, str) else self._random(policy)
+        found = self._random(seed)
         return {**found, "cpu_seconds": round(cpu_seconds() - start, 3)}
 
     def _random(self, seed: int) -> Row:
@@ -139,18 +137,6 @@ class Runs:
         if row["outcome"] == "wrong":
             row["modules"] = [name for name in objects if self.problem({**self.plain, name: objects[name]})]
         return row
-
-    def _learned(self, policy: str) -> Row:
-        evaluated = EvaluatedPolicies(RunnerSettings(self._env_id, self._corpus, policies={policy: policy}))
-        compiled = PolicyObjects(evaluated, policy, self._scratch / "learned")
-        try:
-            objects = {name: compiled.file(name).read_bytes() for name in self._program.modules}
-        except CompilerError as error:
-            return {"outcome": "crashed", "problem": error.message}
-        finally:
-            compiled.clear()
-            evaluated.close()
-        return self._outcome(objects)
 
     def _outcome(self, objects: Mapping[str, bytes]) -> Row:
         problem = self.problem(objects)
@@ -176,15 +162,14 @@ def find_programs(target: str, names: Sequence[str] = ()) -> dict[str, tuple[str
 
 
 def summarize(target: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write the counts by program, environment and kind of policy; those of the same keys are replaced."""
+    """Write the counts by program, environment and target; those of the same keys are replaced."""
 
     def key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-        return entry["program"], entry["environment"], entry.get("target", DEFAULT_TARGET), entry.get("learned", False)
+        return entry["program"], entry["environment"], entry.get("target", DEFAULT_TARGET)
 
     new: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         entry = {"program": row["program"], "environment": row["environment"], "target": target}
-        entry |= {"learned": isinstance(row["seed"], str)}
         counts = new.setdefault(key(entry), {**entry, **dict.fromkeys(("policies", "right", *COUNTS), 0)})
         counts["policies"] += 1
         counts["right"] += row["outcome"] == "correct"
@@ -216,7 +201,6 @@ def main() -> None:
     parser.add_argument("--environments", nargs="+", default=compiler_environments(), metavar="ID")
     parser.add_argument("--target", default=DEFAULT_TARGET, help=f"target of the programs (default: {DEFAULT_TARGET})")
     parser.add_argument("--policies", type=int, default=50, help="random policies per program (default: 50)")
-    parser.add_argument("--learned", nargs="+", default=[], metavar="POLICY", help="bundled policies (default: none)")
     parser.add_argument("--output", type=Path, default=Path("runs/correctness"), help="folder of the results")
     parser.add_argument("--summary", action="store_true", help=f"write the counts into {SUMMARY.relative_to(ROOT)}")
     options = parser.parse_args()
@@ -229,16 +213,15 @@ def main() -> None:
         with closing(JsonLines(path)) as lines:
             for program_name, (corpus, program) in find_programs(options.target, options.programs or ()).items():
                 for env_id in options.environments:
-                    policies = [*range(options.policies), *options.learned]
-                    missing = [policy for policy in policies if (program_name, env_id, policy) not in done]
+                    missing = [seed for seed in range(options.policies) if (program_name, env_id, seed) not in done]
                     if not missing:
                         continue
                     runs = Runs(program, env_id, corpus, scratch)
                     if problem := runs.problem(runs.plain):
                         sys.exit(f"{program_name}, compiled by plain clang: {problem}")
-                    for policy in missing:
-                        names_of_run = {"program": program_name, "environment": env_id, "seed": policy}
-                        rows.append({**names_of_run, **runs.run(policy)})
+                    for seed in missing:
+                        names_of_run = {"program": program_name, "environment": env_id, "seed": seed}
+                        rows.append({**names_of_run, **runs.run(seed)})
                         lines.append(rows[-1])
                     runs.close()
         if options.summary:

@@ -20,7 +20,7 @@ from mlgo_gym import score
 
 PUBLISHED: dict[str, str | Path] = {
     "threshold:5": "cost_estimate < 5",
-    "last-call": Path(mlgo_gym.policies.__file__).with_name("networks") / "last-call.rule",
+    "last-call": Path(mlgo_gym.policies.__file__).with_name("bundled") / "last-call.rule",
 }
 
 

@@ -1,4 +1,4 @@
-"""Bundled policies and rules on whole projects that no policy was trained on; writes docs/results/held_out.json.
+"""Rules and trained networks on whole projects that no network was trained on; writes docs/results/held_out.json.
 
     python -m benchmarks.held_out --work runs/held_out --jobs 2
 
@@ -40,11 +40,11 @@ TESTED = {
 MODULES, LARGEST = 5, 60_000
 """Number of modules of a project in a sample, and their maximum size in bytes of bitcode."""
 
-POLICIES = {"Oz": ("last-call", "threshold:5", "inline-oz"), "Os": ("last-call", "threshold:5", "inline-os")}
-"""Policies by level; the first is the one that the others are compared with."""
+RULES = ("last-call", "threshold:5")
+"""Rules; the others are compared with the first. Samples also have `default`."""
 
-RULES = ("last-call", "threshold:5", "default")
-"""Policies on the samples: the bundled networks were trained on most of these modules, by version 1."""
+NETWORKS = {f"network, seed {seed}": Path(f"runs/networks/{seed}.safetensors") for seed in range(5)}
+"""Files of networks for -Oz that docs/results/bundled_policies.md trains; those that exist are measured on `others`."""
 
 
 def measure(
@@ -84,10 +84,13 @@ def main() -> None:
     for name, part in [(name, "") for name in SETS] + [(name, ":test") for name in TESTED]:
         for level in options.levels if name in options.sets else ():
             rows = results.setdefault(name, {}).setdefault(level, {})
-            for policy in RULES if part else POLICIES[level]:
+            policies = {rule: rule for rule in (*RULES, *(("default",) if part else ()))}
+            if (name, level) == ("others", "Oz"):
+                policies |= {title: f"mlp:{file}" for title, file in NETWORKS.items() if file.exists()}
+            for policy, spec in policies.items():
                 if policy not in rows:
                     output = options.work / f"{name}-{level}-{policy.replace(':', '-')}"
-                    rows[policy] = measure({**SETS, **TESTED}[name], level, policy, options.jobs, output, part)
+                    rows[policy] = measure({**SETS, **TESTED}[name], level, spec, options.jobs, output, part)
                     write_result(options.output, json.dumps(results, separators=(",", ":")) + "\n")
                 row = facts([tuple(pair) for pair in rows[policy]["sizes"]], rows[policy]["projects"])
                 table.row(name, level, policy, row["modules"], row["mean"], row["total"])

@@ -84,8 +84,8 @@ METHODS = tuple(
     for level in levels.split()
 )
 
-RULES = {"Os": ("threshold:5", "inline-os"), "Oz": ("inline-oz",)}
-"""Policies that need no training, evaluated once on the same modules; their seed is 0."""
+RULES = ("Os threshold:5",)
+"""Levels and policies that need no training, evaluated once on the same modules; their seed is 0."""
 
 _POINT = re.compile(r"([\d.]+) min, +([\d,]+) decisions: ([+-][\d.]+)%")
 _SECONDS = re.compile(r"^([\d.]+) CPU seconds$", re.MULTILINE)
@@ -130,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = list(map(int, options.seeds.split(",")))
     runs = [(f"{method.level} {method.name}", seed) for seed in seeds for method in METHODS]
-    runs += [(f"{level} {policy}", 0) for level, policies in RULES.items() for policy in policies if 0 in seeds]
+    runs += [(title, 0) for title in RULES if 0 in seeds]
     data = read_json(options.json, {"runs": []})
     done = {(run["title"], run["seed"]) for run in data["runs"]}
     for title, seed in runs:

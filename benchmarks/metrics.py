@@ -33,13 +33,11 @@ class Group(NamedTuple):
 INLINE, RULES = "mlgo/Inline-v0", ("never", "always", "random", "last-call")
 SIZES = ("text", "llvm_size", "loaded", "object")
 BUILDS = ("pypi:marisa-trie==1.4.1@Oz", "pypi:python-crfsuite==0.9.12@Oz")
-SPILLS, EVICTIONS = ("spill_cost", "text"), ("never_evict", "first_legal", "random", "evict")
+SPILLS, EVICTIONS = ("spill_cost", "text"), ("never_evict", "first_legal", "random")
 COUNTED = ("instructions",)
 GROUPS = {
-    "programs": Group(
-        INLINE, ("builtin@Os",), (*RULES, "inline-os"), (*SIZES, "max_frame", *COUNTED), ("loaded", *COUNTED)
-    ),
-    "linked": Group(INLINE, BUILDS, (*RULES, "inline-oz"), (*SIZES, "linked"), ("linked",)),
+    "programs": Group(INLINE, ("builtin@Os",), RULES, (*SIZES, "max_frame", *COUNTED), ("loaded", *COUNTED)),
+    "linked": Group(INLINE, BUILDS, RULES, (*SIZES, "linked"), ("linked",)),
     "allocation": Group("mlgo/RegAllocEvict-v0", ("builtin@O2:test",), EVICTIONS, (*SPILLS, *COUNTED), COUNTED),
 }
 

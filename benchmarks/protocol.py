@@ -74,9 +74,6 @@ def _search_order(name: str) -> str:
 TRAIN = ("builtin", "brotli", "hiredis", "pillow", "box2d-py", "fasttext")
 """Corpora of the small trainings of this table: their training split."""
 
-BUNDLED = {"Oz": "inline-oz", "Os": "inline-os"}
-"""The bundled policy of each level."""
-
 EXAMPLE = "example"
 """The policy of a method of `benchmarks.learning`, which trains it."""
 
@@ -87,8 +84,7 @@ class Row:
 
     Attributes:
         name: its name in the table.
-        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, `{bundled}` one of
-            `BUNDLED`.
+        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes.
         train: the training command, or an empty text; it names `{seed}` and `{part}`, the training split of `TRAIN`.
         seeds: number of seeds.
         levels: the levels.
@@ -116,7 +112,6 @@ class Search:
 _CLONE = "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}"
 
 POLICIES = (
-    Row("bundled policy", "{bundled}"),
     Row("`last-call`", "last-call"),
     Row("`default`: clang's own choices", "default"),
     *(Row(f"`threshold:{limit}`", f"threshold:{limit}") for limit in (0, 5, 20, 50)),
@@ -133,13 +128,10 @@ POLICIES = (
     Row("DQN on labels", EXAMPLE, seeds=3),
 )
 
-_FOUR = ("never", "threshold:0", "default", "last-call")
-
 OF_SEVERAL = {
     "best threshold per module (oracle)": tuple(f"threshold:{limit}" for limit in (0, 5, 20, 50)),
-    "smallest of four compiles": _FOUR,
-    "smallest of five compiles": (*_FOUR, "{bundled}"),
+    "smallest of four compiles": ("never", "threshold:0", "default", "last-call"),
 }
 """Rows of several policies, with the smallest object of each module; the second is `MLGO_POLICY=smallest`."""
 
-SEARCHES = (Search("search: bundles"), Search("search: bundles, from the bundled policy", "{bundled}"))
+SEARCHES = (Search("search: bundles"),)

@@ -4,7 +4,7 @@
     python -m benchmarks.reference write --work runs/reference
 
 `run` does the rows of `protocol.py` on the whole test split. The same command resumes an interrupted run. Results
-belong to the digest of a policy's file, so a changed bundled policy repeats only its rows. `write` adds the results
+belong to the digest of a policy's file, so a changed policy repeats only its rows. `write` adds the results
 to docs/results/benchmark.json, in place of earlier ones; `make numbers` then writes them into the pages.
 
 `run --policy "my model=tflite:DIR"` evaluates a policy of your own in the same way, as a row of that name.
@@ -93,7 +93,7 @@ class Task:
         if self.method:
             return self.method.trained(WORK, self.seed)
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
-        return text.format(bundled=protocol.BUNDLED[self.level], model=self.model)
+        return text.format(model=self.model)
 
     @property
     def result(self) -> Path:

@@ -27,7 +27,7 @@ from mlgo_gym.evaluation.runner import PLAIN
 
 CORPORA = ("programs", "builtin")
 
-POLICIES = {"O2": (), "Os": ("threshold:5", "inline-os"), "Oz": ("inline-oz",)}
+POLICIES = {"O2": (), "Os": ("threshold:5",), "Oz": ()}
 """Policies by optimisation level; plain clang is measured at each."""
 
 ROUNDS = 11

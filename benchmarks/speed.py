@@ -63,7 +63,6 @@ LOOPS = {"Inline": INLINING, "RegAllocEvict": EVICTION, "RegAllocPriority": PRIO
 POLICIES: dict[str, dict[str, Any]] = {
     "threshold:5": {},
     "last-call": {"callee_features": True},
-    "inline-oz": {"callee_features": True},
 }
 """Policies that are timed, with the arguments of their environment."""
 

@@ -29,10 +29,9 @@ from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.search import search_module
 
-POLICIES = {
-    level: ("default", "last-call", "threshold:0", "threshold:5", f"inline-{level.lower()}") for level in ("Oz", "Os")
-}
-"""Policies by optimisation level; plain clang is the baseline."""
+LEVELS = ("Oz", "Os")
+POLICIES = ("default", "last-call", "threshold:0", "threshold:5")
+"""Policies; plain clang is the baseline."""
 
 IN_TRAINING = {"marisa"}
 """Programs with a library of which another version was in training, as a part of opencc."""
@@ -116,7 +115,7 @@ def main() -> None:
     """Measure the programs that the results lack, and print a line per target, level and policy."""
     parser = command_line(__doc__)
     parser.add_argument("--targets", default=",".join(TARGETS), help="targets, with commas between (default: all)")
-    parser.add_argument("--levels", default=",".join(POLICIES), help="levels, with commas between (default: all)")
+    parser.add_argument("--levels", default=",".join(LEVELS), help="levels, with commas between (default: all)")
     parser.add_argument("--largest", type=int, help="KiB of bitcode of the largest program (default: unlimited)")
     parser.add_argument("--search", type=int, default=0, help="number of modules to search (default: 0)")
     parser.add_argument("--output", type=Path, default=RESULTS / "targets.json", help="path of the results")
@@ -125,10 +124,10 @@ def main() -> None:
     titles = {"target": "<14", "level": "<5", "policy": "<22", "modules": ">7", "mean": ">8.2%", "total": ">8.2%"}
     table = Table({**titles, "larger": ">6", "linked": ">8.2%"})
     for target, level in itertools.product(options.targets.split(","), options.levels.split(",")):
-        key, policies = f"{target} {level}", POLICIES[level]
+        key = f"{target} {level}"
         programs, searched = results["runs"].setdefault(key, {}), results["searches"].setdefault(key, {})
         with ExitStack() as resources:
-            builds = Builds(f"programs@{level}@{target}", policies, resources)
+            builds = Builds(f"programs@{level}@{target}", POLICIES, resources)
             for program in builds.programs(options.largest):
                 found = programs.setdefault(program.name, {})
                 for name in builds.objects:
@@ -137,9 +136,8 @@ def main() -> None:
                         write_json(options.output, results)
             for _ in builds.search(programs, options.search, searched):
                 write_json(options.output, results)
-        rows = {policy: changes(programs, (policy,)) for policy in policies}
-        listed = [name for name in policies if name == "threshold:0" or name.startswith("inline-")]
-        rows["smallest"] = changes(programs, (PLAIN, *listed))
+        rows = {policy: changes(programs, (policy,)) for policy in POLICIES}
+        rows["smallest"] = changes(programs, (PLAIN, "threshold:0", "threshold:5"))
         if searched:
             rows["search"] = {"objects": facts([(after, before) for after, before in searched.values()])}
         for name, row in rows.items():

@@ -1,10 +1,10 @@
 """CMA-ES improves the weights of a network against the size of whole modules, without gradients or credit.
 
-It starts from the bundled network for -Oz, and keeps the best checkpoint on validation modules. Thousands of compiles
-move a good network by less than its interval: labels (`mlgo-gym train`) learn from far fewer.
+It starts from a network of `mlgo-gym train`, and keeps the best checkpoint on validation modules. Thousands of compiles
+move a good network by less than its interval: labels learn from far fewer.
 
 pip install '.[tools]' cmaes   # in a clone of mlgo-gym
-python cma_es.py [CORPUS] [COMPILES] [FILE]
+python cma_es.py START [CORPUS] [COMPILES] [FILE]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Oz --split test --policy mlp:FILE
 """
 
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from cmaes import SepCMA
 
 from mlgo_gym import BestCheckpoint, CompilerEnv, evaluate, open_corpus
-from mlgo_gym.policies.loading import policy_file
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 
@@ -46,18 +45,19 @@ def mean_cost(env: CompilerEnv, network: Network, modules: list[str]) -> float:
     return total / len(modules)
 
 
-def main(corpus: str = "builtin@Oz:train", compiles: str = "320", file: str = "cma_es.safetensors") -> None:
+def main(
+    start_file: str, corpus: str = "builtin@Oz:train", compiles: str = "320", file: str = "cma_es.safetensors"
+) -> None:
     """Improve the network with a number of compiles, and print a table of it, a rule, and clang."""
     modules, generator = open_corpus(corpus), np.random.default_rng(0)
     env = gym.make("mlgo/Inline-v0", corpus=modules.split("fit"), reward="log", callee_features=True).unwrapped
     assert isinstance(env, CompilerEnv)
     names = [name for name in env.corpus.names if env.decisions(env.corpus.module(name))]
-    bundled = policy_file("inline-oz")
-    start = Network.load(bundled)
+    start = Network.load(start_file)
     mean = np.concatenate([weight.ravel() for weight in start.weights]).astype(np.float64)
     search = SepCMA(mean, sigma=0.05 * float(mean.std()), population_size=POPULATION, seed=1)
     best = BestCheckpoint("mlgo/Inline-v0", modules.split("valid"), file)
-    best.offer(f"mlp:{bundled}")
+    best.offer(f"mlp:{start_file}")
     for generation in range(max(1, int(compiles) // (MODULES * POPULATION))):
         drawn = [str(name) for name in generator.choice(names, min(MODULES, len(names)), replace=False)]
         samples = [search.ask() for _ in range(POPULATION)]

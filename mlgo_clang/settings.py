@@ -167,8 +167,7 @@ def network_file(policy: str) -> str:
             raise PolicyError(f"expected a rule's file with the suffix .rule, got {path!r}; rename it")
         path = os.path.join(working_folder(), os.path.expanduser(path))
     else:
-        path = os.path.join(PACKAGE, "policies", "networks", policy)
-        path += ".rule" if os.path.isfile(f"{path}.rule") else ".safetensors"
+        path = os.path.join(PACKAGE, "policies", "bundled", f"{policy}.rule")
     if not os.path.isfile(path):
         raise PolicyError(f"expected the file of a policy, got {policy!r}, and there is no {path}; use last-call")
     return path

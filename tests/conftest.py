@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import FileStore
 from tests.traces import traces
 
@@ -204,6 +206,15 @@ def broken(calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     middle = len(data) // 8 * 4
     path.write_bytes(data[:middle] + b"\xff" * 32 + data[middle + 32 :])
     return path
+
+
+@pytest.fixture(scope="session")
+def callee_network(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A policy with callee features: a network that inlines calls of a cost below 5, and last calls below 905."""
+    path = tmp_path_factory.mktemp("network") / "callee.safetensors"
+    weights, biases = (np.array([[-1], [900]], np.float32),), (np.array([5], np.float32),)
+    Network(("cost_estimate", "callee_last"), weights, biases).save(path)
+    return f"mlp:{path}"
 
 
 @pytest.fixture(scope="session")

@@ -63,16 +63,16 @@ def test_an_example_without_its_library_names_the_extra_in_one_line(name: str, e
 
 
 @pytest.mark.slow
-def test_the_firmware_is_smaller_with_a_network(tmp_path: Path) -> None:
+def test_the_firmware_is_smaller_with_the_rule(tmp_path: Path) -> None:
     sizes = {}
-    for policy in ("default", "inline-os"):
+    for policy in ("default", "last-call"):
         folder = shutil.copytree(EXAMPLES / "firmware", tmp_path / policy)
         wrapper = Path(sys.executable).parent / "mlgo-clang"
         command = ["make", f"CC={wrapper} --mlgo-policy={policy}", "CFLAGS=-Os"]
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert (built.returncode, built.stderr) == (0, "")
         sizes[policy] = sum(function_sizes((folder / "firmware.elf").read_bytes()).functions.values())
-    assert sizes["inline-os"] < sizes["default"]
+    assert sizes["last-call"] < sizes["default"]
 
 
 NEEDS = {
@@ -114,12 +114,15 @@ def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -
         for name, needs in NEEDS.items()
     ],
 )
-def test_an_example_trains_and_compares_itself(name: str, small: Path, tmp_path: Path, toolchain: Toolchain) -> None:
+def test_an_example_trains_and_compares_itself(
+    name: str, small: Path, tmp_path: Path, toolchain: Toolchain, callee_network: str
+) -> None:
     for module in NEEDS[name]:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     # A number of decisions or compiles; of minutes in policy_iteration.py, whose first round is always done.
-    printed = run(name, small, "0" if name == "policy_iteration.py" else "64", folder=tmp_path)
+    start = [callee_network.removeprefix("mlp:")] if name == "cma_es.py" else []
+    printed = run(name, *start, small, "0" if name == "policy_iteration.py" else "64", folder=tmp_path)
     # Of several tables the first counts modules.
     rows = {words[0]: words for words in map(str.split, reversed(printed.splitlines())) if words}
     beside = "imitation" if name in FROM_IMITATION else "threshold"

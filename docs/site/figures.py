@@ -86,9 +86,7 @@ def learning(theme: Theme) -> Figure:
 
 LABELS = {
     "Os threshold:5": ((8, 7), "left"),
-    "Os inline-os": ((-8, -4), "right"),
     "Oz": ((8, 9), "left"),
-    "Oz inline-oz": ((-8, 0), "right"),
 }
 """Places of labels that would overlap: offset in points, and alignment."""
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measuring import RESULTS, ROOT, Sizes, facts
+from benchmarks.held_out import RULES
+from benchmarks.measuring import RESULTS, Sizes, facts
 from benchmarks.protocol import LEVELS
 from mlgo_gym.evaluation.statistics import Change
-
-NETWORKS = ROOT / "mlgo_gym" / "policies" / "networks"
 
 CXX_PROJECTS = ("box2d-py", "fasttext", "jsonnet", "lightgbm", "pyclipper", "pysimdjson", "sentencepiece", "ujson")
 CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
@@ -175,8 +174,7 @@ def builds(result: str, build: str) -> Facts:
 def held_out(part: str, level: str) -> dict[str, Sizes]:
     """Return the sizes of each module by policy, on a set of held-out projects or on the test split (`test`)."""
     if part == "test":
-        names = read("held_out")["others"][level]
-        return {name: sizes_of(level, "bundled policy" if "inline-" in name else f"`{name}`") for name in names}
+        return {name: sizes_of(level, f"`{name}`") for name in RULES}
     return {
         name: {module: (now, before) for module, (now, before) in zip(row["modules"], row["sizes"], strict=True)}
         for name, row in read("held_out")[part].get(level, {}).items()

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from benchmarks.measuring import MEASURED, ROOT, command_line, read_json
 from docs.site import tables
-from docs.site.measurements import NETWORKS
 
 _BLOCK = re.compile(r"(?P<start>^<!-- table: (?P<name>[^ ]+) -->\n)(?:\|.*\n)*", re.MULTILINE)
 
@@ -31,7 +30,7 @@ All figures are of clang 22.1.8: the bundled one, or Debian's in builds with a p
 
 def pages() -> list[Path]:
     """Return the pages that can have tables."""
-    return [ROOT / "README.md", *sorted(NETWORKS.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def updated(page: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,8 +16,6 @@ from mlgo_gym.corpus.driver import DEFAULT_TARGET, TARGETS
 
 Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""
-
-BUNDLED = "bundled policy"
 
 
 def text(name: str) -> str:
@@ -69,34 +66,22 @@ def searches() -> Rows:
     """Yield the searches of both levels, and policies on the same modules."""
     yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE))]
     found = {key: [benchmark(level)[key] for level in LEVELS] for key in benchmark("Oz") if key[1]}
-    for name, compiles in ((BUNDLED, 1), ("`last-call`", 1), ("smallest of four compiles", 4)):
+    for name, compiles in (("`last-call`", 1), ("smallest of four compiles", 4)):
         found[name, compiles] = [searched(level, name) for level in LEVELS]
     for (name, compiles), pair in sorted(found.items(), key=lambda item: item[1][0]["mean"]):
         yield [name.removeprefix("search: "), str(compiles), *_change(pair[0]), *_change(pair[1])]
 
 
 def published() -> Rows:
-    """Yield published policies, rules and the bundled policy on the test split, by language."""
+    """Yield published policies and rules on the test split, by language."""
     others = ("published: LLVM project, for size", "published: PerfInliner, for speed")
     yield ["policy", "level", "C", "C++", "all modules", CHANGE[0], CHANGE[2], "modules"]
     for level in LEVELS:
-        for method in (*others, "`threshold:5`", "`last-call`", BUNDLED):
+        for method in (*others, "`threshold:5`", "`last-call`"):
             facts = benchmark(level)[method, 0]
             languages = [percent(measurements.by_language(level, method, cxx=cxx)["mean"]) for cxx in (False, True)]
             mean, ends, _, larger = _change(facts)
-            title = method.replace(BUNDLED, f"`inline-{level.lower()}`")
-            yield [title, f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
-
-
-def card_policies(card: str) -> Rows:
-    """Yield a bundled policy of the test split and the policies beside it."""
-    level = card.split("-")[1].title()
-    yield ["policy", "modules", "projects", "geometric mean", "95 % interval", "total", "smaller", "larger"]
-    for name in (BUNDLED, "`last-call`", "`threshold:5`", "`threshold:0`", "`default`: clang's own choices"):
-        facts = benchmark(level)[name, 0]
-        ends = [percent(facts["mean"]), interval(facts["interval"]), percent(facts["total"])]
-        title = name.replace(BUNDLED, f"`{card}`")
-        yield [title, *counted(facts, "modules", "projects"), *ends, *counted(facts, "better", "worse")]
+            yield [method, f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
 
 
 def learning() -> Rows:
@@ -113,7 +98,7 @@ def learning() -> Rows:
         yield [f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures]
 
 
-RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os", "Oz", "Oz inline-oz")
+RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Oz")
 """Builds of programs, in the order of the table."""
 
 
@@ -133,14 +118,9 @@ def run_time() -> Rows:
 
 TEN_BUILDS = {
     "O2": "plain -O2",
-    "plugin": "plugin, `inline-oz`",
-    "wrapper": "wrapper, `inline-oz`",
     "last-call": "wrapper, `last-call`",
-    "Os wrapper": "wrapper, `inline-os` at -Os",
 }
 """Title of each build that is compared with plain clang at -Oz."""
-
-_TEN_COLUMNS = {name: title for name, title in TEN_BUILDS.items() if name != "plugin"}
 
 
 def by_program(result: str, heading: Sequence[str], titles: Mapping[str, str]) -> Rows:
@@ -172,30 +152,34 @@ def _cost_and_tests(row: Mapping[str, Any]) -> list[str]:
 def targets() -> Rows:
     """Yield the targets with the modules whose own choices give the plain object, and the runs of programs."""
     heading, *rows = exactness.of_targets(read("exactness")["own"])
-    yield ["target", "triple", *heading[1:], "runs, random decisions", "runs, `inline-oz`", "correct output"]
+    yield ["target", "triple", *heading[1:], "runs, random decisions", "correct output"]
     for row in rows:
         name = row[0].strip("`")
-        counts = Counter[str]()
-        for entry in read("correctness"):
-            if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == name:
-                counts["learned" if entry.get("learned") else "random"] += entry["policies"]
-                counts["correct"] += entry["right"]
-        runs = [str(counts[key]) for key in ("random", "learned", "correct")]
-        yield [row[0], f"`{TARGETS[name].triple}`", *row[1:], *runs]
+        counts = [
+            (entry["policies"], entry["right"])
+            for entry in read("correctness")
+            if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == name
+        ]
+        yield [
+            row[0],
+            f"`{TARGETS[name].triple}`",
+            *row[1:],
+            *(str(sum(column)) for column in zip(*counts, strict=True)),
+        ]
 
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    titles = ("bundled policy", "larger", "smallest of several", "programs", "linked", "larger")
+    titles = ("`threshold:0`", "larger", "smallest of several", "programs", "linked", "larger")
     yield ["target, level", "modules", *titles, "search, modules", "search"]
     changes = read("targets")["changes"]
     keys = {name.rpartition(" ")[0] for name in changes}
     for key in sorted(keys, key=lambda key: (key.split()[0], key.split()[1] != "Oz")):
         target, level = key.split()
-        policy, smallest = changes[f"{key} inline-{level.lower()}"], changes.get(f"{key} smallest")
+        policy, smallest = changes[f"{key} threshold:0"], changes[f"{key} smallest"]
         objects, linked, search = policy["objects"], policy["linked"], changes.get(f"{key} search", {}).get("objects")
         cells = [*counted(objects, "modules"), percent(objects["mean"]), *counted(objects, "worse")]
-        cells += [percent(smallest["objects"]["mean"]) if smallest else ""]
+        cells += [percent(smallest["objects"]["mean"])]
         cells += [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
         cells += [*counted(search, "modules"), percent(search["mean"])] if search else [""] * 2
         yield [f"`{target}`, -{level}", *cells]
@@ -260,34 +244,41 @@ SAMPLES = {"C": "sample of the test part, version 2: C", "C++": "sample of the t
 LAST_CALL = "last-call"
 
 
-def held_out() -> Rows:
-    """Yield policies on every set of held-out modules, against plain clang and against `last-call`."""
+def held_out(*, networks: bool = False) -> Rows:
+    """Yield rules, or networks, on every set of held-out modules, against plain clang and against `last-call`."""
     columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
     yield ["set", "level", "policy", "modules", "projects", *columns]
     for part, title in {**SETS, **SAMPLES}.items():
         for level in LEVELS:
             for policy in measurements.held_out(part, level):
+                if policy.startswith("network") != networks:
+                    continue
                 row = measurements.held_out_facts(part, level, policy)
                 cells = [percent(row["mean"]), interval(row["interval"]), percent(row["total"]), *counted(row, "worse")]
                 other = measurements.held_out_facts(part, level, policy, LAST_CALL) if policy != LAST_CALL else None
                 against = [percent(other["mean"]), interval(other["interval"])] if other else [""] * 2
-                yield [title, f"-{level}", f"`{policy}`", *counted(row, "modules", "projects"), *cells, *against]
+                yield [
+                    title,
+                    f"-{level}",
+                    policy if networks else f"`{policy}`",
+                    *counted(row, "modules", "projects"),
+                    *cells,
+                    *against,
+                ]
 
 
 def readme() -> Rows:
-    """Yield the bundled policy and the rule of each level on every set of held-out modules."""
+    """Yield the bundled rule at each level on every set of held-out modules."""
     counts = {part: measurements.held_out_facts(part, LEVELS[0], LAST_CALL) for part in SETS}
     titles = (f"{SETS[part]}: {row['modules']} modules, {row['projects']} projects" for part, row in counts.items())
     yield ["policy", "level", *(cell for title in titles for cell in (title, "interval"))]
     for level in reversed(LEVELS):
-        for policy in (f"inline-{level.lower()}", LAST_CALL):
-            rows = [measurements.held_out_facts(part, level, policy) for part in SETS]
-            cells = [cell for row in rows for cell in (percent(row["mean"]), interval(row["interval"]))]
-            yield [f"`{policy}`", f"-{level}", *cells]
+        rows = [measurements.held_out_facts(part, level, LAST_CALL) for part in SETS]
+        cells = [cell for row in rows for cell in (percent(row["mean"]), interval(row["interval"]))]
+        yield [f"`{LAST_CALL}`", f"-{level}", *cells]
 
 
 LINKED = {
-    "inline-oz": "`inline-oz`",
     "last-call": "`last-call`",
     "facts": "`last-call`, link facts",
     "Os facts": "-Os, `last-call`, link facts",
@@ -348,13 +339,10 @@ def metrics(group: str) -> Rows:
         yield [f"`{metric}`", *cells]
 
 
-CARDS = ("inline-os", "inline-oz")
-
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
     "benchmark.published": published,
-    **{f"card.{card}.policies": partial(card_policies, card) for card in CARDS},
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
@@ -362,6 +350,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "graphs.cost": lambda: iter(read("graphs")["cost"]),
     "graphs.learning": graph_learning,
     "held_out": held_out,
+    "held_out.networks": partial(held_out, networks=True),
     "learning": learning,
     "linked.builds": linked_builds,
     "linked.libraries": partial(by_program, "linked_programs", ["library"], LINKED),
@@ -378,5 +367,5 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "targets.list": targets,
     "targets.sizes": target_sizes,
     "ten.builds": ten_builds,
-    "ten.programs": partial(by_program, "ten_programs", ["program", "near training"], _TEN_COLUMNS),
+    "ten.programs": partial(by_program, "ten_programs", ["program", "near training"], TEN_BUILDS),
 }

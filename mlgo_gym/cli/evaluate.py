@@ -36,7 +36,7 @@ from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
-DEMO_POLICIES = ("default", "threshold:0", "inline-os", "always")
+DEMO_POLICIES = ("default", "threshold:0", "last-call", "always")
 DEMO_MODULES = 8
 
 OutputOption = Annotated[Path | None, Option(help="Folder for the results; the same command resumes from it.")]
@@ -82,7 +82,7 @@ def evaluate(
     """Run policies on the modules of a corpus, and compare them with plain clang.
 
     Policies: default, random; for tasks that they fit never, always, threshold:NUMBER, first_legal, never_evict,
-    size_order; bundled policies such as inline-oz; clang:FLAGS for plain clang with other flags, as in
+    size_order; the bundled rule last-call; clang:FLAGS for plain clang with other flags, as in
     clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR (or the
     file); your own code, as package.module:Name or path/to/file.py:Name.
 
@@ -178,7 +178,7 @@ def split_policies(texts: Iterable[str]) -> list[str]:
 
 
 def demo(*, output: OutputOption = None) -> None:
-    """Compare clang, a rule, a bundled policy and always inlining.
+    """Compare clang, two rules and always inlining.
 
     They compile eight modules of Zstandard at -Os, in about a minute on two cores; the first run downloads the sources.
     Without a network, packaged modules take their place.
@@ -206,7 +206,7 @@ def demo(*, output: OutputOption = None) -> None:
     saved = f"{change.baseline - change.value:,.0f} of {change.baseline:,.0f} bytes of code"
     echo(f"\nsaved:  {best.policy} saves {saved}, {-100 * change.total:.1f} %, against clang alone")
     echo("train:  python examples/sb3_ppo.py        # in a clone, after pip install '.[learn]'")
-    echo("build:  MLGO_POLICY=inline-os make CC=mlgo-clang CXX=mlgo-clang++ CFLAGS=-Os CXXFLAGS=-Os")
+    echo("build:  MLGO_POLICY=last-call make CC=mlgo-clang CXX=mlgo-clang++ CFLAGS=-Os CXXFLAGS=-Os")
     exit_with(result.failures)
 
 
@@ -292,7 +292,7 @@ def explain(
     bytes, by credit and measured, and the functions that changed.
 
         mlgo-gym explain lib/compress/zstd_ldm.o --corpus zstd@Os
-            --policy threshold:5 --policy inline-os --html ldm.html
+            --policy threshold:5 --policy last-call --html ldm.html
     """
     first, second = _pair(split_policies(policy or ()))
     arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)

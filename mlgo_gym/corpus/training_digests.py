@@ -10,7 +10,7 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.errors import CorpusError
 
 SHORT_DIGEST = 16
-"""Number of leading hexadecimal digits that identify a module, as in label files and bundled policies."""
+"""Number of leading hexadecimal digits that identify a module, as in label files."""
 
 SIDECAR = ".training.txt"
 """Suffix of the sidecar file."""

@@ -43,7 +43,7 @@ _RULES = ("default", "never", "always", "threshold")
 
 
 def policy_network(policy: str, *, callee_features: bool = False, evictions: bool = False) -> Network | None:
-    """Return the network of a bundled policy or of `mlp:FILE`; None for a rule.
+    """Return the network of `mlp:FILE`; None for a rule.
 
     Args:
         policy: the policy.
@@ -87,7 +87,7 @@ def exported_network(policy: str, *, evictions: bool = False) -> Network:
     """
     network = policy_network(policy, evictions=evictions)
     if network is None:
-        raise PolicyError(f"expected a network, got the rule {policy!r}; use a bundled policy, or mlp:FILE")
+        raise PolicyError(f"expected a network, got the rule {policy!r}; use mlp:FILE")
     return network
 
 

@@ -276,7 +276,7 @@ class ProgramResult:
     Attributes:
         policy: Name of the policy, or `PLAIN`.
         program: Name of the program.
-        held_out: Whether no bundled policy was trained on its project.
+        held_out: Whether no bundled label is of its project.
         modules: Number of its modules.
         counter: Counter of the instructions: `hardware` or `cachegrind`.
         size: Bytes of the functions of its modules in the linked file; the C library does not count.

@@ -1,4 +1,4 @@
-"""Policies: rules, networks, models in files, bundled policies. `load_policy` finds them by name."""
+"""Policies: rules, networks, models in files. `load_policy` finds them by name."""
 
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.protocol import BatchedPolicy, Policy, act_batch

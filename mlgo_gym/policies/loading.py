@@ -1,9 +1,4 @@
-"""From a policy's specification to the policy and its files: models, bundled networks, rules, and users' code.
-
-Each bundled network is three files of `mlgo_gym/policies/networks/`: the weights (`NAME.safetensors`), the model card
-for people (`NAME.md`) and the same facts for programs (`NAME.json`). A network that is added to the folder can be used
-at once.
-"""
+"""From a policy's specification to the policy and its files: models, bundled rules, and users' code."""
 
 from __future__ import annotations
 
@@ -30,32 +25,18 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
-from mlgo_gym.policies.mlp import decides_evictions, network_policy
+from mlgo_gym.policies.mlp import network_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.protocol import Policy, check_advisor
+from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.rules import RULE_SUFFIX, RULES, RuleText, ratio_policy, rule_policy, threshold_policy
 from mlgo_gym.scheduling import FileStore, StoredFiles
 
 KINDS = ("mlp", "rule", "tflite", "onnx")
 """Prefixes of models in files. None contains Python, but the runtimes of the last two trust their files."""
 
-NETWORKS = Path(__file__).with_name("networks")
-"""Folder of the bundled networks."""
-
-
-_NETWORK_SUFFIX = ".safetensors"
-
-
-def bundled_policies() -> tuple[str, ...]:
-    """Return the names of the bundled policies that are networks."""
-    return tuple(sorted(path.stem for path in NETWORKS.glob(f"*{_NETWORK_SUFFIX}")))
-
-
-def bundled_rules() -> tuple[str, ...]:
-    """Return the names of the bundled rules."""
-    return tuple(sorted(path.stem for path in NETWORKS.glob(f"*{RULE_SUFFIX}")))
+BUNDLED = {path.stem: path for path in Path(__file__).with_name("bundled").glob(f"*{RULE_SUFFIX}")}
+"""Files of the bundled rules by name."""
 
 
 def is_model(spec: str) -> bool:
@@ -66,7 +47,7 @@ def is_model(spec: str) -> bool:
 
 def is_rule(spec: str) -> bool:
     """Return whether a policy is `rule:FILE` or a bundled rule."""
-    return spec.startswith("rule:") or spec in bundled_rules()
+    return spec.startswith("rule:") or spec in BUNDLED
 
 
 def policy_file(spec: str) -> Path:
@@ -76,14 +57,14 @@ def policy_file(spec: str) -> Path:
         if not path.exists():
             raise PolicyError(f"expected a model in a file, got {spec}, and there is no {path}; check the path")
         return path
-    if spec not in (*bundled_policies(), *bundled_rules()):
-        raise PolicyError(f"expected a bundled policy, got {spec!r}; use one of {', '.join(bundled_policies())}")
-    return NETWORKS / f"{spec}{RULE_SUFFIX if is_rule(spec) else _NETWORK_SUFFIX}"
+    if spec not in BUNDLED:
+        raise PolicyError(f"expected a bundled policy, got {spec!r}; use {', '.join(BUNDLED)}, or mlp:FILE")
+    return BUNDLED[spec]
 
 
 def modules_trained_on(spec: str, modules: Iterable[Module]) -> tuple[str, ...]:
     """Return the names of modules that a policy was trained on, as far as the file beside its network tells."""
-    if not (is_model(spec) or spec in bundled_policies()):
+    if not is_model(spec):
         return ()
     digests = {digest[:SHORT_DIGEST] for digest in sidecar_digests(policy_file(spec))}
     known = (
@@ -168,8 +149,6 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     | `default`, `random`, `never`, `always`, `threshold:NUMBER` | a rule |
     | `last-call`, `rule:FILE` | a condition on features, bundled or in a file (`mlgo_gym.policies.rules`) |
     | `first_legal`, `never_evict`, `ratio:NUMBER`, `size_order` | a rule of register allocation |
-    | `inline-oz`, `inline-os` | a bundled policy with callee features |
-    | `evict` | a bundled policy of evictions |
     | `mlp:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
 
@@ -202,8 +181,6 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
             raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
         policy: Policy = RULES[name](inner, seed) if name in RULES else inner.task.policies[name](inner)
         return policy
-    if spec in bundled_policies():
-        return _bundled_policy(inner, spec)
     if is_rule(spec):
         return rule_policy(inner, RuleText.load(policy_file(spec)), spec)
     if spec.startswith(PLAIN_CLANG):
@@ -213,7 +190,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     # A misspelt kind of policy cannot be a module.
     is_module = not name.isidentifier() or find_spec(name) is not None
     if not colon or (not is_module and get_close_matches(name, (*_WITH_NUMBER, *KINDS), cutoff=0.75)):
-        raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_rules(), *bundled_policies()))
+        raise _unknown(spec, (*RULES, *inner.task.policies, *BUNDLED))
     return _users_policy(spec, inner)
 
 
@@ -233,9 +210,7 @@ def needs_callee_features(spec: str) -> bool:
     """Return whether a policy uses callee features."""
     if is_rule(spec):
         return uses_callee_features(RuleText.load(policy_file(spec)).features)
-    if not spec.startswith("mlp:") and spec not in bundled_policies():
-        return False
-    return uses_callee_features(Network.load(policy_file(spec)).features)
+    return spec.startswith("mlp:") and uses_callee_features(Network.load(policy_file(spec)).features)
 
 
 def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
@@ -249,7 +224,7 @@ def policy_identity(spec: str) -> str:
     Raises:
         PolicyError: The policy names a file or a module that does not exist.
     """
-    if is_model(spec) or spec in (*bundled_policies(), *bundled_rules()):
+    if is_model(spec) or spec in BUNDLED:
         return f"{spec} {file_digest(policy_file(spec))}"
     if not is_code(spec):  # a rule of this package or of a task, or plain clang
         return spec
@@ -261,19 +236,6 @@ def is_code(spec: str) -> bool:
     """Return whether a policy is a user's code, as `package.module:Name` or `path/to/file.py:Name`."""
     kind, colon, _ = spec.partition(":")
     return bool(colon) and f"{kind}:" != PLAIN_CLANG and kind not in (*_WITH_NUMBER, *KINDS)
-
-
-def _bundled_policy(env: CompilerEnv, name: str) -> Policy:
-    network = Network.load(policy_file(name))
-    if name.startswith("inline-"):
-        check_advisor(name, env, INLINING)
-    missing = [feature for feature in network.features if feature not in env.feature_names]
-    if missing and not decides_evictions(network) and not uses_callee_features(missing):
-        raise PolicyError(
-            f"{name} needs the features {', '.join(missing)}, which clang {env.toolchain.version_text} does not "
-            "compute; use the bundled clang, which the policy was trained with"
-        )
-    return network_policy(env, network, name)
 
 
 def _users_policy(spec: str, env: CompilerEnv) -> Policy:

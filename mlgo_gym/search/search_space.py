@@ -23,16 +23,13 @@ from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.protocol import decide
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
-PORTFOLIO = ("default", "threshold:0", "last-call", "inline-oz", "never")
-"""Policies of inlining whose decisions a search combines, as a whole and function by function.
-
-With 10 compiles, `inline-oz` is better than `threshold:20` on training modules, and on projects that it has not seen.
-"""
+PORTFOLIO = ("default", "threshold:0", "last-call", "threshold:20", "never")
+"""Policies of inlining whose decisions a search combines, as a whole and function by function."""
 
 FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "threshold:5", "always")
 """The same where executed instructions cost."""
 
-EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
+EVICTION_PORTFOLIO = ("ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
 """Policies of evictions whose decisions a search combines, function by function."""
 
 

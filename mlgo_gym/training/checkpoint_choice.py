@@ -103,8 +103,7 @@ class BestCheckpoint:
         change = result.change("checkpoint")
         if change < self.change - self._min_improvement or not self.policy:
             write_atomically(self._file, file.read_bytes())
-            kind, colon, _ = policy.partition(":")
-            kind = kind if colon else "rule" if is_rule(policy) else "mlp"
+            kind = "rule" if is_rule(policy) else policy.partition(":")[0]
             self.policy, self.change = f"{kind}:{self._file}", change
         return change
 

@@ -180,7 +180,7 @@ def test_networks_learn_from_labels_and_a_margin_is_chosen_on_other_modules(vari
     assert set(CALLEE_FEATURES) <= set(Network.load(file).features)
     with pytest.raises(MlgoError, match="got only excluded ones"):
         run(*command, varied)
-    clone = ("train", "clone", "--corpus", varied, "--expert", "inline-oz", "--rounds", 2, "--episodes", 2)
+    clone = ("train", "clone", "--corpus", varied, "--expert", "last-call", "--rounds", 2, "--episodes", 2)
     assert run_json(*clone, "--hidden", 8, "--steps", 20, "--output", file)["agreement"][0] == 1.0
     assert set(CALLEE_FEATURES) <= set(Network.load(file).features) - {"inlining_default"}
     label = ("label", varied, "--environment", "mlgo/RegAllocEvict-v0", "--compiles", 8, "--output")

@@ -39,7 +39,7 @@ def observations() -> Observations:
 
 
 def labelled(level: str, features: tuple[str, ...], count: int = 10_000) -> Observations:
-    """Return real decisions, spread over the labels that the bundled policies learned from."""
+    """Return real decisions, spread over the bundled labels."""
     table = pytest.importorskip("pyarrow.parquet").read_table(LABELS / f"{level}.parquet")
     rows = np.stack([table[name].to_numpy() for name in features], axis=1)
     return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, count).astype(int)])

@@ -135,13 +135,13 @@ def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> Non
     assert run("cc-stats").stdout == nothing
 
 
-def test_an_export_that_is_impossible_is_refused(tmp_path: Path) -> None:
+def test_an_export_that_is_impossible_is_refused(tmp_path: Path, callee_network: str) -> None:
     path = tmp_path / "evict.safetensors"
     eviction_network().save(path)
     for words, error, message in (
         ("llvm-header --policy no-such-policy", PolicyError, "expected a bundled policy, got 'no-such-policy'"),
         ("plugin --policy never --llvm-config echo", ToolchainError, "an llvm-config, got echo with the version"),
-        ("onnx --policy inline-oz", PolicyError, r"inline-oz needs callee features, .*: mlgo-gym train policy$"),
+        (f"onnx --policy {callee_network}", PolicyError, r"needs callee features, .*: mlgo-gym train policy$"),
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
         (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
         (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),

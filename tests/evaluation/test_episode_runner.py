@@ -31,8 +31,8 @@ def everything(result: EvaluationResult) -> dict[tuple[str, str], tuple[Any, ...
     return found
 
 
-def test_results_and_actions_are_the_same(varied: str) -> None:
-    policies = ["default", "random", "threshold:20", "inline-oz", CLANG]
+def test_results_and_actions_are_the_same(varied: str, callee_network: str) -> None:
+    policies = ["default", "random", "threshold:20", callee_network, CLANG]
     alone, together = (evaluate(INLINE, policies=policies, corpus=varied, seed=3, envs=envs) for envs in (1, 5))
     assert everything(together) == everything(alone)
     assert together.without_decisions == alone.without_decisions

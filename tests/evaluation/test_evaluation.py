@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,9 +31,9 @@ from mlgo_gym.evaluation.result import (
     write_modules,
 )
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.loading import policy_file
 from tests.evaluation.runs import CONFIGURATION, record
 from tests.evaluation.test_episode_runner import FAULTY, INLINE, everything
+from tests.training.label_samples import constant
 
 POLICIES = ("default", "never", "always", "random", "clang:-mllvm,-inline-threshold=-1000")
 
@@ -177,7 +176,7 @@ def marked(asked: Path) -> list[int]:
 
 def test_modules_that_a_policy_was_trained_on_are_marked_for_it_alone(corpus: Path, tmp_path: Path) -> None:
     network = tmp_path / "network.safetensors"
-    shutil.copy(policy_file("inline-oz"), network)
+    constant(1).save(network)
     modules = {module.name: module for module in open_corpus(corpus)}
     write_sidecar_digests(network, {modules["calls"].source_digest()[:16]: "calls"})
     output = tmp_path / "results"

@@ -25,7 +25,7 @@ def env() -> Iterator[InlineEnv]:
 
 @pytest.fixture(scope="module")
 def found(env: InlineEnv) -> Explanation:
-    return explain_module(env, MODULE, ("default", "inline-os"), measured=4)
+    return explain_module(env, MODULE, ("default", "last-call"), measured=4)
 
 
 def test_sizes_functions_credit_and_measured_bytes_are_those_of_compiles(env: InlineEnv, found: Explanation) -> None:
@@ -69,11 +69,11 @@ def test_random_and_equal_policies_are_recognised_and_other_tasks_refused(varied
 
 
 def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) -> None:
-    assert "default inlines, inline-os keeps the call" in as_text(found)
+    assert "default inlines, last-call keeps the call" in as_text(found)
     data = json.loads(json.dumps(found.to_json()))
     assert f"{len(found.grown_frames)} stack frames grow" in " ".join(as_text(found).split())
     assert data["text"]["second"] - data["text"]["first"] == found.change
-    assert data["differences"][0]["caller"][0] == "put_blocks"
+    assert data["differences"][0]["caller"][0] == "put_line"
     graph = call_graph(found)
     assert {edge.outcome for edge in graph.edges} >= {FIRST_INLINES, SECOND_INLINES}
     drawn = ElementTree.fromstring(picture(graph, found.policies))

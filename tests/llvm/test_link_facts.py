@@ -170,7 +170,9 @@ def test_last_call_keeps_what_other_objects_have_in_wrapper_and_environment(buil
     assert set(LinkFacts.of_objects([compiled.object_bytes]).counts) == {"_Z6sharedi"}
 
 
-def test_damaged_facts_leave_the_file_to_clang_unless_no_policy_reads_them(build: Path, tmp_path: Path) -> None:
+def test_damaged_facts_leave_the_file_to_clang_unless_no_policy_reads_them(
+    build: Path, tmp_path: Path, callee_network: str
+) -> None:
     facts, output = tmp_path / "facts", tmp_path / "first.o"
     LinkFacts.of_objects(objects_in(build)).write(facts)
     damaged = tmp_path / "damaged"
@@ -179,15 +181,11 @@ def test_damaged_facts_leave_the_file_to_clang_unless_no_policy_reads_them(build
     for policy, path, message in (
         ("last-call", damaged, f"expected a complete file of link facts, got {damaged}"),
         ("last-call", "/dev/zero", "expected a file of link facts, got /dev/zero"),
-        ("inline-oz", damaged, f"expected a complete file of link facts, got {damaged}"),
-        ("inline-oz", f"{damaged} --mlgo-internal=off", ""),
-        ("inline-oz", "", ""),
+        (callee_network, damaged, f"expected a complete file of link facts, got {damaged}"),
+        (callee_network, f"{damaged} --mlgo-internal=off", ""),
+        (callee_network, "", ""),
     ):
-        words = (
-            (WRAPPER, f"--mlgo-policy={policy}", *f"--mlgo-link-facts={path}".split())
-            if path
-            else (WRAPPER, "--mlgo-policy=inline-oz")
-        )
+        words = (WRAPPER, f"--mlgo-policy={policy}", *(f"--mlgo-link-facts={path}".split() if path else ()))
         done = subprocess.run(
             [*words, "-Oz", "-c", "first.cpp", "-o", output], cwd=build, capture_output=True, text=True, timeout=60
         )

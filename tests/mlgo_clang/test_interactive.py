@@ -163,7 +163,7 @@ def test_a_signal_as_clang_starts_or_ends_leaves_nothing(project: Path, fake_cla
     assert channels(process.pid) == []
 
 
-@pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=evict",)])
+@pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=mlp:../evict.safetensors",)])
 def test_an_unguarded_clang_exits_with_its_driver(project: Path, fake_clang: FakeClang, extra: tuple[str, ...]) -> None:
     if extra and shutil.which("ld") is None:
         pytest.skip(NO_LINKER)

@@ -19,7 +19,7 @@ from mlgo_gym.storage.tensors import format_tensors
 from tests.conftest import PROGRAMS
 from tests.fakes import drive
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted, files, text, write_network
-from tests.policies.episodes import eviction_network, play
+from tests.policies.episodes import play
 
 COMPILE = ("-Oz", "-c", "calls.c")
 PRESSURE = ("--mlgo-strict", "-Os", "-c", "pressure.c")
@@ -207,11 +207,10 @@ def test_settings_come_from_options_or_else_from_variables(run: Run, project: Pa
 
 def test_a_network_evicts_as_in_the_environment(run: Run, project: Path, clang: dict[str, list[str]]) -> None:
     shutil.copy(PROGRAMS / "pressure.c", project)
-    bitcode, path = project / "pressure.bc", project / "evict.safetensors"
+    bitcode, path = project / "pressure.bc", project.parent / "evict.safetensors"
     words = [*clang["gcc"], *PRESSURE[1:], "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
     subprocess.run(words, cwd=project, check=True)
     env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
-    eviction_network().save(path)
     _, info = play(env, load_policy(f"mlp:{path}", env), "pressure")
     sizes = {}
     for name in (f"mlp:{path}", "default"):
@@ -314,7 +313,9 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run, project: Path) -> N
     assert files(project) == ["calls.c"]
 
 
-def test_clang_replaces_a_broken_policy(run: Run, project: Path, tmp_path: Path, plain: bytes, own_cache: Path) -> None:
+def test_clang_replaces_a_broken_policy(
+    run: Run, project: Path, tmp_path: Path, plain: bytes, network: Path, own_cache: Path
+) -> None:
     write_network(tmp_path / "foreign", "no_such_feature", 1, 0)
     (tmp_path / "garbage").write_bytes(bytes(100))
     for number, (name, reason) in enumerate((("foreign", b"no_such_feature"), ("garbage", b"a safetensors file")), 1):
@@ -326,7 +327,7 @@ def test_clang_replaces_a_broken_policy(run: Run, project: Path, tmp_path: Path,
         strict = run(f"--mlgo-policy=mlp:{tmp_path / name}", "--mlgo-strict", *COMPILE, "-o", "strict.o")
         assert (strict.returncode, b"error: calls.c" in strict.stderr) == (1, True)
     assert files(project) == ["calls.c", "calls.o"]
-    result = run("--mlgo-eviction-policy=inline-oz", "--mlgo-policy=default", "--mlgo-strict", *COMPILE)
+    result = run(f"--mlgo-eviction-policy=mlp:{network}", "--mlgo-policy=default", "--mlgo-strict", *COMPILE)
     assert (result.returncode, b"use a network for evictions" in result.stderr) == (1, True)
     result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", *COMPILE)
     assert (result.returncode, b"calls.o cannot be measured: expected an ELF object, got" in result.stderr) == (0, True)
@@ -338,7 +339,7 @@ def test_clang_replaces_a_broken_policy(run: Run, project: Path, tmp_path: Path,
         ("-g", "-MD"),
         ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w", "-fno-builtin", "-fstack-usage"),
         ("-Wall", "-fdiagnostics-format=sarif", "-Wno-sarif-format-unstable"),
-        ("--mlgo-eviction-policy=evict",),
+        ("--mlgo-eviction-policy=mlp:../evict.safetensors",),
         ("--target=aarch64-linux-gnu",),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_build_only_replays_evictions(
     assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
     assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
     for option, message in (
-        ("eviction-policy=evict", b"eviction-policy=default with"),
+        ("eviction-policy=mlp:../evict.safetensors", b"eviction-policy=default with"),
         ("link-facts=f", b"search without"),
     ):
         refused = run(*LEVEL, f"--mlgo-{option}", "--mlgo-search=3", "--mlgo-recipes=anew")

@@ -104,8 +104,8 @@ class TestRust:
 
     def test_a_policy_decides_for_a_crate_and_of_several_the_smallest_is_kept(self, source: Path) -> None:
         objects, sizes = {}, {}
-        several = "always,inline-oz,never"
-        for policy in ("default", "never", "always", "inline-oz", several):
+        several = "always,last-call,never"
+        for policy in ("default", "never", "always", "last-call", several):
             objects[policy] = compiled(source, *ONE_UNIT, MLGO_POLICY=policy, MLGO_STRICT="1")
             sizes[policy] = text(source / "shapes.o")
         assert objects["default"] == compiled(source, *ONE_UNIT, program="rustc")

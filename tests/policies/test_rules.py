@@ -137,7 +137,7 @@ def test_names_in_a_file_are_policies(inline: CompilerEnv, code: Path, monkeypat
         ("FILE:Eight", "expected a name of Seven, make, OfAnEnvironment, ready, nothing, got 'Eight'"),
         ("FILE:nothing", "expected a policy with a method act"),
         ("first_legal", "decisions on eviction, got one with decisions on inlining"),
-        ("inline-oz", "^inline-oz needs callee features, .* callee_features=True$"),
+        ("last-call", "^last-call needs callee features, .* callee_features=True$"),
         ("EVICT ratio:0", "expected ratio:NUMBER with a number > 0, got ratio:0"),
         ("EVICT never", "the policy 'never' needs an environment with the actions 0 and 1"),
         ("EVICT size_order", "the policy 'size_order' needs an environment with decisions on priority"),

@@ -44,10 +44,9 @@ def test_the_better_checkpoint_is_kept(calls: Path, broken: Path, toolchain: Too
     for policy, complaint in refused.items():
         with pytest.raises(PolicyError, match=complaint):
             best.offer(policy)
-    for bundled, kind in (("last-call", "rule"), ("inline-oz", "mlp")):
-        first = BestCheckpoint("mlgo/Inline-v0", corpus, kept, env_kwargs={"callee_features": True})
-        assert first.offer(bundled) == first.change
-        assert (first.policy, kept.read_bytes()) == (f"{kind}:{kept}", policy_file(bundled).read_bytes())
+    first = BestCheckpoint("mlgo/Inline-v0", corpus, kept, env_kwargs={"callee_features": True})
+    assert first.offer("last-call") == first.change
+    assert (first.policy, kept.read_bytes()) == (f"rule:{kept}", policy_file("last-call").read_bytes())
     failing = BestCheckpoint("mlgo/Inline-v0", open_corpus(broken, toolchain=toolchain), tmp_path / "kept.safetensors")
     assert (failing.offer(policies[1]), failing.policy) == (math.inf, "")
     assert not (tmp_path / "kept.safetensors").exists()

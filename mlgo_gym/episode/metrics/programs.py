@@ -65,7 +65,7 @@ class Program:
         link: output of a recorded link step instead of `modules`, or None.
         language: `c` or `c++`, the standard library that `modules` are linked with.
         driver, options: C source in the corpus folder with its `main()`, compiled without a policy, and its options.
-        held_out: whether no bundled policy was trained on its project.
+        held_out: whether no bundled label is of its project.
     """
 
     name: str
