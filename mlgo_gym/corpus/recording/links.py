@@ -164,7 +164,7 @@ class LinkWriter:
     def write(self, links: Sequence[dict[str, Any]], target: str | None) -> int:
         """Write `links.json` and return the number of its links.
 
-        `links` are results of `shim_records.record_link()`, in the order in which the links ended. The target is that
+        `links` are results of `link_records.record_link()`, in the order in which the links ended. The target is that
         of `Link`.
         """
         last = {link["output"]["path"]: link for link in links}

@@ -27,8 +27,8 @@ from mlgo_gym.corpus.driver import (
 )
 from mlgo_gym.corpus.flags import copy_inputs, file_arguments, refused_argument
 from mlgo_gym.corpus.folder import format_counts, write_command, write_description, write_metadata
+from mlgo_gym.corpus.recording.link_records import file_kind
 from mlgo_gym.corpus.recording.links import LinkWriter
-from mlgo_gym.corpus.recording.shim_records import file_kind
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder

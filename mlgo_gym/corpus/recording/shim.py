@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
         records.note_objects(settings, expanded, folder)
         records.record_compile(settings, expanded, folder, mode)
         if links:
-            records.record_link(settings, expanded, folder, mode)
+            _load("recording.link_records").record_link(settings, expanded, folder, mode)
 
     return _run(command, settings_path, record)
 
@@ -135,7 +135,7 @@ def _run(command: list[str], settings_path: str, record: Callable[[dict[str, Any
 
     import json
 
-    records = _load("shim_records")
+    records = _load("recording.shim_records")
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status == 0:
         try:
@@ -158,12 +158,12 @@ def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], 
 
 
 def _load(name: str) -> Any:
-    """Import a module beside this file, or of `mlgo_clang`; a shim runs outside of any package."""
+    """Import a module of `recording` or of `mlgo_clang`; a shim runs without Gymnasium, which `mlgo_gym` imports."""
     from importlib import import_module
 
-    folder = os.path.dirname(os.path.abspath(__file__))
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if folder not in sys.path:  # last, so that nothing hides the standard library
-        sys.path += [os.path.abspath(os.path.join(folder, "../../..")), folder]
+        sys.path += [os.path.dirname(os.path.dirname(folder)), folder]
     return import_module(name)
 
 

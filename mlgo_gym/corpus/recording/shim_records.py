@@ -1,7 +1,7 @@
-"""Records of compiles by clang and rustc, whose front end runs a second time and writes bitcode; and of links.
+"""Records of compiles by clang and rustc, whose front end runs a second time and writes bitcode.
 
-A shim loads this file by path during a build, so it imports only the standard library and small modules of
-`mlgo_clang`. Datasets use it without shims. `links` converts the records of links to `links.json`.
+A shim imports this file outside of `mlgo_gym` during a build, so it imports only the standard library and small modules
+of `mlgo_clang`. Datasets use it without shims.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from itertools import count, pairwise, product
+from itertools import count, pairwise
 
-from mlgo_clang.archives import ARCHIVE, THIN_ARCHIVE, archive_members
 from mlgo_clang.command_lines import cc1_commands, drop_options, named_output
 from mlgo_clang.invocation import is_probe, named_stream
 
 # Importing pathlib and typing would double the time that this file takes to load.
-# ruff: noqa: PTH102, PTH104, PTH105, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH108, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 OTHER_SUFFIXES = {
@@ -55,16 +54,13 @@ _SIDE_OUTPUTS_WITH_VALUE = (
     "-diagnostic-log-file", "-opt-record-file", "-stack-usage-file", "-split-dwarf-file", "-split-dwarf-output",
 )  # fmt: skip
 _SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
-_OPTION_WITH_VALUE = frozenset(
+OPTION_WITH_VALUE = frozenset(
     """
     -L -I -D -U -F -B -x -u -e -h -z -target -MF -MT -MQ -MJ -isystem -idirafter -iquote -include -imacros -arch
     -soname --soname -rpath --rpath -rpath-link --rpath-link -Map --Map -dynamic-linker --dynamic-linker -m -o --output
     --undefined --entry --defsym --dependency-file --out-implib --plugin-opt -plugin-opt --wrap -y --param
     """.split()  # noqa: SIM905 - a word list
 )
-_SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
-_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-_ELF, _RELOCATABLE, _SHARED = b"\x7fELF", 1, 3
 _FRONT_END_SECONDS = 3600
 READ_ONCE = "a compile with an input that is read once, such as a pipe or /dev/stdin"
 _numbers = count()
@@ -104,7 +100,7 @@ def record_compile(
             write_record(settings, "skipped.json", {"source": source, "reason": reason})
     if _NO_OUTPUT.isdisjoint(arguments):
         for before, word in zip(("", *arguments[:-1]), arguments, strict=True):
-            if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before not in _OPTION_WITH_VALUE:
+            if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before not in OPTION_WITH_VALUE:
                 reason = OTHER_SUFFIXES[os.path.splitext(word)[1]]
                 write_record(settings, "skipped.json", {"source": os.path.join(folder, word), "reason": reason})
     return killed
@@ -116,100 +112,6 @@ def note_objects(settings: dict[str, Any], arguments: Sequence[str], folder: str
     stems = [os.path.splitext(os.path.basename(word))[0] for word in arguments if not word.startswith("-")]
     for name in ([output[1]] if output else [f"{stem}.o" for stem in stems]) if "-c" in arguments else ():
         note_file(settings, os.path.join(folder, name), "seen")
-
-
-def record_link(settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str) -> None:
-    """Add a folder with `link.json` to `settings["records"]` for a link that wrote its output.
-
-    Inputs that no recorded compile or link wrote are copied. Shared libraries outside of the root of the build belong
-    to the machine. `mode` is the language of the driver, `c` or `c++`. The record has `folder`, `arguments`, `output`
-    (`position` of the argument, `named` part of it, `path`) and `inputs` in order, with the same keys, a `kind` as in
-    `LinkInput`, and a `sha256` or `members`.
-    """
-    position, name = named_output(arguments) or (None, "a.out")
-    path = os.path.normpath(os.path.join(folder, name))
-    digest = note_file(settings, path)
-    if digest is None or _is_probe(settings, path, path, folder):
-        return
-    output = {"position": position, "named": name, "path": path, "sha256": digest}
-    store = os.path.dirname(settings["records"])
-    inputs = []
-    for position, named, path in _files(arguments, folder):
-        kind = file_kind(path, is_word=arguments[position] == named)
-        is_of_machine = kind == "shared" and not path.startswith(f"{settings['root']}/")
-        if kind is None or is_of_machine or path == output["path"]:
-            continue
-        entry: dict[str, Any] = {"position": position, "named": named, "path": path, "kind": kind}
-        if kind == "archive":
-            entry["members"] = [{"name": name, "sha256": _keep(store, data)} for name, data in archive_members(path)]
-        elif kind != "source":
-            with open(path, "rb") as file:
-                entry["sha256"] = _keep(store, file.read())
-        inputs.append(entry)
-    if named_stream([word for word in arguments if word != name]):
-        write_record(settings, "skipped.json", {"source": path, "reason": "a link with an input that is read once"})
-    elif inputs:
-        content = {"folder": folder, "arguments": list(arguments), "output": output, "inputs": inputs, "driver": mode}
-        write_record(settings, "link.json", {**content, "lto": _lto(arguments)})
-
-
-def _keep(store: str, data: bytes) -> str:
-    digest = hashlib.sha256(data).hexdigest()
-    copy = os.path.join(store, "files", digest)
-    if not os.path.exists(os.path.join(store, "known", digest)) and not os.path.exists(copy):
-        scratch = f"{copy}.{os.getpid()}"
-        with open(scratch, "wb") as file:
-            file.write(data)
-        os.replace(scratch, copy)
-    return digest
-
-
-def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, str]]:
-    """Yield position of the argument, part that names the file, and path of each input file."""
-    following = [*arguments[1:], ""]
-    folders = [word[2:] or value for word, value in zip(arguments, following, strict=True) if word.startswith("-L")]
-    skip_value = False
-    static = "-static" in arguments
-    for position, word in enumerate(arguments):
-        if word == "-Xlinker":
-            continue
-        to_linker = word.split(",")[1:] if word.startswith("-Wl,") else [word]
-        for part in to_linker:
-            if skip_value:
-                skip_value = False
-            elif part in _OPTION_WITH_VALUE:
-                skip_value = True
-            elif part in ("-Bstatic", "-dn", "-non_shared", "-Bdynamic", "-dy", "-call_shared"):
-                static = part in ("-Bstatic", "-dn", "-non_shared")
-            elif part.startswith("-l") and len(part) > 2:
-                name = part[2:]
-                names = [f"lib{name}.a"] if static else [f"lib{name}.so", f"lib{name}.a"]
-                candidates = [name[1:]] if name.startswith(":") else names
-                paths = (os.path.normpath(os.path.join(folder, *pair)) for pair in product(folders, candidates))
-                library = next(filter(os.path.isfile, paths), None)
-                if library is not None:
-                    yield position, part, library
-            else:
-                option, equals, value = part.partition("=") if part.startswith("-") else ("", "", part)
-                path = os.path.normpath(os.path.join(folder, value))
-                if value and (not option or equals) and option not in _OPTION_WITH_VALUE and os.path.isfile(path):
-                    yield position, value, path
-
-
-def file_kind(path: str, *, is_word: bool) -> str | None:
-    """Return the kind of an input file; None for a file that is not linked."""
-    with open(path, "rb") as file:
-        beginning = file.read(20)
-    if beginning.startswith(_ELF) and len(beginning) >= 18:
-        kind = int.from_bytes(beginning[16:18], "big" if beginning[5] == 2 else "little")
-        return {_RELOCATABLE: "object", _SHARED: "shared"}.get(kind)
-    if beginning.startswith(_BITCODE):
-        return "object"
-    if beginning.startswith((ARCHIVE, THIN_ARCHIVE)):
-        return "archive"
-    if is_word and path.endswith(_SOURCES):
-        return "source"
-    return "file"
 
 
 def note_file(settings: dict[str, Any], path: str, kind: str = "known") -> str | None:
@@ -242,7 +144,7 @@ def compile_commands(
     return cc1_commands(stderr), stderr.strip() if status != 0 else None
 
 
-def _lto(arguments: Sequence[str]) -> str | None:
+def lto_of(arguments: Sequence[str]) -> str | None:
     """Return the kind of link time optimisation in driver arguments: `thin`, `full` or None."""
     flags = [word for word in arguments if word.startswith("-flto") or word == "-fno-lto"]
     if not flags or flags[-1] == "-fno-lto":
@@ -261,7 +163,7 @@ def _skip_reason(
         return "" if is_counted else _OTHER_LANGUAGES.get(language, f"the language {language}")
     if line[-1] == "-":
         return "a source on standard input"
-    if _is_probe(settings, source, output, folder):
+    if is_probe_of(settings, source, output, folder):
         return "a probe of the build system"
     if "-S" in line:
         return "compiled to assembly (-S)"
@@ -309,7 +211,7 @@ def _record(
             **paths,
             "object_sha256": note_file(settings, paths["object"] or ""),
             "folder": folder,
-            "lto": _lto(arguments),
+            "lto": lto_of(arguments),
             "compiler_path": settings.get("compiler_path"),
             "language": _LANGUAGES[_value(line, "-x") or ""],
             "source_sha256": hashlib.sha256(text).hexdigest(),
@@ -350,7 +252,7 @@ def _value(line: list[str], option: str) -> str | None:
     return dict(pairwise(line)).get(option)
 
 
-def _is_probe(settings: dict[str, Any], source: str, output: str, folder: str) -> bool:
+def is_probe_of(settings: dict[str, Any], source: str, output: str, folder: str) -> bool:
     """Return whether a compile is a feature test of configure, CMake, Meson or setuptools.
 
     Its source is temporary, and so is its output. setuptools repeats the whole path of the source in the build folder.

@@ -11,8 +11,9 @@ import pytest
 from mlgo_gym.corpus import driver, open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_command, read_description, read_metadata
+from mlgo_gym.corpus.recording.link_records import file_kind
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.shim_records import READ_ONCE, file_kind
+from mlgo_gym.corpus.recording.shim_records import READ_ONCE
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
