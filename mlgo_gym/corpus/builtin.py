@@ -88,11 +88,11 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Targ
         bitcode.parent.mkdir(exist_ok=True)
         relative = source.relative_to(PROGRAMS).as_posix()
         command = [*toolchain.command, *driver_flags[kind], *_TO_BITCODE, str(PROGRAMS), relative, "-o", str(bitcode)]
-        answer = run_bounded(command, writable=None, timeout=300)
-        if answer.returncode != 0 or not bitcode.exists():
+        completed = run_bounded(command, writable=None, timeout=300)
+        if completed.returncode != 0 or not bitcode.exists():
             raise CorpusError(
                 f"clang {toolchain.version_text} cannot compile {relative}; it printed:\n"
-                f"{answer.stderr.strip()[-4000:]}"
+                f"{completed.stderr.strip()[-4000:]}"
             )
         check_attributes(read_bitcode(bitcode), optimize)
         write_command(folder / f"{name}.cmd", recorded[kind])

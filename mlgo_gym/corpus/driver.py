@@ -171,11 +171,11 @@ FRAME_ERROR = "-Werror=frame-larger-than="
 
 def cc1_line(toolchain: Toolchain, arguments: Sequence[str]) -> list[str]:
     """Return the `-cc1` line of the driver for one compile, which does not run; raise `ToolchainError` without one."""
-    answer = toolchain.run([*arguments, "-###"])
-    lines = cc1_commands(answer.stderr)
-    if answer.returncode != 0 or len(lines) != 1:
+    driver = toolchain.run([*arguments, "-###"])
+    lines = cc1_commands(driver.stderr)
+    if driver.returncode != 0 or len(lines) != 1:
         raise ToolchainError(
-            f"expected one compile from clang's driver for {' '.join(arguments)}, got:\n{answer.stderr.strip()[-4000:]}"
+            f"expected one compile from clang's driver for {' '.join(arguments)}, got:\n{driver.stderr.strip()[-4000:]}"
         )
     return lines[0]
 
@@ -321,8 +321,8 @@ _OPTIONS = (("-O0",), ("-O2",), ("-Os",), ("-O2", "-shared", "-fPIC"))
 
 def bundled_caches() -> tuple[Path, ...]:
     """Return the cache folder of the bundled compiler, in which its links write; none if it names none."""
-    answer = run_bounded(bundled_command("env"), writable=None, timeout=60, name="the bundled compiler")
-    folders = tuple(map(Path, _CACHE.findall(answer.stdout)))
+    completed = run_bounded(bundled_command("env"), writable=None, timeout=60, name="the bundled compiler")
+    folders = tuple(map(Path, _CACHE.findall(completed.stdout)))
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     return folders
@@ -346,9 +346,9 @@ def build_libraries(toolchain: Toolchain) -> Iterator[str]:
             for options in _OPTIONS:
                 yield f"{'C++' if mode == 'c++' else 'C'} {' '.join(options)}"
                 command = [*linker_command(toolchain, mode), *options, name, "-o", "program"]
-                answer = run_bounded(command, writable=None, folder=scratch, name="the bundled compiler")
-                if answer.returncode != 0:
+                completed = run_bounded(command, writable=None, folder=scratch, name="the bundled compiler")
+                if completed.returncode != 0:
                     raise CorpusError(
                         f"the bundled compiler cannot link a program with {' '.join(options)}; it printed: "
-                        f"{answer.stderr.strip()[-2000:]}"
+                        f"{completed.stderr.strip()[-2000:]}"
                     )

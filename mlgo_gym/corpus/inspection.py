@@ -167,10 +167,10 @@ def overlaps(
 def read_error(toolchain: Toolchain, arguments: Sequence[str], *, confined: bool = True) -> str | None:
     """Return the error message of a clang that cannot read bitcode with these `-cc1` arguments, or None."""
     command = [*toolchain.command, *arguments, "-emit-llvm-bc", "-disable-llvm-passes", "-o", os.devnull]
-    answer = run_bounded(command, writable=() if confined else None, timeout=300)
-    if answer.returncode == 0:
+    completed = run_bounded(command, writable=() if confined else None, timeout=300)
+    if completed.returncode == 0:
         return None
-    lines = answer.stderr.strip().splitlines() or [f"no message, exit status {answer.returncode}"]
+    lines = completed.stderr.strip().splitlines() or [f"no message, exit status {completed.returncode}"]
     return next((line for line in lines if "error" in line), lines[0])
 
 

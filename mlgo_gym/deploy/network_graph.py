@@ -54,9 +54,9 @@ def forward(graph: Graph[Value], network: Network, features: Value) -> Value:
     """Add a network to a graph, given its raw features in its order, and return its outputs."""
     values = features if network.normalization is None else _normalize(graph, network.normalization, features)
     last = len(network.weights) - 1
-    for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+    for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         values = graph.binary("add", graph.product(values, weight), graph.constant(bias))
-        if number < last:
+        if layer < last:
             zero = graph.constant(np.zeros(1, np.float32))
             values = graph.tanh(values) if network.activation == "tanh" else graph.binary("maximum", values, zero)
     return values

@@ -155,8 +155,8 @@ def build_link_plugins(policies: Iterable[str], toolchain: Toolchain, folder: Pa
         )
     plugins: dict[str, Path] = {}
     reasons = []
-    for number, policy in enumerate(policies):
-        path = folder / f"plugin-{number}.so"
+    for index, policy in enumerate(policies):
+        path = folder / f"plugin-{index}.so"
         try:
             build_plugin(decision_code(policy, callee_features=True), llvm, path)
         except MlgoError as error:

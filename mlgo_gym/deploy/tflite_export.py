@@ -80,7 +80,7 @@ def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> 
     progress = graph.input("progress", (1,), np.float32)
     # One row per column.
     rows = graph.join([graph.reshape(graph.cast(value, np.float32), (columns, 1)) for value in inputs], 1)
-    legal = graph.reshape(graph.compare("GREATER", graph.cast(mask, np.float32), graph.number(0)), (columns, 1))
+    legal = graph.reshape(graph.compare("GREATER", graph.cast(mask, np.float32), graph.scalar(0)), (columns, 1))
     own = graph.own_choice(rows, legal)
     features = graph.finite(rows, 0)
     last = graph.last_row(features)
@@ -92,7 +92,7 @@ def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> 
     place = graph.reshape(graph.cast(own, np.float32), (1, 1))
     facts = [
         graph.is_last(),
-        graph.spread(graph.compare("EQUAL", place, graph.number(columns - 1))),
+        graph.spread(graph.compare("EQUAL", place, graph.scalar(columns - 1))),
         graph.spread(graph.reshape(graph.finite(progress, 0), (1, 1))),
         graph.spread(graph.reduce("SUM", legal, 0, keep=True)),
         graph.positions(),
@@ -105,7 +105,7 @@ def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> 
     excluded = graph.constant(np.full((columns, 1), _LARGEST, np.float32))
     outputs = graph.choose(others, forward(graph, network, examples), excluded)
     best = graph.place_of("ARG_MIN", outputs)
-    gains = graph.reshape(graph.compare("LESS", graph.gather(outputs, best, 0), graph.number(0)), (1,))
+    gains = graph.reshape(graph.compare("LESS", graph.gather(outputs, best, 0), graph.scalar(0)), (1,))
     graph.output(graph.cast(graph.choose(gains, best, own, np.int32), np.int64), EVICTION_DECISION)
     return graph.finish()
 

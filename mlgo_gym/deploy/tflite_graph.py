@@ -56,9 +56,9 @@ class TfliteGraph:
 
     def input(self, feature: str, shape: tuple[int, ...] = (1,), dtype: Any = np.int64) -> int:
         """Add an input with a feature's name."""
-        number = self._tensor(shape, dtype, f"{_PREFIX}{feature}:0")
-        self._graph.inputs.append(number)
-        return self.cast(number, self.integer) if dtype is np.int64 else number
+        tensor = self._tensor(shape, dtype, f"{_PREFIX}{feature}:0")
+        self._graph.inputs.append(tensor)
+        return self.cast(tensor, self.integer) if dtype is np.int64 else tensor
 
     def output(self, values: int, name: str) -> None:
         """Make a tensor an output."""
@@ -71,11 +71,11 @@ class TfliteGraph:
         buffer = self._schema.BufferT()
         buffer.data = np.frombuffer(table.tobytes(), np.uint8)
         self._model.buffers.append(buffer)
-        number = self._tensor(table.shape, table.dtype, "")
-        self._graph.tensors[number].buffer = len(self._model.buffers) - 1
-        return number
+        tensor = self._tensor(table.shape, table.dtype, "")
+        self._graph.tensors[tensor].buffer = len(self._model.buffers) - 1
+        return tensor
 
-    def number(self, value: float) -> int:
+    def scalar(self, value: float) -> int:
         """Return a number of shape (1, 1), float32."""
         return self.constant(np.full((1, 1), value, np.float32))
 
@@ -109,7 +109,7 @@ class TfliteGraph:
     def _iterated_log(self, size: int) -> int:
         """Return `log(1 + x)`, within 2e-6, by Halley's iteration: MLIR has no EmitC of logarithms."""
         shape = self._shape(size)
-        one, two, log2 = (self.constant(np.full(1, number, np.float32)) for number in (1, 2, np.log(2)))
+        one, two, log2 = (self.constant(np.full(1, value, np.float32)) for value in (1, 2, np.log(2)))
         value = self.binary("add", size, one)
         powers = self.constant(np.exp2(np.arange(1, 64, dtype=np.float32)))
         above = self.compare("GREATER_EQUAL", self.reshape(value, (*shape, 1)), powers)
@@ -136,7 +136,7 @@ class TfliteGraph:
         """Return the hyperbolic tangent."""
         # Of float32: the last bit is the library's.
         if self._for_tosa:
-            one, two = (self.constant(np.full(1, number, np.float32)) for number in (1, 2))
+            one, two = (self.constant(np.full(1, value, np.float32)) for value in (1, 2))
             power = self._exponential(self.binary("multiply", values, two))
             return self.binary("subtract", one, self.binary("divide", two, self.binary("add", power, one)))
         return self._operate("TANH", [values], self._shape(values))
@@ -157,14 +157,14 @@ class TfliteGraph:
             part: self.gather(rows, self.constant(np.array([COLUMN_FEATURES.index(feature)], np.int32)), 1)
             for part, feature in EVICTION_RULE.items()
         }
-        urgent = self.times(self.finite(columns["URGENT"], np.inf), self.number(10))
+        urgent = self.times(self.finite(columns["URGENT"], np.inf), self.scalar(10))
         broken = self.binary("add", self.finite(columns["BROKEN"], np.inf), urgent)
         weight = self.finite(columns["WEIGHT"], np.inf)
-        hint, local = (self.compare("GREATER", columns[part], self.number(0)) for part in ("HINT", "LOCAL"))
+        hint, local = (self.compare("GREATER", columns[part], self.scalar(0)) for part in ("HINT", "LOCAL"))
         decline = self.last_row(legal)
         lighter = self.compare("LESS", weight, self.last_row(weight))
         allowed = self.binary("maximum", lighter, self.opposite(decline))
-        finite = self.compare("LESS", broken, self.number(np.inf))
+        finite = self.compare("LESS", broken, self.scalar(np.inf))
         eligible = self.times(self.times(legal, self.opposite(self.is_last())), self.times(finite, allowed))
         # A local column is taken only if no column before it is.
         before = self.constant(np.tril(np.ones((EVICTION_COLUMNS,) * 2, np.float32), -1))
@@ -174,8 +174,8 @@ class TfliteGraph:
         fewer, equal = (self._earlier(code, broken) for code in ("LESS", "EQUAL"))
         lower = self.binary("maximum", fewer, self.times(equal, self._earlier("LESS_EQUAL", weight)))
         cheapest = self.times(candidates, self.opposite(self._any_before(self.times(lower, before), candidates)))
-        first = self.binary("subtract", self.number(1000), self.positions())
-        score = self.times(cheapest, self.choose(hint, first, self.binary("add", self.positions(), self.number(1))))
+        first = self.binary("subtract", self.scalar(1000), self.positions())
+        score = self.times(cheapest, self.choose(hint, first, self.binary("add", self.positions(), self.scalar(1))))
         # Without such a column: nothing if that is legal, else the first legal one.
         falling = np.linspace(0.5, 0.1, EVICTION_COLUMNS, dtype=np.float32)[:, None]
         nothing = self.times(self.is_last(), decline)
@@ -205,7 +205,7 @@ class TfliteGraph:
 
     def opposite(self, truth: int) -> int:
         """Return the negation of truth values."""
-        return self.binary("subtract", self.number(1), truth)
+        return self.binary("subtract", self.scalar(1), truth)
 
     def times(self, left: int, right: int) -> int:
         """Return the product of two tensors: of truth values whether both hold."""
@@ -213,7 +213,7 @@ class TfliteGraph:
 
     def holds_once(self, truth: int, axis: int) -> int:
         """Return whether a truth value holds at least once along an axis."""
-        return self.compare("GREATER", self.reduce("SUM", truth, axis, keep=True), self.number(0))
+        return self.compare("GREATER", self.reduce("SUM", truth, axis, keep=True), self.scalar(0))
 
     def smallest_row(self, rows: int) -> int:
         """Return the minimum of each column: half of the rows remain after each step."""
@@ -238,7 +238,7 @@ class TfliteGraph:
     def relation(self, first: int, second: int) -> int:
         """Return the difference relative to the sum of the amounts."""
         amounts = [self._operate("ABS", [values], self._shape(values), np.float32, "Abs") for values in (first, second)]
-        total = self.binary("add", self.binary("add", *amounts), self.number(1e-6))
+        total = self.binary("add", self.binary("add", *amounts), self.scalar(1e-6))
         return self.binary("divide", self.binary("subtract", first, second), total)
 
     def join(self, parts: list[int], axis: int) -> int:
@@ -291,15 +291,15 @@ class TfliteGraph:
         before = self._graph.tensors[values]
         if before.type == self._type(dtype):
             return values
-        number = self._operate("CAST", [values], self._shape(values), dtype, "Cast")
+        result = self._operate("CAST", [values], self._shape(values), dtype, "Cast")
         options = self._graph.operators[-1].builtinOptions
-        options.inDataType, options.outDataType = before.type, self._graph.tensors[number].type
-        return number
+        options.inDataType, options.outDataType = before.type, self._graph.tensors[result].type
+        return result
 
     def finish(self) -> bytes:
         """Return the bytes of the model, with the features' names in a signature."""
-        for number, tensor in enumerate(self._graph.tensors):
-            tensor.name = tensor.name or f"t{number}"
+        for index, tensor in enumerate(self._graph.tensors):
+            tensor.name = tensor.name or f"t{index}"
         if self._for_tosa:
             signature = self._schema.SignatureDefT()
             signature.signatureKey, signature.subgraphIndex = "action", 0
@@ -309,17 +309,17 @@ class TfliteGraph:
         builder.Finish(self._model.Pack(builder), _IDENTIFIER)
         return bytes(builder.Output())
 
-    def _signature(self, numbers: list[int]) -> list[Any]:
+    def _signature(self, tensors: list[int]) -> list[Any]:
         entries = []
-        for number in numbers:
+        for tensor in tensors:
             entry = self._schema.TensorMapT()
-            name = self._graph.tensors[number].name.removeprefix(_PREFIX)
-            entry.name, entry.tensorIndex = name.partition(":")[0], number
+            name = self._graph.tensors[tensor].name.removeprefix(_PREFIX)
+            entry.name, entry.tensorIndex = name.partition(":")[0], tensor
             entries.append(entry)
         return entries
 
-    def _shape(self, number: int) -> tuple[int, ...]:
-        return tuple(self._graph.tensors[number].shape)
+    def _shape(self, tensor: int) -> tuple[int, ...]:
+        return tuple(self._graph.tensors[tensor].shape)
 
     def _type(self, dtype: Any) -> Any:
         return getattr(self._schema.TensorType, np.dtype(dtype).name.upper())

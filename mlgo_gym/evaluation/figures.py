@@ -70,7 +70,7 @@ def figures_of(result: EvaluationResult, prefix: str) -> list[Figure]:
     if not summaries:
         return []
     shown = list(zip(summaries, cycle(COLOURS), strict=False))
-    scatters = [_scatter(prefix, result, summary, colour, number) for number, (summary, colour) in enumerate(shown)]
+    scatters = [_scatter(prefix, result, summary, colour, index) for index, (summary, colour) in enumerate(shown)]
     metric = result.configuration.metric
     return [_distribution(prefix, metric, shown), _profiles(prefix, metric, shown), *scatters]
 
@@ -150,10 +150,10 @@ def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     return _drawn(f"{prefix}-profiles", "Performance profiles", text, picture)
 
 
-def _scatter(prefix: str, result: EvaluationResult, summary: Summary, colour: str, number: int) -> Figure:
+def _scatter(prefix: str, result: EvaluationResult, summary: Summary, colour: str, index: int) -> Figure:
     picture, axes = _new()
     metric = result.configuration.metric
-    change, changes, group = summary.changes[metric], _changes(summary, metric), f"points-{number}"
+    change, changes, group = summary.changes[metric], _changes(summary, metric), f"points-{index}"
     sizes = [max(baseline, 1) for _, baseline in change.pairs]
     axes.scatter(sizes, changes, s=14, color=colour, alpha=0.65, linewidth=0, gid=group)
     axes.axhline(0, color=INK, linewidth=0.8)
@@ -168,7 +168,7 @@ def _scatter(prefix: str, result: EvaluationResult, summary: Summary, colour: st
     ]
     text = "Each point is a module; the pointer shows its name. Below 0 the policy's is smaller than plain clang's."
     title = f"Plain clang against {summary.policy}"
-    return _drawn(f"{prefix}-modules-{number + 1}", title, text, picture, {group: labels})
+    return _drawn(f"{prefix}-modules-{index + 1}", title, text, picture, {group: labels})
 
 
 def _drawn(

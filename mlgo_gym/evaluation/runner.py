@@ -201,13 +201,13 @@ class EpisodeRunner:
             if policy is None:
                 continue
             self._waiting.remove(assignment)
-            number = self._idle.pop()
-            self._running[number] = _RunningEpisode(assignment, policy)
-            names = [assignment.module if index == number else None for index in range(self._size)]
+            env_id = self._idle.pop()
+            self._running[env_id] = _RunningEpisode(assignment, policy)
+            names = [assignment.module if index == env_id else None for index in range(self._size)]
             try:
-                self._envs.async_reset(options={"module": names}, env_ids=[number])
+                self._envs.async_reset(options={"module": names}, env_ids=[env_id])
             except MlgoError as error:
-                self._fail(number, error)
+                self._fail(env_id, error)
 
     def _take(self, name: str) -> Policy | None:
         """Return a policy object for one episode; None while the only one is in use.
@@ -238,55 +238,55 @@ class EpisodeRunner:
                 raise
             self._fail(error.env_id, error)
             return
-        numbers = infos.pop("env_id").tolist()
+        env_ids = infos.pop("env_id").tolist()
         pending: dict[int, list[int]] = {}
-        for row, (number, info) in enumerate(zip(numbers, unbatch_infos(infos, len(numbers)), strict=True)):
-            running = self._running[number]
+        for row, (env_id, info) in enumerate(zip(env_ids, unbatch_infos(infos, len(env_ids)), strict=True)):
+            running = self._running[env_id]
             running.add_info(_as_single(info), float(rewards[row]))
             if terminations[row] or truncations[row]:
-                self._end(number, running.record(self._envs.single_action_space))
+                self._end(env_id, running.record(self._envs.single_action_space))
             else:
                 pending.setdefault(id(running.policy), []).append(row)
         for batch in pending.values():
-            self._decide([numbers[row] for row in batch], rows(observations, batch))
+            self._decide([env_ids[row] for row in batch], rows(observations, batch))
 
-    def _decide(self, numbers: list[int], observations: Any) -> None:
+    def _decide(self, env_ids: list[int], observations: Any) -> None:
         """Answer decisions by the policy that they share; if it raises, each decision is tried alone."""
-        infos = [self._running[number].info for number in numbers]
+        infos = [self._running[env_id].info for env_id in env_ids]
         started = time.process_time()
         try:
-            actions = act_batch(self._running[numbers[0]].policy, observations, infos)
-            if len(actions) != len(numbers):
-                raise MlgoError(f"expected {len(numbers)} actions of act_batch(), got {len(actions)}")
+            actions = act_batch(self._running[env_ids[0]].policy, observations, infos)
+            if len(actions) != len(env_ids):
+                raise MlgoError(f"expected {len(env_ids)} actions of act_batch(), got {len(actions)}")
         except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
-            if len(numbers) == 1:
-                self._fail(numbers[0], error)
+            if len(env_ids) == 1:
+                self._fail(env_ids[0], error)
                 return
-            for row, number in enumerate(numbers):
-                self._decide([number], rows(observations, [row]))
+            for row, env_id in enumerate(env_ids):
+                self._decide([env_id], rows(observations, [row]))
             return
-        share = (time.process_time() - started) / len(numbers)
-        for number, action in zip(numbers, actions, strict=True):
-            running = self._running[number]
+        share = (time.process_time() - started) / len(env_ids)
+        for env_id, action in zip(env_ids, actions, strict=True):
+            running = self._running[env_id]
             running.policy_seconds += share
             try:
-                self._envs.send([action], [number])
+                self._envs.send([action], [env_id])
                 running.actions.append(action)
             except Exception as error:  # noqa: BLE001 - the action may be anything
-                self._fail(number, error)
+                self._fail(env_id, error)
 
-    def _fail(self, number: int, error: Exception) -> None:
-        assignment = self._running[number].assignment
+    def _fail(self, env_id: int, error: Exception) -> None:
+        assignment = self._running[env_id].assignment
         if isinstance(error, NoDecisionError):
-            self._end(number, EpisodeRecord(*assignment, NO_DECISIONS))
+            self._end(env_id, EpisodeRecord(*assignment, NO_DECISIONS))
         else:
-            self._end(number, EpisodeRecord.of_error(assignment, error))
+            self._end(env_id, EpisodeRecord.of_error(assignment, error))
 
-    def _end(self, number: int, result: EpisodeRecord) -> None:
-        running = self._running.pop(number)
+    def _end(self, env_id: int, result: EpisodeRecord) -> None:
+        running = self._running.pop(env_id)
         if not is_batched(running.policy):
             self._free[running.assignment.policy].append(running.policy)
-        self._idle.append(number)
+        self._idle.append(env_id)
         self._finished.append((running.assignment, result))
 
     def close(self) -> None:

@@ -229,13 +229,13 @@ def _scored(candidate: _Candidate, names: list[str], end_above: float) -> Score:
     outcomes: dict[str, _Outcome] = {}
     complete, compiles, cpu_seconds = True, 0, 0.0
     with closing(candidate.outcomes(names)) as results:
-        for number, (name, outcome) in enumerate(results, 1):
+        for done, (name, outcome) in enumerate(results, 1):
             if outcome.error:
                 return Score(error=f"{name}: {outcome.error}")
             compiles, cpu_seconds = compiles + 1, cpu_seconds + outcome.cpu_seconds
             if outcome.baseline:
                 outcomes[name] = outcome
-            if number in rungs and len(outcomes) >= FEWEST_MODULES and _change(outcomes).mean > end_above:
+            if done in rungs and len(outcomes) >= FEWEST_MODULES and _change(outcomes).mean > end_above:
                 complete = False
                 break
     change = _change(outcomes)

@@ -177,10 +177,10 @@ def trace(
 
 def _write_logs(folder: Path, trajectory: Trajectory, task: Task) -> None:
     """Write the decisions of each advisor and their rewards, byte for byte as LLVM's `Logger` would; none without."""
-    for number, name in enumerate(log_names(trajectory.result.module, task) if trajectory.steps else ()):
-        header = task.headers[number]
+    for advisor, name in enumerate(log_names(trajectory.result.module, task) if trajectory.steps else ()):
+        header = task.headers[advisor]
         assert header.advice is not None, "clang waits for it"
-        indices = [index for index, step in enumerate(trajectory.steps) if step.decision.advisor == number]
+        indices = [index for index, step in enumerate(trajectory.steps) if step.decision.advisor == advisor]
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with errors_name_file(path), path.open("wb") as stream:

@@ -77,8 +77,8 @@ def copy_layers(network: Network, layers: Sequence[Any], *, extra_inputs: int = 
             "the environment its features"
         )
     with torch.no_grad():
-        for number, (layer, weight, bias) in enumerate(zip(layers, network.weights, network.biases, strict=True)):
-            padding = np.zeros((0 if number else extra_inputs, weight.shape[1]), np.float32)
+        for index, (layer, weight, bias) in enumerate(zip(layers, network.weights, network.biases, strict=True)):
+            padding = np.zeros((0 if index else extra_inputs, weight.shape[1]), np.float32)
             layer.weight.copy_(torch.from_numpy(np.ascontiguousarray(np.concatenate([padding, weight]).T)))
             layer.bias.copy_(torch.from_numpy(np.ascontiguousarray(bias)))
 

@@ -133,10 +133,10 @@ class VecEnvAdapter(VecEnv):
         dones = terminations | truncations
         infos = unbatch_infos(info, self.num_envs)
         for row in np.flatnonzero(dones).tolist():
-            first, number = infos[row], self.env_ids[row]
-            reward, seconds = round(float(self._totals[number]), 6), round(time.monotonic() - self._start, 6)
-            statistics = {"r": reward, "l": int(self._lengths[number]), "t": seconds}
-            self._totals[number], self._lengths[number] = 0, 0
+            first, env_id = infos[row], self.env_ids[row]
+            reward, seconds = round(float(self._totals[env_id]), 6), round(time.monotonic() - self._start, 6)
+            statistics = {"r": reward, "l": int(self._lengths[env_id]), "t": seconds}
+            self._totals[env_id], self._lengths[env_id] = 0, 0
             last = {"terminal_observation": first.pop("final_obs"), "episode": statistics}
             infos[row] = {**first.pop("final_info"), **last}
             self.reset_infos[row] = first
@@ -150,7 +150,7 @@ class VecEnvAdapter(VecEnv):
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Return an attribute of some environments; default: all."""
-        return self._inner.get_some(self._numbers(indices), attr_name)
+        return self._inner.get_some(self._ids_of_rows(indices), attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Set an attribute of some environments to a value.
@@ -158,8 +158,8 @@ class VecEnvAdapter(VecEnv):
         Raises:
             MlgoError: the environments share the attribute.
         """
-        numbers = self._numbers(indices)
-        self._inner.set_some(numbers, attr_name, [value] * len(numbers))
+        env_ids = self._ids_of_rows(indices)
+        self._inner.set_some(env_ids, attr_name, [value] * len(env_ids))
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
@@ -171,10 +171,10 @@ class VecEnvAdapter(VecEnv):
         """
         if method_name == "action_masks" and not isinstance(self.action_space, gym.spaces.Discrete):
             raise MlgoError(f"expected discrete actions for action_masks, got {self.action_space}")
-        return self._inner.call_some(self._numbers(indices), method_name, *method_args, **method_kwargs)
+        return self._inner.call_some(self._ids_of_rows(indices), method_name, *method_args, **method_kwargs)
 
-    def _numbers(self, indices: VecEnvIndices) -> list[int]:
-        """Return the numbers of the environments of some rows."""
+    def _ids_of_rows(self, indices: VecEnvIndices) -> list[int]:
+        """Return the indices of the environments of some rows."""
         return [int(self.env_ids[row]) for row in self._get_indices(indices)]
 
     def env_is_wrapped(
@@ -242,8 +242,8 @@ class CreditAdvantages(BaseCallback):
         self._shown = self._env_ids()
 
     def _on_step(self) -> bool:
-        for row, number in enumerate(self._shown):
-            self._cells[number].append((self._steps, row))
+        for row, env_id in enumerate(self._shown):
+            self._cells[env_id].append((self._steps, row))
         self._steps, self._shown = self._steps + 1, self._env_ids()
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
@@ -260,8 +260,8 @@ class CreditAdvantages(BaseCallback):
 
     def _env_ids(self) -> list[int]:
         rows = np.arange(self.training_env.num_envs)
-        numbers: list[int] = getattr(self.training_env, "env_ids", rows).tolist()
-        return numbers
+        env_ids: list[int] = getattr(self.training_env, "env_ids", rows).tolist()
+        return env_ids
 
     def _on_rollout_end(self) -> None:
         buffer = self._buffer

@@ -281,8 +281,8 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         self._position = np.full(self.num_envs, _BLOCK)
         self._all = np.arange(self.num_envs)
         self._last = np.empty(self.num_envs, object)
-        for number in range(self.num_envs):
-            self._last[number] = np.zeros(table.observations.shape[1:], np.float32)
+        for env_id in range(self.num_envs):
+            self._last[env_id] = np.zeros(table.observations.shape[1:], np.float32)
 
     def reset(  # type: ignore[override, unused-ignore]  # as the other environments, by version of Gymnasium
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -298,14 +298,14 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         """
         self._refuse_if_closed()
         others = dict(options or {})
-        numbers = self._reset_mask(others)
+        env_ids = self._reset_mask(others)
         _refuse_options(others)
         seeds = spread_seeds(seed, self.num_envs)
-        for number in numbers:
-            if seeds[number] is not None:
-                self._set_random(number, *seeding.np_random(seeds[number]))
-        self._draw(np.array(numbers))
-        self._started[numbers] = True
+        for env_id in env_ids:
+            if seeds[env_id] is not None:
+                self._set_random(env_id, *seeding.np_random(seeds[env_id]))
+        self._draw(np.array(env_ids))
+        self._started[env_ids] = True
         return self._observe(), {}
 
     def step(
@@ -331,9 +331,9 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
             )
         illegal = pending & (values != 0) & (values != 1)
         if illegal.any():
-            number = int(illegal.argmax())
+            env_id = int(illegal.argmax())
             raise ActionError(
-                f"environment {number}: expected a legal action among [0, 1], got {values[number]!r}; use one of these"
+                f"environment {env_id}: expected a legal action among [0, 1], got {values[env_id]!r}; use one of these"
             )
         signs = np.where(pending, 1 - 2 * (values == 1), 0)
         rewards, saved = signs * self._table.savings[rows], signs * self._table.bytes[rows]
@@ -348,15 +348,15 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
                 self._draw(np.flatnonzero(~pending))
         return self._observe(), rewards, pending.copy(), pending & self._truncates, infos
 
-    def _draw(self, numbers: npt.NDArray[np.intp]) -> None:
+    def _draw(self, env_ids: npt.NDArray[np.intp]) -> None:
         position = self._position
-        for number in numbers[position[numbers] == _BLOCK].tolist():
-            generator = self._generators[number]
-            self._states[number] = generator.bit_generator.state
-            self._drawn[number] = generator.integers(len(self._table.observations), size=_BLOCK)
-            position[number] = 0
-        self._rows[numbers] = self._drawn[numbers, position[numbers]]
-        position[numbers] += 1
+        for env_id in env_ids[position[env_ids] == _BLOCK].tolist():
+            generator = self._generators[env_id]
+            self._states[env_id] = generator.bit_generator.state
+            self._drawn[env_id] = generator.integers(len(self._table.observations), size=_BLOCK)
+            position[env_id] = 0
+        self._rows[env_ids] = self._drawn[env_ids, position[env_ids]]
+        position[env_ids] += 1
 
     def _observe(self) -> npt.NDArray[np.float32]:
         observations: npt.NDArray[np.float32] = self._table.observations.take(self._rows, axis=0, mode="clip")
@@ -377,17 +377,17 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         view._show(self._table)
         return view
 
-    def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
-        generator, position = self._generators[number], int(self._position[number])
+    def _update_view(self, env_id: int, view: gym.Env[Any, Any]) -> None:
+        generator, position = self._generators[env_id], int(self._position[env_id])
         if position < _BLOCK:
             # As if it had drawn one label at a time.
-            generator.bit_generator.state = self._states[number]
+            generator.bit_generator.state = self._states[env_id]
             generator.integers(len(self._table.observations), size=position)
-            self._position[number] = _BLOCK
-        view.__dict__.update(_row=int(self._rows[number]), _np_random=generator, _np_random_seed=self._seeds[number])
+            self._position[env_id] = _BLOCK
+        view.__dict__.update(_row=int(self._rows[env_id]), _np_random=generator, _np_random_seed=self._seeds[env_id])
 
-    def _set_random(self, number: int, generator: np.random.Generator, seed: int = -1) -> None:
-        self._generators[number], self._seeds[number], self._position[number] = generator, seed, _BLOCK
+    def _set_random(self, env_id: int, generator: np.random.Generator, seed: int = -1) -> None:
+        self._generators[env_id], self._seeds[env_id], self._position[env_id] = generator, seed, _BLOCK
 
 
 def _refuse_options(options: Mapping[str, Any] | None) -> None:

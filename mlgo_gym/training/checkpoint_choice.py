@@ -280,19 +280,19 @@ def with_margin(network: Network, margin: float, base: str = "default") -> Netwo
     starts = (low,) if rule.threshold is None else (low, high)
     signs = (1.0, -1.0)[: len(starts)]
     weights, biases = [], []
-    for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+    for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         rows, columns = weight.shape
-        extended = np.zeros((rows + len(starts) * (number > 0), columns + len(starts) * (number < last)), np.float32)
+        extended = np.zeros((rows + len(starts) * (layer > 0), columns + len(starts) * (layer < last)), np.float32)
         extended[:rows, :columns] = weight
-        shifted = np.append(bias, np.zeros(len(starts), np.float32)) if number < last else bias.copy()
+        shifted = np.append(bias, np.zeros(len(starts), np.float32)) if layer < last else bias.copy()
         for unit, (start, sign) in enumerate(zip(starts, signs, strict=True)):
-            slope, shift = (1.0, 0.0) if number else (1 / (high - low), -start / (high - low))
-            if number == last:
+            slope, shift = (1.0, 0.0) if layer else (1 / (high - low), -start / (high - low))
+            if layer == last:
                 slope, shift = slope * 2 * margin * sign, shift * 2 * margin * sign
-            target = columns + unit if number < last else 0
-            extended[rows + unit if number else column, target] += np.float32(slope)
+            target = columns + unit if layer < last else 0
+            extended[rows + unit if layer else column, target] += np.float32(slope)
             shifted[target] += np.float32(shift)
-        if number == last:
+        if layer == last:
             shifted[0] -= np.float32(margin)
         weights.append(extended)
         biases.append(shifted)

@@ -101,10 +101,10 @@ def regression(
     inputs = torch.from_numpy(normalization(rows.astype(np.float32)))
     outputs, factors = (torch.from_numpy(values.astype(np.float32)) for values in (targets, weights))
 
-    def loss(model: Any, numbers: Any) -> Any:
-        values = model(inputs[numbers])[:, 0]
-        errors = torch.nn.functional.smooth_l1_loss(values, outputs[numbers], reduction="none", beta=beta)
-        return (errors * factors[numbers]).mean()
+    def loss(model: Any, batch_rows: Any) -> Any:
+        values = model(inputs[batch_rows])[:, 0]
+        errors = torch.nn.functional.smooth_l1_loss(values, outputs[batch_rows], reduction="none", beta=beta)
+        return (errors * factors[batch_rows]).mean()
 
     widths = [len(normalization.names), *settings.hidden, 1]
     return fitted_network(

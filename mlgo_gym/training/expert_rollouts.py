@@ -127,7 +127,7 @@ def imitate(
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
         raise MlgoError(f"expected an environment of mlgo-gym with a Discrete action space, got {inner}; make another")
-    columns = tuple(number for number, name in enumerate(inner.feature_names) if name not in exclude_features)
+    columns = tuple(column for column, name in enumerate(inner.feature_names) if name not in exclude_features)
     torch_library()
     with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collect:
         fit = Classification(settings, label_smoothing, seed)
@@ -137,7 +137,7 @@ def imitate(
 class _Episode(NamedTuple):
     """An episode to run; without a network the expert acts."""
 
-    number: int
+    episode_index: int
     module: str
     seed: int
     network: bytes | None
@@ -182,8 +182,8 @@ def expert_rollouts(
         work = EnvironmentWork(env.spec.id, env.spec.kwargs, start, [expert], attrgetter("module"))
         workers = work.workers(env, execution)
 
-    def collect(number: int, network: Network | None, monitor: Monitor) -> Labels:
-        sources = [np.random.SeedSequence([seed, number, episode]) for episode in range(episodes)]
+    def collect(round_index: int, network: Network | None, monitor: Monitor) -> Labels:
+        sources = [np.random.SeedSequence([seed, round_index, episode]) for episode in range(episodes)]
         generators = [np.random.default_rng(source) for source in sources]
         pickled = None if network is None else pickle.dumps(network)
         without: set[str] = set()
@@ -207,9 +207,9 @@ def expert_rollouts(
                     without.add(episode.module)
                     if len(without) == len(env.corpus.names):
                         raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
-                    queue.appendleft(draw(episode.number))
+                    queue.appendleft(draw(episode.episode_index))
                     continue
-                done[episode.number] = episode.module, result
+                done[episode.episode_index] = episode.module, result
                 advance(len(done))
         names, recorded = zip(*(done[episode] for episode in range(episodes)), strict=True)
         agreement = sum(part.agreed for part in recorded) / sum(part.decisions for part in recorded)

@@ -179,8 +179,8 @@ class _InlineLabelling:
         if not effects.is_reliable:
             self.counts["unbalanced"] += 1
             return True
-        for number, change in effects.bytes.items():
-            self._labels[done[number].site] = -change if done[number].answer else change
+        for index, change in effects.bytes.items():
+            self._labels[done[index].site] = -change if done[index].answer else change
         return True
 
     def check(self, count: int) -> list[tuple[int, int]]:

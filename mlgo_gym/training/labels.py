@@ -322,7 +322,7 @@ def _of_file(path: Path, table: Any) -> Labels:
     try:
         rounds, decisions = (table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "decisions"))
         names = _names(table, "dataset")
-        keys = [f"{number} {name}" for number, name in zip(rounds, names, strict=True)]
+        keys = [f"{round_index} {name}" for round_index, name in zip(rounds, names, strict=True)]
         _, group, count = np.unique(keys, return_inverse=True, return_counts=True)
         return _labels(table.drop_columns(["round", "dataset"]), decisions / count[group], group, names)
     except (KeyError, _parquet()[0].ArrowException) as error:
@@ -353,9 +353,9 @@ def _labels(
         for name in LINK_FEATURES:
             values.setdefault(name, np.full((len(table), 1), -1.0))
     features = [
-        name if part.shape[1] == 1 else f"{name}[{number}]"
+        name if part.shape[1] == 1 else f"{name}[{index}]"
         for name, part in values.items()
-        for number in range(part.shape[1])
+        for index in range(part.shape[1])
     ]
     answers, text = columns["answer"].to_numpy().astype(np.int64), columns["text"].to_numpy()
     if "costs" in columns:

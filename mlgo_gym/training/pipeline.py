@@ -178,15 +178,15 @@ def label_rounds(labelling: Labelling, folder: Path, execution: Execution = Exec
         execution: Where the compiles run.
     """
 
-    def collect(number: int, network: Network | None, monitor: Monitor) -> Labels:
-        current = replace(labelling, seed=labelling.seed + number)
+    def collect(round_index: int, network: Network | None, monitor: Monitor) -> Labels:
+        current = replace(labelling, seed=labelling.seed + round_index)
         if network is not None:
-            file = folder / f"round-{number - 1}.safetensors"
+            file = folder / f"round-{round_index - 1}.safetensors"
             network.save(file)
             current = replace(current, policy=f"mlp:{file}")
-        labels = folder / f"round-{number}" / "labels"
+        labels = folder / f"round-{round_index}" / "labels"
         total = len(current.modules(current.make().corpus))
-        with monitor.stage("labels", total, name=f"labels, round {number + 1}") as advance:
+        with monitor.stage("labels", total, name=f"labels, round {round_index + 1}") as advance:
             for done, _ in enumerate(current.run(labels, execution), start=1):
                 advance(done)
         return read_labels([labels])
@@ -233,8 +233,8 @@ def run_pipeline(
     monitor = monitor or Monitor()
     collected = [collect(0, None, monitor)]
     network = fit(collected, monitor)
-    for number in range(1, rounds):
-        collected.append(collect(number, network, monitor))
+    for round_index in range(1, rounds):
+        collected.append(collect(round_index, network, monitor))
         network = fit(collected, monitor)
     if choice is not None:
         network = choice.choose(network, collected, monitor)

@@ -221,17 +221,17 @@ def eviction_examples(labels: Labels) -> Examples:
     places = feature_columns("evictions", [*names, "progress"], labels.features)
     inputs: dict[bytes, Floats] = {}
     outcomes: dict[bytes, list[tuple[float, float]]] = defaultdict(list)
-    for number in range(len(labels)):
-        values = labels.observations[number, places].astype(np.float32)
-        costs, default = labels.costs[number], int(labels.defaults[number])
+    for label in range(len(labels)):
+        values = labels.observations[label, places].astype(np.float32)
+        costs, default = labels.costs[label], int(labels.defaults[label])
         legal = np.flatnonzero(~np.isposinf(costs))
         features = values[:-1].reshape(columns, len(COLUMN_FEATURES))
         rows = column_inputs(features, legal, default, float(values[-1]))
-        differences = 100 * (costs[legal[legal != default]] - costs[default]) / labels.prices[number]
+        differences = 100 * (costs[legal[legal != default]] - costs[default]) / labels.prices[label]
         for row, change in zip(rows, differences, strict=True):
             key = row.tobytes() + bytes([int(np.isnan(change))])
             inputs[key] = row
-            outcomes[key].append((change, labels.prices[number] / labels.text[number]))
+            outcomes[key].append((change, labels.prices[label] / labels.text[label]))
     merged = [np.array(outcomes[key]).T for key in inputs]
     changes = [np.average(change, weights=share) for change, share in merged]
     return Examples(np.array([*inputs.values()], np.float32), np.array(changes), np.array([max(s) for _, s in merged]))

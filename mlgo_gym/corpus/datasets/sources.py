@@ -246,8 +246,8 @@ def _indexes() -> list[str]:
 @lru_cache
 def _pip_setting(name: str) -> str | None:
     command = [sys.executable, "-m", "pip", "config", "get", f"global.{name}"]
-    answer = run_bounded(command, writable=None, timeout=60, name="pip")
-    return answer.stdout.strip() or None if answer.returncode == 0 else None
+    completed = run_bounded(command, writable=None, timeout=60, name="pip")
+    return completed.stdout.strip() or None if completed.returncode == 0 else None
 
 
 class _Member(tarfile.TarInfo):

@@ -263,7 +263,7 @@ def relink(
 
     def run(command: list[str], folder: Path, program: str) -> None:
         seconds = None if limits.cpu is None else 4 * limits.cpu
-        answer = run_bounded(
+        completed = run_bounded(
             command,
             writable=writable,
             folder=folder,
@@ -272,8 +272,8 @@ def relink(
             name=program,
             environment={"TMPDIR": str(scratch)},
         )
-        if answer.returncode != 0:
-            raise CorpusError(f"{link.output} cannot be linked; {program} printed:\n{answer.stderr.strip()[-4000:]}")
+        if completed.returncode != 0:
+            raise CorpusError(f"{link.output} cannot be linked; {program} printed:\n{completed.stderr.strip()[-4000:]}")
 
     def path_of(part: LinkPart) -> Path:
         if part.module is None:

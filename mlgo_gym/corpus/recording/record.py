@@ -302,10 +302,10 @@ def _library() -> Path:
             [*shared, "-soname", "libdl.so.2", "empty.o", "-o", "libdl.so"],
             [*shared, "--no-as-needed", "preload.o", "libdl.so", "-o", "preload.so"],
         ):
-            answer = run_bounded(command, writable=(scratch,), folder=scratch, timeout=60)
-            if answer.returncode != 0:
+            built = run_bounded(command, writable=(scratch,), folder=scratch, timeout=60)
+            if built.returncode != 0:
                 raise CorpusError(
-                    f"the library that intercepts compilers cannot be built: {answer.stderr.strip()}; record without "
+                    f"the library that intercepts compilers cannot be built: {built.stderr.strip()}; record without "
                     "it: --no-intercept-paths, intercept_paths=False"
                 )
         with errors_name_cache():
