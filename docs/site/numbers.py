@@ -44,8 +44,7 @@ def measurements_page() -> str:
     for path in pages():
         for block in _BLOCK.finditer(path.read_text(encoding="utf-8")):
             page = path.relative_to(ROOT).as_posix()
-            target = page.removeprefix("docs/") if page.startswith("docs/") else page.replace("README", "index")
-            target = target if page.startswith(("docs/", "README")) else f"repository/{page}"
+            target = page.removeprefix("docs/").replace("README", "index")
             places[block["name"]] = f"[{block['name']}](../{target})"
     lines = [_MEASUREMENTS]
     for name, row in read_json(MEASURED, {}).items():
