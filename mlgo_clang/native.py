@@ -100,7 +100,7 @@ class NativeNetwork:
         native = self.library
         native.mlgo_prediction_start.restype = ctypes.c_void_p
         native.mlgo_prediction_others.restype = ctypes.c_int64
-        prediction = ctypes.c_void_p(native.mlgo_prediction_start(None, 0, 0, 0, 0))
+        prediction = ctypes.c_void_p(native.mlgo_prediction_start(False))
         native.mlgo_prediction_read(prediction, printed, ctypes.c_int64(len(printed)))
         text = ctypes.c_void_p()
         return ctypes.string_at(text, native.mlgo_prediction_others(prediction, ctypes.byref(text)))
@@ -203,7 +203,8 @@ class NativeServer:
         if self._sources:
             offsets = [tensor.offset for tensor in self._header.tensors.values()]
             table = (ctypes.c_int32 * len(offsets))(*offsets)
-            prediction = ctypes.c_void_p(native.mlgo_prediction_start(table, len(offsets), *self._sources))
+            prediction = ctypes.c_void_p(native.mlgo_prediction_start(False))
+            native.mlgo_prediction_layout(prediction, table, len(offsets), *self._sources)
             if self._facts is not None:
                 lines, covered = self._facts
                 native.mlgo_prediction_facts(prediction, lines, ctypes.c_int64(len(lines)), covered)

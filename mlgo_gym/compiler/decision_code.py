@@ -10,15 +10,16 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from mlgo_gym.compiler.callee_features import INTERNAL, CallQueue, CallTracker, QueuedCall
+from mlgo_gym.compiler.callee_features import INTERNAL
+from mlgo_gym.compiler.inlining_output import ExpectedCall, InliningOutput, printed_components
 from mlgo_gym.compiler.printed_module import BEFORE, LEFT, PrintedModule
-from mlgo_gym.compiler.standard_error import InlineContexts
 from mlgo_gym.errors import ActionError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.training_log import LogHeader
@@ -127,13 +128,14 @@ class DecisionIR:
     text: str
 
 
-class DecisionCode(CallTracker):
+class DecisionCode:
     """The code and the call graph at the pending decision of one session; `module` is its module at the start."""
 
     def __init__(self, module: PrintedModule) -> None:
-        super().__init__()
         self.module = module.copy()
-        self._call: QueuedCall | None = None
+        self._output: InliningOutput | None = InliningOutput(follows_code=True)
+        self._call: ExpectedCall | None = None
+        self._inlined = False
         self._caller = ""
         self._changed_uses: Counter[str] = Counter()
         self._decided: dict[str, dict[str, tuple[int, int]]] = {}
@@ -148,52 +150,52 @@ class DecisionCode(CallTracker):
 
     def answer(self, advice: bytes) -> None:
         """Note the answer to the pending decision."""
-        super().answer(advice)
+        self._inlined = any(advice)
+        if self._output is not None:
+            self._output.answer(advice)
         self.answered += 1
 
-    def advance(self, payload: bytes, header: LogHeader, contexts: InlineContexts) -> None:
-        """Turn to the next decision; payload and header are as clang wrote them."""
-        blocks, users, _ = self._follow(payload, header, contexts)
-        expected = self._calls.expected(blocks)
-        if len(contexts.site.functions) > 1:
+    def advance(self, text: bytes, payload: bytes, header: LogHeader, component: tuple[str, ...]) -> None:
+        """Turn to the next decision, in a component, after more output; payload and header are as clang wrote them."""
+        output = self._output
+        assert output is not None, "only a copy without tracking has none"
+        output.read(text)
+        if (decided := output.decided_call()) is not None:
+            self._note(output, *decided)
+        for left, code in printed_components(text):
+            self._changed_uses.clear()
+            self.module.read(code, LEFT if left else BEFORE, self._inlined_once)
+        output.next_decision(payload, header)
+        expected = output.expected_calls()
+        if len(component) > 1:
             # clang skips the calls in functions that it has removed, which only their uses show.
+            offset = sum(spec.nbytes for spec in takewhile(lambda spec: spec.name != "callee_users", header.features))
+            users = int.from_bytes(payload[offset : offset + 8], "little", signed=True)
             expected = (call for call in expected if self._users(call.callee) == users)
         self._call = first = next(expected, None)
         if first is not None and self._is_recursive(first.callee):
             # Seen in clang 22: it requests no decision about a callee that calls itself.
             self._call = next((call for call in expected if not self._is_recursive(call.callee)), first)
-        self._component = contexts.site.functions
+        self._component = component
         alone = self._component[0] if len(self._component) == 1 else ""
         self._caller = alone if self._call is None else self._call.caller
 
-    def _read(self, dump: str, *, left: bool) -> None:
-        super()._read(dump, left=left)
-        self._changed_uses.clear()
-        for name, function in self.module.read(dump, LEFT if left else BEFORE, self._inlined_once):
-            self._calls.set_blocks(name, function.row["blocks"])
-            if left:
-                self._calls.leave(name, function.callees)
-
-    def _note(self, context: str, callee: str, call: QueuedCall | None) -> None:
-        del context
-        if call is not None:
-            decided = self._decided.setdefault(call.caller, {})
-            kept, inlined = decided.get(callee, (0, 0))
-            decided[callee] = (kept + (not self._inlined), inlined + self._inlined)
-            if self._inlined:
-                self._inlined_once.add(callee)
-                self._inline(call)
-
-    def _inline(self, call: QueuedCall) -> None:
-        """Follow what an inlined call changes in this visit: the uses of functions, and code that nothing uses."""
-        self._calls.set_blocks(call.caller, -1)
-        if (callee := self.module.functions.get(call.callee)) is None:
+    def _note(self, output: InliningOutput, caller: str, callee: str, left: bool) -> None:
+        """Follow what a decision changes in this visit: the uses of functions, and code that nothing uses."""
+        decided = self._decided.setdefault(caller, {})
+        kept, inlined = decided.get(callee, (0, 0))
+        decided[callee] = (kept + (not self._inlined), inlined + self._inlined)
+        if not self._inlined:
             return
-        self._changed_uses.update(callee.uses)
-        self._changed_uses[call.callee] -= 1
-        if callee.row["linkage"] == INTERNAL and not self._uses(call.callee):
-            self._changed_uses.subtract(callee.uses)
-            self._calls.drop(call.callee)
+        self._inlined_once.add(callee)
+        if (function := self.module.functions.get(callee)) is None:
+            return
+        self._changed_uses.update(function.uses)
+        self._changed_uses[callee] -= 1
+        if function.row["linkage"] == INTERNAL and not self._uses(callee):
+            self._changed_uses.subtract(function.uses)
+            if not left:
+                output.drop_calls_in(callee)
 
     def _is_recursive(self, name: str) -> bool:
         function = self.module.functions.get(name)
@@ -208,7 +210,7 @@ class DecisionCode(CallTracker):
         return self._uses(name) + (function is not None and function.row["linkage"] != INTERNAL)
 
     def _call_in(self) -> str:
-        return self._caller if self._call is None or not self._call.history else self._call.history[-1]
+        return self._caller if self._call is None else self._call.call_in
 
     def ir(self) -> DecisionIR:
         """Return the code at the pending decision."""
@@ -258,19 +260,16 @@ class DecisionCode(CallTracker):
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        copied = super().copy()
-        copied.module = self.module.copy()
+        copied = self.without_tracking()
+        copied._output = None if self._output is None else self._output.copy()
         copied._changed_uses = self._changed_uses.copy()
-        copied._decided = copy.deepcopy(self._decided)
         copied._inlined_once = self._inlined_once.copy()
-        if self._call is not None:
-            copied._call = copy.copy(self._call)
         return copied
 
     def without_tracking(self) -> Self:
         """Return an independent copy that cannot advance; it can be pickled."""
         kept = copy.copy(self)
-        kept._calls, kept._readers, kept._pending = CallQueue(), None, None
+        kept._output = None
         kept.module, kept._decided = self.module.copy(), copy.deepcopy(self._decided)
         return kept
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
-from mlgo_gym.compiler.callee_features import (
-    DISCARDABLE,
-    EXTERNAL,
-    INTERNAL,
-    NAME,
-    called_in,
-    parse_functions,
-    symbol_name,
-)
+from mlgo_gym.compiler.callee_features import DISCARDABLE, EXTERNAL, INTERNAL
+from mlgo_gym.compiler.inlining_output import CONTEXT_FLAGS, function_facts
 from mlgo_gym.compiler.printed_blocks import block_facts, split_blocks
-from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
 
 INITIAL, BEFORE, LEFT = "initial", "before", "left"
 """States of code: at the start of the inliner, before the latest visit of the inliner, after it and simplified."""
@@ -36,11 +30,13 @@ _INTRINSIC = "llvm."
 _RUNS, _MOST = 1000, 10**9
 """Runs of a caller that the frequency of a call is for, and the largest frequency: columns are whole numbers."""
 
-_SYMBOL = re.compile(NAME)
+_NAME = r'@("[^"]*"|[-\w.$]+)'
+_SYMBOL = re.compile(_NAME)
+_ESCAPE = re.compile(rb"\\(?:(\\)|([0-9A-F]{2}))")
 _FUNCTION = re.compile(r"^(?:; Function Attrs: [^\n]*\n)?define [^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
-_DECLARATION = re.compile(r"^declare [^@\n]*" + NAME, re.MULTILINE)
-_GLOBAL = re.compile(rf"^{NAME} = [^\n]*", re.MULTILINE)
-_ALIAS = re.compile(NAME + r" = (?:[\w()]+ )*alias ")
+_DECLARATION = re.compile(r"^declare [^@\n]*" + _NAME, re.MULTILINE)
+_GLOBAL = re.compile(rf"^{_NAME} = [^\n]*", re.MULTILINE)
+_ALIAS = re.compile(_NAME + r" = (?:[\w()]+ )*alias ")
 _TYPE = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type [^\n]*\n', re.MULTILINE)
 _TYPE_NAME = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
 _COMDAT = re.compile(r" comdat(?:\(\$(?:\"[^\"]*\"|[-\w.$]+)\))?")
@@ -62,6 +58,7 @@ class PrintedFunction:
         calls: Direct calls by callee, without intrinsics.
         uses: References to other symbols by name, direct calls included.
         callees: Callees of the direct calls in order, with intrinsics.
+        call_lines: Index of the line of each of these calls.
     """
 
     code: str
@@ -70,17 +67,17 @@ class PrintedFunction:
     calls: Mapping[str, int]
     uses: Mapping[str, int]
     callees: tuple[str, ...]
+    call_lines: tuple[int, ...]
 
     @classmethod
     def parse(cls, code: str, state: str) -> tuple[str, PrintedFunction]:
         """Return the name of the function in some code, and the function."""
-        ((name, facts),) = parse_functions(code)
-        row = {"linkage": facts.linkage, "instructions": facts.instructions, "left": state == LEFT}
-        row["blocks"] = len(split_blocks(_body(code)))
+        name, linkage, instructions, blocks, callees, lines = function_facts(code)
+        row = {"linkage": linkage, "instructions": instructions, "blocks": blocks, "left": state == LEFT}
         uses = Counter(map(symbol_name, _SYMBOL.findall(code)))
         uses[name] -= 1
-        calls = Counter(callee for callee in facts.callees if not callee.startswith(_INTRINSIC))
-        return name, cls(code, state, row, calls, +uses, tuple(facts.callees))
+        calls = Counter(callee for callee in callees if not callee.startswith(_INTRINSIC))
+        return name, cls(code, state, row, calls, +uses, callees, lines)
 
     @cached_property
     def edges(self) -> dict[str, dict[str, int]]:
@@ -100,16 +97,20 @@ class PrintedFunction:
     @cached_property
     def _sites(self) -> list[tuple[int, float]]:
         """The loops around each of `callees`, and its estimated executions when the function runs once."""
-        blocks = split_blocks(_body(self.code))
-        calls = [sum(called_in(line) is not None for line in code.splitlines()) for _, code in blocks]
-        return [fact for fact, count in zip(block_facts(blocks), calls, strict=True) for _ in range(count)]
+        body = self.code.partition("define ")[2].partition("\n")[2]
+        blocks = split_blocks(body)
+        facts = block_facts(blocks)
+        lines = (code.count("\n") for _, code in blocks)
+        starts = list(accumulate(lines, initial=self.code.count("\n") - body.count("\n")))
+        return [facts[bisect_right(starts, line) - 1] for line in self.call_lines]
 
     def call_line(self, callee: str, position: int) -> str:
         """Return the line of the direct call at a position, or of the first one if that has another callee."""
-        named = [line.strip() for line in self.code.splitlines() if called_in(line) == callee]
-        if 0 <= position < len(self.callees) and self.callees[position] == callee:
-            return named[self.callees[:position].count(callee)]
-        return named[0] if named else ""
+        if self.callees[position : position + 1] != (callee,):
+            if callee not in self.callees:
+                return ""
+            position = self.callees.index(callee)
+        return self.code.split("\n")[self.call_lines[position]].strip()
 
 
 class PrintedModule:
@@ -130,11 +131,10 @@ class PrintedModule:
         self._declared = [
             name for name in map(symbol_name, _DECLARATION.findall(text)) if not name.startswith(_INTRINSIC)
         ]
-        for _ in self.read(text, INITIAL, ()):
-            pass
+        self.read(text, INITIAL, ())
 
-    def read(self, text: str, state: str, inlined: Container[str]) -> Iterator[tuple[str, PrintedFunction]]:
-        """Replace the functions in a text, and yield each with its name; those that clang then drops leave."""
+    def read(self, text: str, state: str, inlined: Container[str]) -> None:
+        """Replace the functions in a text; those that clang then drops leave."""
         for match in _FUNCTION.finditer(text):
             name, function = PrintedFunction.parse(match[0], state)
             before = self._remove(name)
@@ -143,7 +143,6 @@ class PrintedModule:
             for callee in function.calls:
                 self._callers.setdefault(callee, {})[name] = None
             self._drop_unused(before, inlined)
-            yield name, function
 
     def _remove(self, name: str) -> Mapping[str, int]:
         if (removed := self.functions.pop(name, None)) is None:
@@ -225,6 +224,9 @@ def _coroutine_parts(code: str) -> Iterator[str]:
         yield f"@{quote}{name}.resumers{quote} = private constant [3 x ptr] [{', '.join(parts)}]\n"
 
 
-def _body(code: str) -> str:
-    """Return what follows the line of `define` in the code of a function."""
-    return code.partition("define ")[2].partition("\n")[2]
+def symbol_name(printed: str) -> str:
+    """Return the name of what LLVM prints: with special characters it is quoted, such as `"o\\22d"` for `o"d`."""
+    if not printed.startswith('"'):
+        return printed
+    name = printed[1:-1].encode(errors="surrogateescape")
+    return _ESCAPE.sub(lambda code: code[1] or bytes.fromhex(code[2].decode()), name).decode(errors="surrogateescape")

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, suppress
 from typing import NoReturn
 
 from mlgo_clang.files import scratch_parent
-from mlgo_gym.compiler.callee_features import CalleePrediction, with_callee_features
+from mlgo_gym.compiler.callee_features import with_callee_features
 from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import DecisionCode
+from mlgo_gym.compiler.inlining_output import CALLEE_FLAGS, CODE_FLAGS, CONTEXT_FLAGS, InliningOutput
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
 from mlgo_gym.compiler.printed_module import PrintedModule
 from mlgo_gym.compiler.process import (
@@ -28,15 +29,7 @@ from mlgo_gym.compiler.process import (
     FileId,
     describe_exit,
 )
-from mlgo_gym.compiler.standard_error import (
-    CALLEE_FLAGS,
-    CODE_FLAGS,
-    CONTEXT_FLAGS,
-    SIZE_LIMIT_FLAGS,
-    InlineContexts,
-    StandardError,
-    check_command,
-)
+from mlgo_gym.compiler.standard_error import SIZE_LIMIT_FLAGS, StandardError, check_command
 from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
@@ -62,7 +55,6 @@ class Session(AbstractContextManager["Session"]):
         limits: Limits of the compile.
 
     Attributes:
-        contexts: Contexts and remarks of the decisions so far; None without contexts.
         code: Code at the pending decision; None without code.
 
     Raises:
@@ -89,11 +81,11 @@ class Session(AbstractContextManager["Session"]):
         if contexts:
             check_command(command)
         stderr = StandardError(
-            InlineContexts() if contexts else None,
-            CalleePrediction(link_facts) if callee_features else None,
-            None if code is None else DecisionCode(code),
+            InliningOutput(link_facts) if contexts else None,
+            predicts=callee_features,
+            code=None if code is None else DecisionCode(code),
+            has_remarks=notes_size_limit,
         )
-        stderr.has_remarks = notes_size_limit
         self._begin(advisors, tuple(command), stderr, limits)
         try:
             self._connection = Connection.make(
@@ -122,8 +114,7 @@ class Session(AbstractContextManager["Session"]):
         self.exited = False
         self._pending: int | None = None
         self._ready: deque[Decision] = deque()
-        self._stderr, self.contexts, self.code = stderr, stderr.contexts, stderr.code
-        self._trackers = [tracker for tracker in (stderr.prediction, stderr.code) if tracker is not None]
+        self._stderr, self.code = stderr, stderr.code
         self._host = os.getpid()
         self._process = None
         self._connection = Connection()
@@ -166,7 +157,7 @@ class Session(AbstractContextManager["Session"]):
     def header(self, advisor: int = 0) -> LogHeader | None:
         """Return the header of an advisor; None before its first decision."""
         header = self._connection.channels[advisor].decoder.header
-        if header is not None and self._stderr.prediction is not None and self.advisors[advisor] is INLINING:
+        if header is not None and self._stderr.predicts and self.advisors[advisor] is INLINING:
             return with_callee_features(header)
         return header
 
@@ -190,8 +181,7 @@ class Session(AbstractContextManager["Session"]):
         if self._pending is None:
             self._refuse()
         channel = self._connection.channels[self._pending]
-        for tracker in self._trackers:
-            tracker.answer(answer)
+        self._stderr.answer(answer)
         self._pending = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
@@ -266,15 +256,14 @@ class Session(AbstractContextManager["Session"]):
                     return None
         decision = ready.popleft()
         self._pending = decision.advisor
-        if stderr.contexts is None or self.advisors[decision.advisor] is not INLINING:
+        header = self._connection.channels[decision.advisor].decoder.header
+        if stderr.inlining is None or self.advisors[decision.advisor] is not INLINING or header is None:
             return decision
         self._read_stderr()
-        return stderr.locate(decision, self._connection)
+        return stderr.locate(decision, header, self._connection)
 
     def _end(self) -> None:
         self.exited = True
-        if self._stderr.contexts is not None:
-            self._stderr.contexts.end()
         self._connection.remove_files()
 
     def _read_all(self) -> None:
@@ -321,6 +310,10 @@ class Session(AbstractContextManager["Session"]):
             if (decision := self.poll()) is not None or self.exited:
                 return decision
         raise self.timeout_error(timeout)
+
+    def callees(self) -> list[str]:
+        """Return the callees of the inlining decisions of a clang that has exited, empty where it printed none."""
+        return [] if self._stderr.inlining is None else self._stderr.inlining.callees()
 
     @property
     def size_limited(self) -> bool:

@@ -30,8 +30,9 @@ import numpy.typing as npt
 
 from mlgo_clang.channel import threshold_of
 from mlgo_clang.errors import exit_status_of
-from mlgo_gym.cache import FileCache, key_of
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, callee_prediction_code, uses_callee_features
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.inlining_output import callee_prediction_code
+from mlgo_gym.compiler.native_library import build_library
 from mlgo_gym.deploy import exports
 from mlgo_gym.deploy.exports import COST, check_features, default_threshold, policy_network, replacement_text
 from mlgo_gym.deploy.network_graph import Binary, check_outputs, forward
@@ -41,10 +42,6 @@ from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
-from mlgo_gym.storage.temporary_folders import temporary_folder
-
-FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
-"""Compiler options for the code: nothing may be fused or reordered."""
 
 _BINARY = {
     "add": "{0} + {1}",
@@ -285,31 +282,9 @@ def _library_code(path: Path) -> str:
     return fill_template("native_library.c", values)
 
 
-def build_native_library(network: Path, compiler: Sequence[str]) -> Path:
-    """Build the library of a file of a network or a rule in the cache folder, and return its path.
-
-    The words `compiler` start the clang that builds it. It uses the libm of the process that loads it, which every
-    Python has.
-
-    Raises:
-        PolicyError: there is no such policy.
-        ToolchainError: the clang cannot build a shared library.
-        OSError: the cache cannot be written.
-    """
-    code = _library_code(network)
-    program = Path(compiler[0]).stat()
-    libraries = FileCache("native-code", ".so")
-    key = key_of(code, *compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
-    if known := libraries.get(key):
-        return known
-    with temporary_folder() as folder:
-        source, built = folder / "policy.c", folder / "policy.so"
-        source.write_text(code, encoding="ascii")
-        exports.output_of([*compiler, *FLAGS, "-w", "-fPIC", "-x", "c", "-c", str(source), "-o", f"{folder}/policy.o"])
-        # The bundled compiler contains its linker; others use the machine's.
-        linker = [compiler[0], "ld.lld"] if Path(compiler[0]).name == "zig" else compiler
-        exports.output_of([*linker, "-shared", "-nostdlib", f"{folder}/policy.o", "-o", str(built)])
-        return libraries.put(key, built.read_bytes(), 0o777)
+def build_native_library(policy: Path, compiler: Sequence[str]) -> Path:
+    """Build the library of a file of a network or a rule; arguments and errors as for `build_library()`."""
+    return build_library(_library_code(policy), compiler)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.compiler.callee_features import uses_callee_features
-from mlgo_gym.compiler.process import run_bounded
-from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.mlp import decides_evictions
@@ -131,11 +130,3 @@ def write_export(output: Path, data: bytes) -> None:
     """Write an exported file, all of it or nothing, or raise an MlgoError."""
     with writing(output):
         write_atomically(output, data)
-
-
-def output_of(command: Sequence[str]) -> str:
-    """Run a tool and return its standard output, or raise a ToolchainError."""
-    result = run_bounded(command, writable=None, name=command[0])
-    if result.returncode != 0:
-        raise ToolchainError(f"{command[0]} failed: {result.stderr.strip()[-2000:]}")
-    return result.stdout.strip()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
-from mlgo_gym.deploy.c_code import FLAGS, DecisionCode, comment_text, decision_code, fill_template
-from mlgo_gym.deploy.exports import output_of, writing
+from mlgo_gym.compiler.native_library import FLAGS, output_of
+from mlgo_gym.deploy.c_code import DecisionCode, comment_text, decision_code, fill_template
+from mlgo_gym.deploy.exports import writing
 from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -105,11 +105,10 @@ class EpisodeCompile:
         compiled, inline_compile = session.finish(0.0), None
         for watch in watchers:
             watch(compiled, False)
-        if self.credit and session.contexts is not None:
+        if self.credit:
             answers = [int.from_bytes(advice, "little") for advice in self.answers]
             answered = zip(self.decided, answers, strict=True)
-            remarks = session.contexts.remarks
-            inline_compile = InlineCompile.from_session(answered, remarks, compiled, self.setup.task)
+            inline_compile = InlineCompile.from_session(answered, session.callees(), compiled, self.setup.task)
         return Measurement.of(compiled), compiled.object_bytes, inline_compile
 
     def snapshot(self) -> EpisodeCompile:

@@ -1,19 +1,17 @@
-"""Callees of decisions are predicted, by native code as by Python; callee features are part of every observation."""
+"""Callees of decisions are predicted; callee features are part of every observation."""
 
-import ctypes
 import random
-import subprocess
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
-from mlgo_clang.compiler import compiler_command
 from mlgo_gym import CALLEE_FEATURES, CompilerEnv, MlgoError
-from mlgo_gym.compiler.callee_features import callee_prediction_code
+from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.inlining_output import InliningOutput
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.compiler.standard_error import CALLEE_FLAGS, TAIL_BYTES
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.llvm.advisors import INLINING
@@ -53,19 +51,14 @@ last       rare    1 1 1 4  5 2  0 0 2  0 0  2 1  0 2  0 0  0 0  8
 """
 
 
-def make_calls(folder: Path, toolchain: Toolchain, flags: Sequence[str] = ()) -> Path:
-    """Return the bitcode of the source."""
-    source, bitcode = folder / "calls.cpp", folder / "calls.bc"
-    source.write_text(SOURCE)
-    words = ["-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", str(source), "-o", str(bitcode)]
-    result = toolchain.run(["--target=x86_64-unknown-linux-musl", *flags, *words])
-    assert result.returncode == 0, result.stderr
-    return bitcode
-
-
 @pytest.mark.parametrize("flags", [[], ["-g"]], ids=["plain", "debug"])
 def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchain: Toolchain, tmp_path: Path) -> None:
-    env = InlineEnv(corpus=make_calls(tmp_path, toolchain, flags), callee_features=True)
+    (tmp_path / "calls.cpp").write_text(SOURCE)
+    words = ["-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", str(tmp_path / "calls.cpp")]
+    bitcode = tmp_path / "calls.bc"
+    result = toolchain.run(["--target=x86_64-unknown-linux-musl", *flags, *words, "-o", str(bitcode)])
+    assert result.returncode == 0, result.stderr
+    env = InlineEnv(corpus=bitcode, callee_features=True)
     observation, info = env.reset()
     lines = []
     for number, answer in enumerate(ANSWERS):
@@ -114,97 +107,64 @@ def test_nearly_all_callees_of_a_module_are_predicted_and_every_form_has_the_fea
 LONG = 30.0
 
 
-@pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("native")
-    (folder / "code.c").write_text(callee_prediction_code(), encoding="ascii")
-    compiler = compiler_command("bundled", "gcc")
-    strict = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
-    subprocess.run(
-        [*compiler, "-O1", "-fPIC", *strict, "-c", "code.c", "-o", "code.o"], cwd=folder, check=True, timeout=60
-    )
-    subprocess.run([compiler[0], "ld.lld", "-shared", "code.o", "-o", "code.so"], cwd=folder, check=True, timeout=60)
-    library = ctypes.CDLL(str(folder / "code.so"))
-    library.mlgo_prediction_start.restype = ctypes.c_void_p
-    return library
-
-
-@pytest.mark.parametrize(
-    ("name", "share", "counts"), [("cpp/variant_vm", 0.5, 3), ("c/btree", 0.2, 3), ("calls", 0.5, 1)]
-)
-def test_features_are_equal_after_random_answers(
-    name: str, share: float, counts: int, native: ctypes.CDLL, toolchain: Toolchain, tmp_path: Path
-) -> None:
-    corpus = make_calls(tmp_path, toolchain) if name == "calls" else "builtin"
-    env = make_environment("mlgo/Inline-v0", {"corpus": corpus})
+@pytest.mark.parametrize(("name", "share"), [("cpp/variant_vm", 0.5), ("c/btree", 0.2)])
+def test_counts_are_those_of_the_earlier_decisions_with_the_callees_that_clang_names(name: str, share: float) -> None:
+    env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
     command = env.compilation(env.corpus.module(name)).command
-    chance, decisions = random.Random(name), 0
-    copies: set[bytes] = set()
-    state, native_features = ctypes.c_void_p(), (ctypes.c_float * len(CALLEE_FEATURES))()
     with Session(command) as session:
         table = read_symbol_table(read_elf(session.finish(LONG).object_bytes))
     assert table is not None
     names = sorted({*table.names(table.symbols[table.functions])})
     facts = LinkFacts({name: (number % 3, number % 2) for number, name in enumerate(names[::2])})
-    with (
-        Session(command, [INLINING], contexts=True, callee_features=True, link_facts=facts) as session,
-        Session((*command, *CALLEE_FLAGS), [INLINING]) as printing,
-    ):
-        while (decision := session.wait(LONG)) is not None and decisions < 1500:
-            plain = printing.wait(LONG)
-            assert plain is not None
-            assert printing.poll() is None  # everything is read that clang printed before its request
-            if not state:
-                text = printing.stderr
-                assert len(text) < TAIL_BYTES
-                printing.stop_at(b"no such output")
-                printed = 0
-                state = start(native, printing)
-                lines = b"".join(b"%d %d 1 own %s\n" % (*facts.of(name), name.encode()) for name in facts.counts)
-                native.mlgo_prediction_facts(state, lines, ctypes.c_int64(len(lines)), False)
-            else:
-                text = printing.captured[printed:]
-                printed += len(text)
-            data = text.encode()
-            native.mlgo_prediction_read(state, data, ctypes.c_int64(len(data)))
-            assert native.mlgo_prediction_features(state, plain.payload, native_features)
-            assert decision.payload == plain.payload + bytes(native_features), decisions
-            inlined = int(chance.random() < share)
-            native.mlgo_prediction_answer(state, inlined)
-            copies.add(decision.payload[-8:-4])
-            for answered in (session, printing):
-                answered.advise(inlined.to_bytes(8, "little"))
-            decisions += 1
-    assert decisions > 8
-    assert len(copies) >= counts
-
-
-def start(native: ctypes.CDLL, session: Session) -> ctypes.c_void_p:
-    """Start the native prediction for the features of a session."""
-    header = session.header()
-    assert header is not None
-    assert header.dtype.fields is not None
-    fields = header.dtype.fields
-    offsets = [fields[spec.name][1] for spec in header.features]
-    sources = [fields[name][1] for name in ("callee_basic_block_count", "callee_users", "node_count")]
-    return ctypes.c_void_p(
-        native.mlgo_prediction_start((ctypes.c_int32 * len(offsets))(*offsets), len(offsets), *sources)
+    chance, decisions, answers = random.Random(name), list[Decision](), list[int]()
+    with Session(command, [INLINING], contexts=True, callee_features=True, link_facts=facts) as session:
+        while (decision := session.wait(LONG)) is not None:
+            decisions.append(decision)
+            answers.append(int(chance.random() < share))
+            session.advise(answers[-1].to_bytes(8, "little"))
+        callees = session.callees()
+    assert all(callees)
+    counts = Counter[tuple[object, ...]]()
+    copies = set()
+    for decision, answer, callee in zip(decisions, answers, callees, strict=True):
+        context, predicted = decision.context, decision.callee
+        row = dict(zip(CALLEE_FEATURES, features_of(decision), strict=True))
+        found = counts["callee", predicted, 0], counts["callee", predicted, 1]
+        assert (row["callee_kept"], row["callee_inlined"]) == found
+        assert (row["caller_kept"], row["caller_inlined"]) == (counts["in", context, 0], counts["in", context, 1])
+        assert row["callee_inner_inlined"] == counts["in", predicted, 1]
+        assert row["pair_kept"] == counts["pair", context, predicted, 0]
+        assert row["module_decisions"] == counts["all", answer] + counts["all", 1 - answer]
+        assert (row["callee_copies"], row["callee_references"]) == facts.of(predicted or "")
+        copies.add(row["callee_copies"])
+        keys = ("callee", callee, answer), ("in", context, answer), ("pair", context, callee, answer), ("all", answer)
+        counts.update(keys)
+    assert len(copies) == 3
+    assert sum(decision.callee == callee for decision, callee in zip(decisions, callees, strict=True)) > 0.8 * len(
+        callees
     )
 
 
-def test_other_output_of_clang_is_kept(native: ctypes.CDLL) -> None:
+def features_of(decision: Decision) -> list[float]:
+    values: list[float] = np.frombuffer(decision.payload[-4 * len(CALLEE_FEATURES) :], "<f4").tolist()
+    return values
+
+
+def test_other_output_of_clang_is_kept() -> None:
     printed = (
         b"warning: before\n"
         b"; *** IR Dump Before InlinerPass on (g, f) ***\n"
         b"; Function Attrs: nounwind\n"
         b"define void @f() {\n  call void @g()\n\n3:                 ; preds = %2\n  ret void\n}\n"
+        b"; *** IR Dump Before CoroSplitPass on (f) ***\ndefine void @f() {\n  ret void\n}\n"
         b"remark: <unknown>:0:0: g12true [-Rpass=inline-ml]\n"
         b"a.c:3:4: remark: h12false [-Rpass-missed=inline-ml]\n"
-        b"warning: after\n"
+        b"warning: after\nincomplete"
     )
-    state = ctypes.c_void_p(native.mlgo_prediction_start(None, 0, 0, 0, 0))
-    native.mlgo_prediction_read(state, printed, ctypes.c_int64(len(printed)))
-    native.mlgo_prediction_others.restype = ctypes.c_int64
-    text = ctypes.c_void_p()
-    length = native.mlgo_prediction_others(state, ctypes.byref(text))
-    assert ctypes.string_at(text, length) == b"warning: before\nwarning: after\n"
+    for size in (1, 7, len(printed)):
+        output = InliningOutput()
+        for start in range(0, len(printed), size):
+            output.read(printed[start : start + size])
+        assert output.messages() == b"warning: before\nwarning: after\n"
+        assert output.messages() == b""
+        assert output.unfinished == b"incomplete"

@@ -18,9 +18,9 @@ from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym import ActionError, MlgoError, evaluate, explain_module, search_module
 from mlgo_gym.compiler.decision_code import EDGE_COLUMNS
+from mlgo_gym.compiler.inlining_output import CONTEXT_FLAGS
 from mlgo_gym.compiler.printed_blocks import block_facts, split_blocks
 from mlgo_gym.compiler.printed_module import BEFORE, LEFT, PARSE_FLAGS
-from mlgo_gym.compiler.standard_error import CONTEXT_FLAGS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.evaluation.record import unpack_actions

@@ -17,6 +17,7 @@ import numpy as np
 
 from mlgo_clang.channel import read_header
 from mlgo_gym import CompilerEnv, Policy, load_policy
+from mlgo_gym.compiler.inlining_output import InliningOutput
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.importing import import_parquet, read_elf_sections, read_object_list
@@ -28,7 +29,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.sizes import function_sizes, object_sizes
-from mlgo_gym.llvm.training_log import LogDecoder
+from mlgo_gym.llvm.training_log import LogDecoder, LogHeader, TensorSpec
 from mlgo_gym.storage.tensors import read_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split
@@ -143,6 +144,20 @@ def _training_log(data: bytes) -> None:
         raise failure
 
 
+def _inlining_output(data: bytes) -> None:
+    header = LogHeader(tuple(TensorSpec(name, "int64_t", (1,)) for name in ("callee_users", "node_count")))
+    outcomes = []
+    for size in (1 << 20, 1 + len(data) % 61):
+        output = InliningOutput(follows_code=True)
+        for start in range(0, len(data), size):
+            output.read(data[start : start + size])
+        decision = output.next_decision(bytes(16), header)
+        outcomes.append((decision, [*output.expected_calls()], output.copy().callees(), output.messages()))
+    assert outcomes[0] == outcomes[1]
+    if outcomes[0][0] is None:
+        raise MlgoError("expected a context, got none")
+
+
 def _bitcode(data: bytes) -> None:
     facts = parse_bitcode(data, "fuzz.bc")
     assert all((facts.level, facts.prevailing_level))
@@ -205,6 +220,7 @@ FORMATS = {
     for fuzzed in (
         Format("training-log", _training_log, (b'{"observation":0}\n', *JSON_TOKENS)),
         Format("channel-header", read_header, JSON_TOKENS),
+        Format("inlining-output", _inlining_output, (b"define ", b"\n", b"@", b'"', b"}\n", b"00"), seeds.printed_code),
         Format("bitcode", _bitcode, (b"BC\xc0\xde", b"\xde\xc0\x17\x0b"), seeds.bitcode),
         Format("elf", _object, (b"\xff" * 8, b"\x02\0\0\0", b"\x12\0\0\0", b"\xff\xff"), seeds.objects),
         Format("wasm", _object, (b"\x80\x80\x80\x80\0", b"\xff\xff\xff\xff\x0f", b"\x07linking"), seeds.webassembly),

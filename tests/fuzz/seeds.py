@@ -36,11 +36,11 @@ def _contents(folder: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(Path(folder).iterdir())]
 
 
-def _compiled(source: str, *flags: str) -> bytes:
+def _compiled(source: str, *flags: str, printed: bool = False) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         result = find_toolchain().run(["-w", "-Oz", "-c", *flags, str(PROGRAMS / source), "-o", f"{folder}/output"])
         assert result.returncode == 0, result.stderr
-        return _contents(folder)[0]
+        return result.stderr.encode() if printed else _contents(folder)[0]
 
 
 def bitcode() -> list[bytes]:
@@ -49,6 +49,16 @@ def bitcode() -> list[bytes]:
     found = [_compiled("leaf.c", *flags), _compiled("functions.c", *flags, "-Os")]
     header = b"\xde\xc0\x17\x0b" + np.array([0, 20, len(found[0]), 0], "<u4").tobytes()
     return [*found, header + found[0]]
+
+
+def printed_code() -> list[bytes]:
+    """Return clang's output about inlining, with a remark in the middle."""
+    code = _compiled(
+        "functions.c", "-mllvm", "-print-before=inline", "-mllvm", "-print-before=coro-split", printed=True
+    )
+    lines = code.splitlines(keepends=True)
+    remark = b"a.c:3:4: remark: f00true [-Rpass=inline-ml]\n"
+    return [code, b"".join([*lines[: len(lines) // 2], remark, *lines[len(lines) // 2 :]])]
 
 
 def objects() -> list[bytes]:

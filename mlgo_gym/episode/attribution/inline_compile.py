@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from mlgo_gym.compiler.callee_features import callee_name, printed_features, uses_callee_features
+import numpy as np
+
+from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision, DecisionSite
@@ -99,28 +101,24 @@ class InlineCompile:
 
     @classmethod
     def from_session(
-        cls, answered: Iterable[tuple[Decision, int]], remarks: Iterable[bytes], compiled: CompileResult, task: Task
+        cls, answered: Iterable[tuple[Decision, int]], callees: Iterable[str], compiled: CompileResult, task: Task
     ) -> InlineCompile:
-        """Return a finished compile, from each inlining decision with its answer, and clang's remarks after each."""
-        header = task.headers[0]
-        features = printed_features(header)
-        estimate = [spec.name for spec in header.features].index("cost_estimate")
-        decisions = []
-        for (decision, answer), remark in zip(answered, remarks, strict=True):
-            printed = features.unpack_from(decision.payload)
-            decisions.append(
-                InlineDecision(
-                    site=decision.site,
-                    callee=callee_name(remark, printed),
-                    answer=answer,
-                    default=int(task.default_action(decision)),
-                    payload=decision.payload,
-                    estimate=float(printed[estimate]),
-                    predicted_callee=decision.callee,
-                )
+        """Return a finished compile, from each inlining decision with its answer and its callee."""
+        dtype = task.headers[0].dtype
+        decisions = tuple(
+            InlineDecision(
+                site=decision.site,
+                callee=callee,
+                answer=answer,
+                default=int(task.default_action(decision)),
+                payload=decision.payload,
+                estimate=float(np.frombuffer(decision.payload, dtype)[0]["cost_estimate"][0]),
+                predicted_callee=decision.callee,
             )
+            for (decision, answer), callee in zip(answered, callees, strict=True)
+        )
         data = compiled.object_bytes
-        return cls(tuple(decisions), function_sizes(data), data, frames_of(compiled))
+        return cls(decisions, function_sizes(data), data, frames_of(compiled))
 
 
 def answers_by_call_site(decisions: Iterable[InlineDecision]) -> dict[CallSite, int]:
@@ -195,5 +193,5 @@ def inline_compile_coroutine(
     code = compilation.code is not None
     with compilation.session((INLINING,), contexts=True, callee_features=callee_features, code=code) as session:
         compiled = yield from drive_coroutine(session, advise)
-        remarks = session.contexts.remarks if session.contexts is not None else ()
-    return InlineCompile.from_session(answered, remarks, compiled, task)
+        callees = session.callees()
+    return InlineCompile.from_session(answered, callees, compiled, task)
