@@ -260,7 +260,7 @@ class Session(AbstractContextManager["Session"]):
         if stderr.inlining is None or self.advisors[decision.advisor] is not INLINING or header is None:
             return decision
         self._read_stderr()
-        return stderr.locate(decision, header, self._connection)
+        return stderr.locate(decision, header, self._connection.stderr)
 
     def _end(self) -> None:
         self.exited = True
@@ -284,7 +284,7 @@ class Session(AbstractContextManager["Session"]):
 
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
-        if descriptor >= 0 and self._stderr.read(self._connection):
+        if descriptor >= 0 and self._stderr.read(descriptor):
             self._unwatch(descriptor, self._connection.close_stderr)
 
     @uninterrupted()

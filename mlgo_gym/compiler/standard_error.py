@@ -14,7 +14,6 @@ from mlgo_gym.compiler.inlining_output import CONTEXT_FLAGS, InliningOutput
 from mlgo_gym.errors import MlgoError, ToolchainError
 
 if TYPE_CHECKING:
-    from mlgo_gym.compiler.connection import Connection
     from mlgo_gym.compiler.decision_code import DecisionCode
     from mlgo_gym.llvm.training_log import LogHeader
 
@@ -51,7 +50,7 @@ _READ_SIZE = 1 << 16
 
 
 class StandardError:
-    """Reader of standard error, a pipe or a file.
+    """Reader of standard error, which is a pipe without contexts, and a file with them.
 
     Args:
         inlining: Reader of the output about inlining; None for no contexts.
@@ -77,10 +76,9 @@ class StandardError:
         self._size = 0
         self._position = 0
 
-    def read(self, connection: Connection) -> bool:
+    def read(self, descriptor: int) -> bool:
         """Read the available output; return whether clang has closed a pipe."""
-        descriptor = connection.stderr
-        if connection.stderr_is_file:
+        if self.inlining is not None:
             while data := os.pread(descriptor, _READ_SIZE, self._position):
                 self._position += len(data)
                 self._keep(data)
@@ -145,7 +143,7 @@ class StandardError:
         if self.code is not None:
             self.code.answer(advice)
 
-    def locate(self, decision: Decision, header: LogHeader, connection: Connection) -> Decision:
+    def locate(self, decision: Decision, header: LogHeader, descriptor: int) -> Decision:
         """Return a pending inlining decision with its site, predicted callee and code; all output must have been read.
 
         Raises:
@@ -154,7 +152,7 @@ class StandardError:
         assert self.inlining is not None
         if self._position > _MAX_FILE_BYTES:
             # clang waits for the answer, and prints nothing before.
-            os.ftruncate(connection.stderr, 0)
+            os.ftruncate(descriptor, 0)
             self._position = 0
         printed = self.inlining.next_decision(decision.payload, header)
         if printed is None:
