@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlgo_gym.llvm.advisors import Advisor
     from mlgo_gym.llvm.link_facts import LinkFacts
 
-_LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
+_LEVELS = {"Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
 
 # Options that the driver adds with files and folders of this machine; bitcode does not depend on them.
 _LOCAL_WITH_VALUE = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})

@@ -78,7 +78,7 @@ def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, sc
     task = make(name, varied).task
     if scope == "function" and not task.has_contexts:
         return
-    metrics = [*({*task.metrics} - {*PROJECT_METRICS})]
+    metrics: list[Any] = [*({*task.metrics} - {*PROJECT_METRICS}), {"text": 1, "max_frame": 2}]
     further = [{"callee_features": True, "credit": True}] if name.startswith("mlgo/Inline-") else []
     arguments = [{"metric": metric} for metric in metrics] + further
     for options in arguments:

@@ -89,7 +89,7 @@ def test_the_smallest_of_several_policies_counts() -> None:
         record("ours", "c", status="failed", metrics={}),
         record("default", "c", 100, 100),
         record("ours", "d", status="no-decisions", metrics={}),
-        record("ours", "e", status="failed", metrics={}),
+        record("ours", "e", status="failed", metrics={}, error={"message": "crashed"}),
         record("default", "e", status="failed", metrics={}),
     )
     result = EvaluationResult(replace(CONFIGURATION, policies=dict.fromkeys(("ours", "default"), "")), episodes)
@@ -102,6 +102,7 @@ def test_the_smallest_of_several_policies_counts() -> None:
     assert (change.better, change.equal, change.worse, summary.failures) == (1, 1, 0, 1)
     assert (found.without_decisions, found.episodes[:9]) == (["d"], episodes)
     assert found.episodes[9].seconds == 3.0, "the time of all compiles"
+    assert found.episodes[-1].error == {"message": "crashed"}
     with pytest.raises(MlgoError, match="two or more policies, got 1"):
         with_smallest(replace(result, episodes=tuple(each for each in episodes if each.policy == "ours")))
     with pytest.raises(MlgoError, match="2 policies on e, got 1; finish the evaluation first"):
