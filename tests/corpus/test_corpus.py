@@ -139,6 +139,7 @@ def test_the_part_of_a_module_is_the_same_in_every_view(tmp_path: Path, toolchai
     assert set(small.split(part).names) == expected & set(small.names)
     assert set(large.filter(names="*7").split(part).names) == {name for name in expected if name.endswith("7")}
     assert set(large[::-3].split(part).names) == expected & set(large.names[::-3])
+    assert open_corpus(f"{one}:{part},{two}").name == f"one:{part},two"
     joined = open_corpus(f"{one},{two}", toolchain=toolchain)
     names = [*(f"one/{name}" for name in small.split(part).names), *(f"two/{name}" for name in large.split(part).names)]
     assert list(joined.split(part).names) == list(open_corpus(f"{one}:{part},{two}:{part}").names) == names
@@ -218,15 +219,6 @@ def test_environments_that_go_together_share_a_round() -> None:
     for name in ("cycle", "shuffle"):
         shares = [taken(ModuleOrder(NAMES, name), 2, number, OrderCursor(number, 3)) for number in range(3)]
         assert sorted(position for share in shares for position in share) == [0, 1, 2, 3, 4, 5]
-
-
-def test_what_was_drawn_does_not_come_again_until_nothing_is_left() -> None:
-    for order in (ModuleOrder(NAMES), ModuleOrder(NAMES, "cycle"), ModuleOrder(NAMES, {"main": 2})):
-        np_random, cursor, drawn = np.random.default_rng(0), OrderCursor(), set[int]()
-        while (position := order.draw(np_random, cursor, drawn)) is not None:
-            assert position not in drawn
-            drawn.add(position)
-        assert drawn == set(range(6))
 
 
 def test_weights_make_modules_likelier() -> None:

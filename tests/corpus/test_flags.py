@@ -17,7 +17,7 @@ from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_ar
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode, write_files
 from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_corpus
 
@@ -252,15 +252,6 @@ def test_additions_before_the_input_win_as_behind_it_in_ml_compiler_opt(calls: P
 def test_flags_that_the_driver_refuses_are_an_error(calls: Path, toolchain: Toolchain) -> None:
     with pytest.raises(ToolchainError, match="unknown argument: '-no-such'"):
         plan(Module("m", calls, ("-Oz", "-no-such"), trusted=True), toolchain)
-
-
-def test_the_driver_expands_equal_flags_once(counted_clang: tuple[Path, Path], calls: Path, own_cache: Path) -> None:
-    program, starts = counted_clang
-    toolchain = find_toolchain(str(program))
-    before = starts.read_text().count("started")
-    for _ in range(2):
-        plan(Module("calls", calls, ("-O1",)), toolchain)
-    assert starts.read_text().count("started") == before + 1
 
 
 def test_a_summary_index_goes_with_the_input(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:

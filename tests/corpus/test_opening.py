@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus import builtin, opening
@@ -13,12 +12,11 @@ from mlgo_gym.corpus.driver import DEFAULT_TARGET
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
 from mlgo_gym.corpus.opening import CorpusSpec, open_corpus, parse_corpora
-from mlgo_gym.corpus.parts import PARTS, is_part, is_project_part
+from mlgo_gym.corpus.parts import is_part, is_project_part
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import write_files
-from tests.corpus.conftest import many_modules
 
 
 def test_a_malformed_specification_and_an_empty_folder_are_corpus_errors(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -53,19 +51,6 @@ def test_a_single_file_is_a_corpus_of_one(folder: Path, toolchain: Toolchain) ->
     plain = open_corpus(folder / "main.o.bc", toolchain=toolchain, flags=["-O3"])
     assert [(module.name, module.flags) for module in plain] == [("main.o", ("-O3",))]
     assert plain.size("main.o") == 20
-
-
-def test_a_part_of_a_corpus_has_a_name(tmp_path: Path, toolchain: Toolchain) -> None:
-    path = many_modules(tmp_path, 100)
-    full = open_corpus(path, toolchain=toolchain)
-    for part in PARTS:
-        corpus = open_corpus(f"{path}:{part}", toolchain=toolchain)
-        assert corpus.name == f"{full.name}:{part}"
-        assert list(corpus.names) == list(full.split(part).names)
-        assert corpus.path == path
-        gym.make("mlgo/Inline-v0", corpus=f"{path}:{part}").close()
-    other = many_modules(tmp_path / "other", 30)
-    assert open_corpus(f"{path}:test,{other}", toolchain=toolchain).name == f"{path.name}:test,other"
 
 
 def test_a_part_without_a_module_is_an_error(folder: Path, toolchain: Toolchain) -> None:

@@ -1,7 +1,6 @@
 """A host that is interrupted, killed, forked or short of a resource: its compilers exit with it, or it continues."""
 
 import ctypes
-import itertools
 import os
 import re
 import resource
@@ -9,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -265,17 +263,3 @@ def test_the_commands_restore_the_handling_of_sigchld(compiler: FaultyCompiler, 
             assert b"error" not in stderr.lower()
     assert (tmp_path / "faulty.o").exists()
     assert '"done"' in (tmp_path / "run" / "episodes.jsonl").read_text()
-
-
-# Two hosts, and the clock
-
-
-def test_a_clock_that_jumps_changes_nothing(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, calls = time.time, itertools.count()
-    # The clock of the machine belongs to everybody.
-    monkeypatch.setattr(time, "time", lambda: clock() + 3600.0 * 8766 * (1, -1)[next(calls) % 2])
-    env, envs = both
-    _, info = env.reset(options=FAULTY)
-    with env.fork() as copied:
-        assert take_steps(copied, info)[0] == take_steps(env, info)[0] == Outcome(ENDS)
-        run_sound_vector(envs)

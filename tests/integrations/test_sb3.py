@@ -233,13 +233,6 @@ def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: 
     envs.close()
 
 
-def test_graphs_are_refused_with_the_name_of_the_flat_form(varied: str) -> None:
-    env = gym.make(INLINE, corpus=varied, observation="graph")
-    with pytest.raises(MlgoError, match=r"expected a library with gymnasium\.spaces\.Graph, .* observation='flat'"):
-        PPO("MlpPolicy", env, device="cpu")
-    env.close()
-
-
 def test_gymnasiums_wrappers_are_kept_and_its_vector_environments_refused(varied: str) -> None:
     envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
     env = VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward + 1))

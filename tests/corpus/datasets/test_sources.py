@@ -38,7 +38,12 @@ def test_other_digests_and_missing_distributions_leave_no_trace(index: PackageIn
     assert [path for path in own_cache.rglob("*") if path.is_file()] == []
 
 
-def test_an_index_that_refuses_is_not_out_of_reach(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_refuses_is_not_out_of_reach_and_extra_ones_follow(
+    index: PackageIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}empty/")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"/a/folder {index.url}")
+    assert fetch_source("tiny", "1.0").path.name == NAME
     index.status = 503
     with pytest.raises(CorpusError, match="503") as refusal:
         fetch_source("tiny", "1.0")

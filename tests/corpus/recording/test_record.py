@@ -291,10 +291,12 @@ def test_side_outputs_stay_and_files_that_flags_name_are_copied(project: Path, t
     (project / "order.txt").write_text("!sum\n")
     (project / "f.c").write_text("int f(int x) { return x + 1; }\n")
     flags = "--coverage -save-stats -MJ db.json -ftime-trace=trace.json -fstack-usage -gsplit-dwarf -g"
+    flags += " --serialize-diagnostics f.dia"
     option = "-fbasic-block-sections=list="
     build = record(project, f"$CC {flags} -c f.c; $CC -ffunction-sections {option}order.txt -c lib/sum.c", toolchain)
     written = {path.name: path.stat().st_mtime_ns for path in project.iterdir()}
-    assert {"db.json", "f.gcno", "f.su"} <= set(written)
+    assert {"db.json", "f.dia", "f.gcno", "f.su"} <= set(written)
+    assert (project / "db.json").read_text().count('"output": "f.o"') == 1
     compilation = plan(open_corpus(build.corpus, toolchain=toolchain).module("f.o"), toolchain)
     assert compilation.confined
     assert not [flag for flag in compilation.flags if "cov" in flag or "stat" in flag or str(project) in flag]
