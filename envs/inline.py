@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -13,7 +14,6 @@ import numpy.typing as npt
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, UNKNOWN_CALL, CallGraph
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
@@ -158,7 +158,47 @@ def _offset(header: LogHeader, name: str) -> int:
     return fields[name][1]
 
 
-class InlineEnv(CompilerEnv):
+class InliningEnv(CompilerEnv):
+    """The base class of environments with inlining decisions.
+
+    Args:
+        callee_features: Add features of the predicted callee and of earlier decisions (`CALLEE_FEATURES`), and
+            `info["callee"]`. A compile takes longer.
+        link_facts: File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
+            `callee_references` of `callee_features=True`, and for `link_view=True`. Default: both features are -1,
+            unknown; the view has the facts of the recorded build.
+        credit: Add the cost that each decision saved (`credit`), the reward of each decision (`rewards`), and the bytes
+            of each function to the last `info`. The rewards add up to that of the episode. Each `info` has the site of
+            its decision. Needs a metric that is a sum over functions. Costs up to a third of a compile, and one more
+            compile per module.
+        ir: Follow the code that clang prints, for `env.unwrapped.ir()` and `env.unwrapped.call_graph()`. A compile
+            takes longer, and the first episode of a module one more compile, up to the inliner.
+        max_functions: Largest number of functions in an observation with `observation="graph"` (≥ 2): the nearest to
+            the call. Default: 64.
+        arguments: Arguments of every environment (`EnvironmentOptions`).
+    """
+
+    def __init__(
+        self,
+        *,
+        callee_features: bool = False,
+        link_facts: str | os.PathLike[str] | None = None,
+        credit: bool = False,
+        ir: bool = False,
+        max_functions: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        super().__init__(
+            callee_features=callee_features,
+            link_facts=link_facts,
+            credit=credit,
+            ir=ir,
+            max_functions=max_functions,
+            **arguments,
+        )
+
+
+class InlineEnv(InliningEnv):
     """Decide, call by call, whether clang inlines.
 
     LLVM's inliner visits the call graph bottom-up. It requests a decision for each direct call that may legally be
@@ -210,7 +250,6 @@ class InlineEnv(CompilerEnv):
     """
 
     task_type = InlineTask
-    options_type = InliningOptions
 
 
 class InlineVectorEnv(CompilerVectorEnv):

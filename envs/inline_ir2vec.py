@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from mlgo_clang.files import read_untrusted
 from mlgo_gym.cache import cache_directory, parse_json, write_atomically
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.envs.inline import InlineTask
-from mlgo_gym.episode.argument_types import option
-from mlgo_gym.episode.options import InliningOptions
+from mlgo_gym.envs.inline import InlineTask, InliningEnv
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.tasks.features import ARGUMENTS, EMBEDDINGS_TABLE, ENTITIES, INLINING_TABLE, OPCODES, TYPES, FeatureTable
@@ -115,23 +111,7 @@ class InlineIR2VecTask(InlineTask):
             self.feature_names = tuple(readable.get(name, name) for name in self.feature_names)
 
 
-@dataclass(frozen=True, slots=True)
-class InlineIR2VecOptions(InliningOptions):
-    """The arguments of `mlgo/InlineIR2Vec-v0`."""
-
-    vocabulary: str = option(
-        "one-hot",
-        """Vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and `Arguments`,
-        each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers of one length.""",
-    )
-
-    @property
-    def task_arguments(self) -> dict[str, Any]:
-        """The vocabulary."""
-        return {"vocabulary": self.vocabulary}
-
-
-class InlineIR2VecEnv(CompilerEnv):
+class InlineIR2VecEnv(InliningEnv):
     """Decide, call by call, whether clang inlines, with embeddings of caller and callee.
 
     `mlgo/Inline-v0` with two more features: embeddings of the current code of caller and callee by LLVM's IR2Vec, from
@@ -145,10 +125,16 @@ class InlineIR2VecEnv(CompilerEnv):
     such as `callee_opcode_Load`.
 
     Actions, rewards, start, end, infos and the other arguments are those of `mlgo/Inline-v0`.
+
+    Args:
+        vocabulary: Vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and
+            `Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers of one length.
     """
 
     task_type = InlineIR2VecTask
-    options_type = InlineIR2VecOptions
+
+    def __init__(self, *, vocabulary: str = "one-hot", **arguments: Any) -> None:
+        super().__init__(vocabulary=vocabulary, **arguments)
 
 
 class InlineIR2VecVectorEnv(CompilerVectorEnv):

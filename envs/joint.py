@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.envs.inline import InlineTask
+from mlgo_gym.envs.inline import InlineTask, InliningEnv
 from mlgo_gym.envs.regalloc_evict import EvictTask
 from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, size_order
-from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.tasks.features import EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
@@ -154,7 +152,7 @@ class JointTask(Task):
         return self._inline.name_action(number)
 
 
-class JointEnv(CompilerEnv):
+class JointEnv(InliningEnv):
     """Decide on inlining, eviction and priority in one compile.
 
     One episode is one compile of one module with the decisions of the inliner and of both advisors of the register
@@ -190,7 +188,6 @@ class JointEnv(CompilerEnv):
     """
 
     task_type = JointTask
-    options_type = InliningOptions
 
 
 class JointVectorEnv(CompilerVectorEnv):

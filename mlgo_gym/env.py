@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -24,11 +26,11 @@ from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.module_order import OrderCursor
-from mlgo_gym.episode.argument_types import read_options, whole_number
+from mlgo_gym.episode.argument_types import keyword_parameters, read_options, whole_number
 from mlgo_gym.episode.counterfactual import Counterfactual, counterfactuals
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
-from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
+from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError
@@ -59,7 +61,7 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
 
     `reset()` starts the compile of one module and returns its first decision. `step()` answers a decision and returns
     the next one. The episode terminates when clang exits. Its reward compares the object file with that of a plain
-    compile by the same clang with the same flags. All earlier rewards are 0.
+    compile by the same clang with the same flags. All earlier rewards are 0. Arguments: see `EnvironmentOptions`.
 
     Attributes:
         feature_names: Names of the elements of a flat observation.
@@ -79,20 +81,36 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
     task_type: ClassVar[type[Task]]
     """The task; each environment sets it."""
 
-    options_type: ClassVar[type[EnvironmentOptions]] = EnvironmentOptions
-    """The declaration of the arguments; environments with further arguments set it."""
-
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        document_arguments(cls, cls.options_type)
-
-    def __init__(self, **arguments: Any) -> None:
-        EzPickle.__init__(self, **arguments)
+    def __init__(
+        self,
+        *,
+        corpus: str | os.PathLike[str] | Corpus = "builtin",
+        target: str | None = None,
+        clang: str | None = None,
+        observation: str = "flat",
+        reward: str = "relative",
+        metric: str | Mapping[str, float] | None = None,
+        scope: str = "module",
+        max_decisions: int | None = None,
+        strict: bool = True,
+        error_reward: float | Literal["lowest"] | None = "lowest",
+        compile_options: Mapping[str, Any] = MappingProxyType({}),
+        link_view: bool = False,
+        module_order: str | Mapping[str, float] = "random",
+        info: str = "full",
+        render_mode: str | None = None,
+        **further: Any,
+    ) -> None:
+        arguments = {**locals(), **further}
+        del arguments["self"], arguments["further"]
+        parameters = keyword_parameters(type(self))
+        options, task_arguments = EnvironmentOptions.of(parameters, arguments)
+        given = {name: value for name, value in arguments.items() if value is not parameters[name].default}
+        EzPickle.__init__(self, **given)
         self.metadata = dict(type(self).metadata)  # wrappers and libraries write into what they find
-        options = self.options_type.of(arguments)
-        task = self.task_type(**options.task_arguments)
+        task = self.task_type(**task_arguments)
         self.setup = Setup(task, options)
         self.maker = EpisodeMaker(self.setup)
         self.task, self.toolchain = task, self.setup.toolchain
@@ -139,7 +157,7 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
         A reset with an unknown option, name or state leaves the running episode as it is.
         """
         seed = None if seed is None else whole_number("seed", seed, 0)
-        start = self.read_start(read_options(options, ("module", "function", "state")))
+        start = self.maker.read_start(read_options(options, ("module", "function", "state")), type(self).__name__)
         super().reset(seed=seed)
         self._end_episode()
         if seed is not None:
@@ -150,26 +168,6 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
             self._episode = run_blocking(beginning, self.setup.timeout)
         self._show()
         return self._episode.observe(), self._episode.info()
-
-    def read_start(self, options: Mapping[str, Any]) -> EpisodeStart:
-        """Return the start that options of `reset()` choose; errors as there.
-
-        It opens the corpus, which may take minutes, where interrupts are not deferred.
-        """
-        name, function, state = (options.get(key) for key in ("module", "function", "state"))
-        if state is None:
-            self.maker.check_choice(name, function)
-            if name is None:
-                self.setup.order  # noqa: B018 - opens the corpus
-                return ANY
-            return EpisodeStart(self.corpus.module(name), function)
-        if name is not None or function is not None:
-            raise MlgoError(f"expected the option 'state' alone, got {sorted(options)}; it has the module")
-        saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
-        module = self.corpus.module(saved.module)
-        flags = key_of(self.compilation(module).flags)
-        saved.check(module.digest(), self.toolchain.version_text, type(self).__name__, flags)
-        return EpisodeStart(module, saved.function, saved.actions)
 
     def set_module_order(self, order: str | Mapping[str, float]) -> None:
         """Change the order of the modules, as `module_order`, from the next episode on; forks and copies keep it."""

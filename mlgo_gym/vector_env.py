@@ -187,7 +187,7 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
         seeds = spread_seeds(seed, self.num_envs)
         values = {key: self._per_sub_env(value, key) for key, value in options.items()}
         starts = [
-            self._template.read_start({key: row[number] for key, row in values.items() if row[number] is not None})
+            self._maker.read_start({key: row[number] for key, row in values.items()}, self.env_type.__name__)
             for number in range(self.num_envs)
         ]
         with uninterrupted():

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +14,9 @@ import mlgo_gym
 from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.envs.inline import InlineTask
-from mlgo_gym.episode.options import Argument, InliningOptions, declared_arguments
+from mlgo_gym.episode.argument_types import keyword_parameters
+from mlgo_gym.episode.compile_options import CompileOptions
+from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.sampling import one_of_each
 
@@ -98,13 +101,16 @@ def test_an_argument_is_refused_when_the_environment_is_made(arguments: dict[str
     assert str(of_gymnasium.value) == str(caught.value)
 
 
-@pytest.mark.parametrize("argument", list(declared_arguments(InliningOptions)), ids=lambda argument: argument.name)
-def test_numpys_scalars_are_read_as_pythons(argument: Argument) -> None:
-    *outer, name = argument.name.split(".")
+@pytest.mark.parametrize(
+    "argument", [*keyword_parameters(InlineEnv), *(f"compile_options.{field.name}" for field in fields(CompileOptions))]
+)
+def test_numpys_scalars_are_read_as_pythons(argument: str) -> None:
+    *outer, name = argument.split(".")
 
     def result(value: Any) -> Any:
         try:
-            options = InliningOptions.of({outer[0]: {name: value}} if outer else {name: value})
+            arguments = {outer[0]: {name: value}} if outer else {name: value}
+            options, _ = EnvironmentOptions.of(keyword_parameters(InlineEnv), arguments)
             options.check(InlineTask())
         except MlgoError as error:
             return str(error).partition(", got")[0]

@@ -1,12 +1,13 @@
 """`mlgo-gym env`, and the pages of the environments on the site: Markdown.
 
-Docstrings of the classes, `declared_arguments()`, `KEYS` of infos and the tables of features are the only sources.
+Docstrings and signatures of the classes, `KEYS` of infos and the tables of features are the only sources.
 """
 
 import inspect
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 import typer
 from gymnasium.envs.registration import load_env_creator
@@ -15,7 +16,9 @@ from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
 from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import print_result
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
+from mlgo_gym.episode.argument_types import keyword_parameters
+from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
+from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.errors import MlgoError, did_you_mean
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.tasks.features import FeatureTable
@@ -69,7 +72,7 @@ def manual(name: str) -> str:
         )
     env = _make(env_id)
     parts = [f"# {env_id.rpartition(':')[2]}", _docstring(type(env)), _metrics(env)]
-    parts += ["## Arguments", _arguments(declared_arguments(env.options_type))]
+    parts += ["## Arguments", "\n".join([*_arguments(type(env)), *_entries()])]
     parts += ["## Info", _INFO, _info_table(info_keys(env.task)), "## Features"]
     return "\n\n".join([*parts, *(part for table in env.task.tables for part in _features(table))])
 
@@ -106,22 +109,22 @@ def _metrics(env: CompilerEnv) -> str:
 
 def arguments_page() -> str:
     """Return the page of the arguments and infos of all environments, for the site."""
-    shared = list(declared_arguments(EnvironmentOptions))
-    own: dict[str, tuple[Argument, list[str]]] = {}
+    shared = _arguments(CompilerEnv)
+    ids: dict[str, list[str]] = {}
     for name, env in _environments().items():
-        for own_argument in declared_arguments(env.options_type):
-            if own_argument.name not in {declared.name for declared in shared}:
-                own.setdefault(own_argument.name, (own_argument, []))[1].append(f"`{name}`")
-    further = [argument._replace(meaning=f"{argument.meaning} Of {', '.join(ids)}.") for argument, ids in own.values()]
+        for line in _arguments(type(env)):
+            if line not in shared:
+                ids.setdefault(line, []).append(f"`{name}`")
+    further = [f"{line} Of {', '.join(names)}." for line, names in ids.items()]
     parts = [
         "# Arguments and info",
         "For people who make an environment: its arguments and the keys of `info`.",
         "## Arguments",
         "All are JSON values, except a `Corpus` object. The last ones belong to some environments.",
-        _arguments([*(argument for argument in shared if "." not in argument.name), *further]),
+        "\n".join([*shared, *further]),
         "## Entries of `compile_options`",
         'How each module is compiled, as in `compile_options={"timeout": 20}`.',
-        _arguments(argument for argument in shared if "." in argument.name),
+        "\n".join(_entries()),
         "## Info",
         _INFO,
         _info_table(KEYS),
@@ -137,12 +140,34 @@ def features_page() -> str:
     return "\n\n".join(["# Features", reader, *sections])
 
 
-def _arguments(arguments: Iterable[Argument]) -> str:
-    lines = []
-    for name, default, meaning in arguments:
-        value = f'"{default}"' if isinstance(default, str) else repr(default)
-        lines.append(f"- `{name}` = `{value}`: {meaning}")
-    return "\n".join(lines)
+def _arguments(env_type: type[CompilerEnv]) -> list[str]:
+    """Return a line for each argument of an environment."""
+    documented = (EnvironmentOptions, *reversed(env_type.__mro__))
+    meanings = {name: text for kind in documented for name, text in _meanings(kind).items()}
+    return [
+        _argument(name, parameter.default, meanings[name]) for name, parameter in keyword_parameters(env_type).items()
+    ]
+
+
+def _entries() -> list[str]:
+    """Return a line for each entry of `compile_options`."""
+    meanings = _meanings(CompileOptions)
+    return [
+        _argument(f"{COMPILE_OPTIONS}.{field.name}", field.default, meanings[field.name])
+        for field in fields(CompileOptions)
+    ]
+
+
+def _argument(name: str, default: Any, meaning: str) -> str:
+    value = f'"{default}"' if isinstance(default, str) else repr(dict(default) if name == COMPILE_OPTIONS else default)
+    return f"- `{name}` = `{value}`: {meaning}"
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Return the meaning of each argument in the docstring of a class."""
+    _, _, section = (inspect.getdoc(kind) or "").partition("\nArgs:\n")
+    entries = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section.partition("\n\n")[0], re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def _info_table(keys: Iterable[InfoKey]) -> str:

@@ -1,10 +1,11 @@
-"""The declaration of an argument, and the check of its value by the declared type."""
+"""The check of arguments by their declared types."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -24,9 +25,12 @@ _WORDS = {
 }
 
 
-def option(default: Any, meaning: str) -> Any:
-    """Declare an argument as a field of a dataclass."""
-    return field(default=default, metadata={"meaning": " ".join(meaning.split())})
+def keyword_parameters(kind: type) -> dict[str, inspect.Parameter]:
+    """Return the keyword parameters of a class by name: after those of its bases, to which it passes the others."""
+    initializers = [vars(base)["__init__"] for base in reversed(kind.__mro__) if "__init__" in vars(base)]
+    signatures = [inspect.signature(initializer, eval_str=True) for initializer in initializers]
+    parameters = [parameter for signature in signatures for parameter in signature.parameters.values()]
+    return {parameter.name: parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def check_types(options: Any) -> None:
@@ -38,15 +42,15 @@ def check_types(options: Any) -> None:
     for declared in fields(options):
         value = getattr(options, declared.name)
         check_type(declared.name, value, types[declared.name])
-        object.__setattr__(options, declared.name, _plain(value))
+        object.__setattr__(options, declared.name, plain(value))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value with Python's scalars instead of NumPy's, also in a list or a dict."""
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_plain, value))
+        return type(value)(map(plain, value))
     if isinstance(value, dict):
-        return {key: _plain(element) for key, element in value.items()}
+        return {key: plain(element) for key, element in value.items()}
     if isinstance(value, np.floating):
         return float(value)
     return value.item() if isinstance(value, np.generic) else value

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlgo_gym.compiler.limits import CPU_SECONDS, MEMORY_GIB, Limits
-from mlgo_gym.episode.argument_types import check_types, option
+from mlgo_gym.episode.argument_types import check_types
 from mlgo_gym.errors import MlgoError
 
 COMPILE_OPTIONS = "compile_options"
@@ -15,40 +15,35 @@ COMPILE_OPTIONS = "compile_options"
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """The entries of `compile_options`: how each module is compiled."""
+    """The entries of `compile_options`: how each module is compiled.
 
-    flags: Sequence[str] | None = option(
-        None,
-        """Flags for modules without recorded ones: driver flags, or `-cc1` and its flags. Default: `-fPIC` and the
-        level that the attributes of their functions show.""",
-    )
-    extra_flags: Sequence[str] = option((), "Further `-cc1` arguments for every compile, the baseline's included.")
-    timeout: float = option(60.0, "Longest silence of a computing clang, in seconds.")
-    memory_limit: float | None = option(MEMORY_GIB, "Address space and output of one compile, in GiB. None: no limit.")
-    cpu_limit: float | None = option(
-        CPU_SECONDS, "CPU time of one compile, in seconds, rounded up (≥ 1). None: no limit."
-    )
-    preoptimize: bool | None = option(
-        None,
-        """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
-        decisions follow the optimiser; on by default for those.""",
-    )
-    trust_flags: bool = option(
-        False,
-        """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
-        refused, and compilers cannot write outside their scratch folder where the kernel supports it.""",
-    )
-    check_flags: bool = option(
-        False,
-        """Check `flags` and `extra_flags` like the recorded flags of a corpus, for arguments that come from a file.
-        Excludes `trust_flags`.""",
-    )
-    fork_resets: bool | None = option(
-        None,
-        """Start further episodes of a module from copies of a clang that waits at its first decision. At most 8
-        modules, or 32 functions, wait in 1 GiB together. Default: on for tasks whose decisions follow the optimiser
-        if `preoptimize` is off, and for `scope="function"` if the compile ends with its function.""",
-    )
+    Args:
+        flags: Flags for modules without recorded ones: driver flags, or `-cc1` and its flags. Default: `-fPIC` and the
+            level that the attributes of their functions show.
+        extra_flags: Further `-cc1` arguments for every compile, the baseline's included.
+        timeout: Longest silence of a computing clang, in seconds.
+        memory_limit: Address space and output of one compile, in GiB. None: no limit.
+        cpu_limit: CPU time of one compile, in seconds, rounded up (≥ 1). None: no limit.
+        preoptimize: Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks
+            whose decisions follow the optimiser; on by default for those.
+        trust_flags: Run the recorded flags of the corpus without a check. By default flags that may do more than shape
+            code are refused, and compilers cannot write outside their scratch folder where the kernel supports it.
+        check_flags: Check `flags` and `extra_flags` like the recorded flags of a corpus, for arguments that come from a
+            file. Excludes `trust_flags`.
+        fork_resets: Start further episodes of a module from copies of a clang that waits at its first decision. At most
+            8 modules, or 32 functions, wait in 1 GiB together. Default: on for tasks whose decisions follow the
+            optimiser if `preoptimize` is off, and for `scope="function"` if the compile ends with its function.
+    """
+
+    flags: Sequence[str] | None = None
+    extra_flags: Sequence[str] = ()
+    timeout: float = 60.0
+    memory_limit: float | None = MEMORY_GIB
+    cpu_limit: float | None = CPU_SECONDS
+    preoptimize: bool | None = None
+    trust_flags: bool = False
+    check_flags: bool = False
+    fork_resets: bool | None = None
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
+from mlgo_gym.cache import key_of
 from mlgo_gym.compiler.coroutine import CompilerCoroutine
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.compiler.waiting import uninterrupted
@@ -25,6 +27,7 @@ from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.baseline import count, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
+from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, MlgoWarning, NoDecisionError, SnapshotError
 
 _MAX_FAILURES = 10
@@ -141,15 +144,33 @@ class EpisodeMaker:
         self._empty: set[tuple[str, str | None]] = set()
         self._users: WeakSet[object] = WeakSet()
 
-    def check_choice(self, module: str | None, function: str | None) -> None:
-        """Check the options of a reset: a function needs its module and `scope="function"`."""
-        check_type("the option 'module'", module, str | None)
+    def read_start(self, options: Mapping[str, Any], environment: str) -> EpisodeStart:
+        """Return the start that options of `reset()` choose, in an environment of a class; errors as there.
+
+        It opens the corpus, which may take minutes, where interrupts are not deferred.
+        """
+        setup = self.setup
+        name, function, state = (options.get(key) for key in ("module", "function", "state"))
+        if state is not None:
+            if name is not None or function is not None:
+                given = sorted(key for key, value in options.items() if value is not None)
+                raise MlgoError(f"expected the option 'state' alone, got {given}; it has the module")
+            saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
+            module = setup.corpus.module(saved.module)
+            flags = key_of(setup.compilation(module).flags)
+            saved.check(module.digest(), setup.toolchain.version_text, environment, flags)
+            return EpisodeStart(module, saved.function, saved.actions)
+        check_type("the option 'module'", name, str | None)
         check_type("the option 'function'", function, str | None)
-        if function is not None and (module is None or self.setup.options.scope != "function"):
+        if function is not None and (name is None or setup.options.scope != "function"):
             raise MlgoError(
                 f'expected the option "module" and scope="function" with the option "function", got {function!r}; '
                 "name the module, and make the environment with that scope"
             )
+        if name is not None:
+            return EpisodeStart(setup.corpus.module(name), function)
+        setup.order  # noqa: B018 - opens the corpus
+        return ANY
 
     def begin(
         self,

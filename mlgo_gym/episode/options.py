@@ -1,16 +1,12 @@
-"""The arguments of environments: each is declared here once, with its default and its documentation.
-
-Signatures, docstrings, the manual pages and the command line derive from these declarations.
-"""
+"""The arguments of environments, checked. Signatures of `CompilerEnv` and its subclasses have types and defaults."""
 
 from __future__ import annotations
 
-import inspect
 import os
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, cast
+from inspect import Parameter
+from typing import Any, Literal
 
 from typing_extensions import Self
 
@@ -18,7 +14,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.driver import find_target
 from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.opening import parse_corpora
-from mlgo_gym.episode.argument_types import check_type, check_types, option
+from mlgo_gym.episode.argument_types import check_type, plain
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
 from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
 from mlgo_gym.tasks.measurement import PROJECT_METRICS, REWARDS
@@ -31,14 +27,6 @@ LOWEST = "lowest"
 
 INFOS = ("full", "numeric")
 """The forms of an info."""
-
-
-class Argument(NamedTuple):
-    """A declared argument; the name of an entry of `compile_options` has that prefix and a dot."""
-
-    name: str
-    default: Any
-    meaning: str
 
 
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
@@ -62,106 +50,92 @@ def check_order(order: str | Mapping[str, float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentOptions:
-    """The arguments of every environment."""
+    """The arguments of every environment, and at the end those of environments with inlining decisions.
 
-    corpus: str | os.PathLike[str] | Corpus = option(
-        "builtin",
-        """Modules to compile: `"builtin"`, a dataset's name, a folder, a `.bc` file, a part of one such as
-        `"zstd:train"`, several joined by commas (see `mlgo_gym.open_corpus`), or a `Corpus`.""",
-    )
-    target: str | None = option(
-        None,
-        """Target of modules without recorded flags, one of `TARGETS` such as `"thumbv7em"`. Named corpora have a
-        target in their name, as in `"zstd@Oz@thumbv7em"`. Default: the triple in the bitcode.""",
-    )
-    clang: str | None = option(
-        None, "Compiler: a path or a name on `PATH`, version 17 or newer. Default: `$MLGO_CLANG`, else the bundled one."
-    )
-    observation: str = option(
-        "flat",
-        """Form of observations: `"flat"`, one float32 vector named by `feature_names`, beside an `action_mask` where
-        actions are masked; `"vector"`, one float32 vector that contains the mask; `"graph"`, the call graph around the
-        call, for environments with inlining decisions alone.""",
-    )
-    reward: str = option(
-        "relative",
-        """Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in the
-        unit of the metric; `"log"`, the natural logarithm of `(1 + baseline) / (1 + cost)`.""",
-    )
-    metric: str | Mapping[str, float] | None = option(
-        None,
-        """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
-        `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file; `"max_frame"`,
-        bytes of the largest stack frame; `"instructions"`, instructions that the programs of the module execute,
-        counted by running them after each compile (a corpus with programs); `"linked"`, bytes of the executable
-        sections of the linked files with this module, linked again after each compile (a recorded build with links);
-        or a metric of the task. Plain clang compiles the other modules. A dict of weights, such as
-        `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the task.""",
-    )
-    scope: str = option(
-        "module",
-        """Decisions of an episode: `"module"`, all of one compile; `"function"`, for register allocation only, those of
-        one function, rewarded by its cost alone. Clang decides all other functions. With an allocation metric the
-        compile ends with its function; with another it runs to the end.""",
-    )
-    max_decisions: int | None = option(
-        None, "Number of decisions after which clang decides to the end of the compile (≥ 1). None: no limit."
-    )
-    strict: bool = option(
-        True,
-        """Raise `ActionError` on an illegal action. With False, clang's own choice replaces it and
-        `info["illegal_action"]` is True. NaN, and a value that is no number, always raise.""",
-    )
-    error_reward: float | Literal["lowest"] | None = option(
-        LOWEST,
-        """Reward of an episode whose compile fails, with `info["error"]`; no other episode gets less. `"lowest"`: that
-        of a cost 10 times above plain clang's, -10 with `reward="relative"`, times the sum of the weights. Or a number
-        < 0. None: raise `CompilerError` instead. The end is `truncated` after a limit of time, else `terminated`.""",
-    )
-    compile_options: CompileOptions = option(
-        CompileOptions(), "How modules are compiled: a dict with the entries below; the others keep their defaults."
-    )
-    link_view: bool = option(
-        False,
-        """Compile modules with the linkages that their functions have after the link: one module owns a function that
-        several have, and a function of one module alone is internal. Then the objects of a program add up to the
-        linked file. For a recorded build with links, or for one program with `link_facts`.""",
-    )
-    module_order: str | Mapping[str, float] = option(
-        "random",
-        """Order of modules that `reset()` does not name: `"random"` draws uniformly each time; a dict draws with
-        weights ≥ 0 by glob of module names (`*` matches slashes, the first match counts, default 1); `"shuffle"` takes
-        each once and shuffles again; `"cycle"` keeps the order of the corpus. The last two skip modules without
-        decisions, restart with `reset(seed=…)`, and share the modules among vectorised environments.
-        `set_module_order()` changes it between episodes.""",
-    )
-    info: str = option(
-        "full",
-        """Form of infos: `"full"`, or `"numeric"`, every key at each step as a number or an array of one shape, 0 where
-        it does not apply; `module` is then the position in `corpus.names` and `failed` marks a failed compile.""",
-    )
-    render_mode: str | None = option(
-        None,
-        """Result of `render()`: `"ansi"`, text; `"rgb_array"`, a picture (extra `render`); `"human"` prints the text at
-        each step; or None.""",
-    )
+    Args:
+        corpus: Modules to compile: `"builtin"`, a dataset's name, a folder, a `.bc` file, a part of one such as
+            `"zstd:train"`, several joined by commas (see `mlgo_gym.open_corpus`), or a `Corpus`.
+        target: Target of modules without recorded flags, one of `TARGETS` such as `"thumbv7em"`. Named corpora have a
+            target in their name, as in `"zstd@Oz@thumbv7em"`. Default: the triple in the bitcode.
+        clang: Compiler: a path or a name on `PATH`, version 17 or newer. Default: `$MLGO_CLANG`, else the bundled one.
+        observation: Form of observations: `"flat"`, one float32 vector named by `feature_names`, beside an
+            `action_mask` where actions are masked; `"vector"`, one float32 vector that contains the mask; `"graph"`,
+            the call graph around the call, for environments with inlining decisions alone.
+        reward: Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in
+            the unit of the metric; `"log"`, the natural logarithm of `(1 + baseline) / (1 + cost)`.
+        metric: Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of
+            llvm-size; `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file;
+            `"max_frame"`, bytes of the largest stack frame; `"instructions"`, instructions that the programs of the
+            module execute, counted by running them after each compile (a corpus with programs); `"linked"`, bytes of
+            the executable sections of the linked files with this module, linked again after each compile (a recorded
+            build with links); or a metric of the task. Plain clang compiles the other modules. A dict of weights, such
+            as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first metric of the task.
+        scope: Decisions of an episode: `"module"`, all of one compile; `"function"`, for register allocation only,
+            those of one function, rewarded by its cost alone. Clang decides all other functions. With an allocation
+            metric the compile ends with its function; with another it runs to the end.
+        max_decisions: Number of decisions after which clang decides to the end of the compile (≥ 1). None: no limit.
+        strict: Raise `ActionError` on an illegal action. With False, clang's own choice replaces it and
+            `info["illegal_action"]` is True. NaN, and a value that is no number, always raise.
+        error_reward: Reward of an episode whose compile fails, with `info["error"]`; no other episode gets less.
+            `"lowest"`: that of a cost 10 times above plain clang's, -10 with `reward="relative"`, times the sum of the
+            weights. Or a number < 0. None: raise `CompilerError` instead. The end is `truncated` after a limit of time,
+            else `terminated`.
+        compile_options: How modules are compiled: a dict with the entries below; the others keep their defaults.
+        link_view: Compile modules with the linkages that their functions have after the link: one module owns a
+            function that several have, and a function of one module alone is internal. Then the objects of a program
+            add up to the linked file. For a recorded build with links, or for one program with `link_facts`.
+        module_order: Order of modules that `reset()` does not name: `"random"` draws uniformly each time; a dict draws
+            with weights ≥ 0 by glob of module names (`*` matches slashes, the first match counts, default 1);
+            `"shuffle"` takes each once and shuffles again; `"cycle"` keeps the order of the corpus. The last two skip
+            modules without decisions, restart with `reset(seed=…)`, and share the modules among vectorised
+            environments. `set_module_order()` changes it between episodes.
+        info: Form of infos: `"full"`, or `"numeric"`, every key at each step as a number or an array of one shape, 0
+            where it does not apply; `module` is then the position in `corpus.names` and `failed` marks a failed
+            compile.
+        render_mode: Result of `render()`: `"ansi"`, text; `"rgb_array"`, a picture (extra `render`); `"human"` prints
+            the text at each step; or None.
+    """
 
-    # What `InliningOptions` declares as arguments has these values elsewhere.
-    callee_features = credit = ir = False
-    max_functions = cast("int | None", None)
-
-    def __post_init__(self) -> None:
-        entries = self.compile_options
-        if isinstance(entries, Mapping):
-            object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, entries)))
-        elif not isinstance(entries, CompileOptions):
-            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {entries!r}; write it as {{'timeout': 60}}")
-        check_types(self)
+    corpus: str | os.PathLike[str] | Corpus
+    target: str | None
+    clang: str | None
+    observation: str
+    reward: str
+    metric: str | Mapping[str, float] | None
+    scope: str
+    max_decisions: int | None
+    strict: bool
+    error_reward: float | Literal["lowest"] | None
+    compile_options: CompileOptions
+    link_view: bool
+    module_order: str | Mapping[str, float]
+    info: str
+    render_mode: str | None
+    callee_features: bool = False
+    link_facts: str | os.PathLike[str] | None = None
+    credit: bool = False
+    ir: bool = False
+    max_functions: int | None = None
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return options with the given arguments; raise `UnknownArgumentError` if one is not declared."""
-        return cls(**_known(cls, arguments))
+    def of(cls, parameters: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Return options, and the other arguments of an environment, checked by its parameters (all, by name).
+
+        Raises:
+            UnknownArgumentError: An argument is no parameter.
+            MlgoError: A value has another type.
+        """
+        _refuse_unknown(parameters, arguments)
+        values = {name: parameter.default for name, parameter in parameters.items()} | plain(dict(arguments))
+        entries = values[COMPILE_OPTIONS]
+        if not isinstance(entries, Mapping):
+            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {entries!r}; write it as {{'timeout': 60}}")
+        for name, value in values.items():
+            check_type(name, value, parameters[name].annotation)
+        _refuse_unknown([field.name for field in fields(CompileOptions)], entries)
+        values[COMPILE_OPTIONS] = CompileOptions(**entries)
+        own = {field.name: values.pop(field.name) for field in fields(cls) if field.name in values}
+        return cls(**own), values
 
     def check(self, task: Task) -> None:
         """Raise `MlgoError` if an argument is not possible with a task."""
@@ -258,16 +232,6 @@ class EnvironmentOptions:
         )
 
     @property
-    def link_facts(self) -> str | os.PathLike[str] | None:
-        """The file of link facts."""
-        return None
-
-    @property
-    def task_arguments(self) -> dict[str, Any]:
-        """The arguments of the task."""
-        return {}
-
-    @property
     def reads_code(self) -> bool:
         """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
         return self.ir or self.observation == GRAPH
@@ -286,68 +250,8 @@ class EnvironmentOptions:
         return task.after_optimization and not self.preoptimizes(task) if chosen is None else chosen
 
 
-@dataclass(frozen=True, slots=True)
-class InliningOptions(EnvironmentOptions):
-    """The arguments of environments with inlining decisions."""
-
-    callee_features: bool = option(
-        False,
-        """Add features of the predicted callee and of earlier decisions (`CALLEE_FEATURES`), and `info["callee"]`.
-        A compile takes longer.""",
-    )
-    link_facts: str | os.PathLike[str] | None = option(
-        None,
-        """File of link facts, written by `mlgo-gym link-facts`, for the features `callee_copies` and
-        `callee_references` of `callee_features=True`, and for `link_view=True`. Default: both features are -1, unknown;
-        the view has the facts of the recorded build.""",
-    )
-    credit: bool = option(
-        False,
-        """Add the cost that each decision saved (`credit`), the reward of each decision (`rewards`), and the bytes of
-        each function to the last `info`. The rewards add up to that of the episode. Each `info` has the site of its
-        decision. Needs a metric that is a sum over functions. Costs up to a third of a compile, and one more compile
-        per module.""",
-    )
-    ir: bool = option(
-        False,
-        """Follow the code that clang prints, for `env.unwrapped.ir()` and `env.unwrapped.call_graph()`. A compile takes
-        longer, and the first episode of a module one more compile, up to the inliner.""",
-    )
-    max_functions: int | None = option(
-        None,
-        """Largest number of functions in an observation with `observation="graph"` (≥ 2): the nearest to the call.
-        Default: 64.""",
-    )
-
-
-def declared_arguments(options_type: type[EnvironmentOptions]) -> Iterator[Argument]:
-    """Yield the arguments of an environment, then the entries of `compile_options`."""
-    for each in fields(options_type):
-        default = {} if each.name == COMPILE_OPTIONS else each.default
-        yield Argument(each.name, default, each.metadata["meaning"])
-    for each in fields(CompileOptions):
-        yield Argument(f"{COMPILE_OPTIONS}.{each.name}", each.default, each.metadata["meaning"])
-
-
-def document_arguments(environment: type, options_type: type[EnvironmentOptions]) -> None:
-    """Give an environment's class the signature and the documentation of its arguments."""
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default, _ in declared_arguments(options_type)
-        if "." not in name
-    ]
-    environment.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # read by inspect.signature
-    if environment.__doc__ is not None and "\nArgs:\n" not in environment.__doc__:
-        entries = (
-            textwrap.fill(f"{name}: {meaning}", 100, initial_indent=" " * 4, subsequent_indent=" " * 8)
-            for name, _, meaning in declared_arguments(options_type)
-        )
-        environment.__doc__ = "\n".join([inspect.cleandoc(environment.__doc__), "", "Args:", *entries])
-
-
-def _known(options_type: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    names = [each.name for each in fields(options_type)]
-    entries = [each.name for each in fields(CompileOptions)]
+def _refuse_unknown(names: Collection[str], arguments: Iterable[str]) -> None:
+    entries = [field.name for field in fields(CompileOptions)]
     for name in arguments:
         if name in names:
             continue
@@ -359,4 +263,3 @@ def _known(options_type: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
             )
         hint = did_you_mean(name, names)
         raise UnknownArgumentError(f"{unexpected}{hint or ';'} expected {', '.join(sorted(names))}")
-    return dict(arguments)

@@ -1,6 +1,5 @@
 """Every argument of an environment has an effect: with another value an episode differs, or is refused."""
 
-import inspect
 from dataclasses import fields
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from mlgo_gym import ActionError, CompilerEnv, MlgoError
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.episode.argument_types import keyword_parameters
 from mlgo_gym.episode.compile_options import CompileOptions
 from tests.fakes.drive import failed_end, finish
 
@@ -90,7 +90,7 @@ def arrays(observation: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", [InlineEnv, RegAllocEvictEnv])
 def test_another_value_of_an_argument_has_an_effect(kind: type[CompilerEnv], varied: str) -> None:
-    declared = {*inspect.signature(kind).parameters}
+    declared = {*keyword_parameters(kind)}
     assert declared <= {*ARGUMENTS, *ELSEWHERE}
     usual = behaviour(kind, varied)
     same = []

@@ -2,15 +2,12 @@
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium as gym
 
 from mlgo_gym import CompilerEnv, CompilerVectorEnv
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.episode.argument_types import option
-from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_layout import FeatureLayout
@@ -68,6 +65,9 @@ class ToyTask(Task):
     )
     policies: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"small": SmallPolicy}
 
+    def __init__(self, bias: float) -> None:
+        self.bias = bias
+
     def _bind(self, observation: str) -> None:
         self.layout = FeatureLayout(self.headers[0])
         self.feature_names = self.layout.names
@@ -99,13 +99,6 @@ class ToyTask(Task):
         return "do it" if action else "leave it"
 
 
-@dataclass(frozen=True, slots=True)
-class ToyOptions(EnvironmentOptions):
-    """The arguments of the toy environment."""
-
-    bias: float = option(0.0, "A number that nothing uses.")
-
-
 class ToyEnv(CompilerEnv):
     """Decide whether to do it.
 
@@ -116,10 +109,15 @@ class ToyEnv(CompilerEnv):
     ## Arguments
 
     Those that follow.
+
+    Args:
+        bias: A number that nothing uses.
     """
 
     task_type = ToyTask
-    options_type = ToyOptions
+
+    def __init__(self, *, bias: float = 0.0, **arguments: Any) -> None:
+        super().__init__(bias=bias, **arguments)
 
 
 class ToyVectorEnv(CompilerVectorEnv):
