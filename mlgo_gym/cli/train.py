@@ -78,8 +78,7 @@ def label(
     seconds: Annotated[float | None, Option(help="Maximum CPU time per module, in seconds. Default: no limit.")] = None,
     seed: Annotated[int, Option(help="Selects the labelled decisions and the order of the modules.")] = 0,
     check: Annotated[
-        int,
-        Option(help="Number of labels per module to measure again by a single flip (≥ 0); inlining only.", min=0),
+        int, Option(help="Number of labels per module to measure again by a single flip (≥ 0); inlining only.", min=0)
     ] = 0,
     largest: Annotated[
         int | None, Option(help="Maximum size of a module, in bytes of bitcode. Default: no limit.")
@@ -278,8 +277,7 @@ def clone(
     expert: Annotated[str, Option(help="Policy to imitate; default is clang.")] = "default",
     rounds: Annotated[int, Option(help="Number of rounds (≥ 1); 1 is behaviour cloning alone.", min=1)] = 3,
     episodes: Annotated[
-        int,
-        Option(help="Episodes per round (≥ 1); their modules are drawn from the environment's corpus.", min=1),
+        int, Option(help="Episodes per round (≥ 1); their modules are drawn from the environment's corpus.", min=1)
     ] = 16,
     label_smoothing: Annotated[
         float,

@@ -1,32 +1,27 @@
 """The compile of one module by one clang: command line, confinement, limits and cache key."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlgo_clang.channel import SIZE_LIMIT, WASM_SIZE_LIMIT
 from mlgo_clang.command_lines import drop_options
 from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.printed_module import PrintedModule
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.corpus import Module, missing_bitcode
 from mlgo_gym.corpus.driver import FRAME_ERROR, FRAME_LIMIT, cc1_line, find_target, triple_of
 from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain
-
-if TYPE_CHECKING:
-    from mlgo_gym.compiler.printed_module import PrintedModule
-    from mlgo_gym.compiler.session import Session
-    from mlgo_gym.llvm.advisors import Advisor
-    from mlgo_gym.llvm.link_facts import LinkFacts
 
 _LEVELS = {"Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
 
@@ -81,9 +76,6 @@ class Compilation:
 
         With `code`, decisions have the code of the module.
         """
-        # Commands that compile nothing start faster without NumPy.
-        from mlgo_gym.compiler.session import Session
-
         return Session(
             self.command,
             advisors,

@@ -3,8 +3,6 @@
 On machines without their corpus, modules come from a file store, packed with all files that they need.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,16 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from mlgo_clang.files import read_untrusted
 from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.corpus.corpus import Corpus, Module, missing_bitcode
 from mlgo_gym.corpus.flags import resolve_inputs, take_thinlto_index
 from mlgo_gym.errors import CorpusError, MlgoError
-
-if TYPE_CHECKING:
-    from mlgo_gym.scheduling import FileStore
+from mlgo_gym.scheduling import FileStore
 
 DESCRIPTION_FILE = "corpus_description.json"
 UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)
@@ -299,7 +295,7 @@ class CorpusOutline:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, corpus: Corpus) -> CorpusOutline:
+    def of(cls, corpus: Corpus) -> "CorpusOutline":
         """Return the outline of a corpus."""
         return cls(corpus.name, corpus.prefix, tuple(corpus.names))
 

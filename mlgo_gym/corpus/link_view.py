@@ -17,13 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from mlgo_clang.internal_linkage import (
-    AVAILABLE_EXTERNALLY,
-    INTERNAL,
-    WEAK_ODR,
-    change_linkage,
-    changeable_functions,
-)
+from mlgo_clang.internal_linkage import AVAILABLE_EXTERNALLY, INTERNAL, WEAK_ODR, change_linkage, changeable_functions
 from mlgo_clang.invocation import folding_of_link
 from mlgo_clang.link_facts import OWN
 from mlgo_gym.cache import FileCache, JsonCache, errors_name_cache, key_of, sha256_of

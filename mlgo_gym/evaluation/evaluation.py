@@ -27,13 +27,7 @@ from mlgo_gym.evaluation.record import (
     bitcode_facts,
 )
 from mlgo_gym.evaluation.result import LINKS, PROGRAMS, EvaluationResult, ResultFolder, read_episodes, write_modules
-from mlgo_gym.evaluation.runner import (
-    EpisodeRunner,
-    EvaluatedPolicies,
-    RunnerSettings,
-    is_plain_clang,
-    remote_episodes,
-)
+from mlgo_gym.evaluation.runner import EpisodeRunner, EvaluatedPolicies, RunnerSettings, is_plain_clang, remote_episodes
 from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import modules_trained_on
@@ -58,11 +52,7 @@ class Schedule:
     """
 
     def __init__(
-        self,
-        policies: Sequence[str],
-        modules: Iterable[str],
-        corpus: Corpus,
-        results: Iterable[EpisodeRecord],
+        self, policies: Sequence[str], modules: Iterable[str], corpus: Corpus, results: Iterable[EpisodeRecord]
     ) -> None:
         ordered = sorted(modules, key=lambda name: (-corpus.size(name), name))
         first = [(policy, module) for policy in policies[:1] for module in ordered]
@@ -222,10 +212,7 @@ class Evaluation:
             return
         start = partial(EpisodeRunner, self._settings, self.evaluated if execution.in_process else None)
         remote = partial(remote_episodes, self.evaluated)
-        with (
-            execution.workers(start, envs, remote=remote) as running,
-            closing(running.run(self.schedule)) as results,
-        ):
+        with execution.workers(start, envs, remote=remote) as running, closing(running.run(self.schedule)) as results:
             for assignment, result in results:
                 if isinstance(result, WorkerFailure):
                     died = f"the worker process died: {result.how}"

@@ -10,12 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.episode.allocation_compile import (
-    AllocationCompile,
-    can_split,
-    legal_answer,
-    run_allocation_compile,
-)
+from mlgo_gym.episode.allocation_compile import AllocationCompile, can_split, legal_answer, run_allocation_compile
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies import Policy

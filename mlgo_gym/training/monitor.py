@@ -57,13 +57,12 @@ class Monitor:
         self.results[kind].append(result)
 
     @contextmanager
-    def stage(self, kind: str, total: int, *, done: int = 0, name: str = "") -> Iterator[Advance]:
+    def stage(self, kind: str, total: int, *, name: str = "") -> Iterator[Advance]:
         """Run a stage.
 
         Args:
             kind: Kind of the stage, part of the names of its curves.
             total: Number of its steps.
-            done: Number of completed steps at its start.
             name: Name to show. Default: the kind.
         """
         started = time.monotonic()
@@ -74,7 +73,7 @@ class Monitor:
             if self._show is not None:
                 self._show(Progress(name or kind, done, total, values))
 
-        advance(done)
+        advance(0)
         try:
             yield advance
         finally:
