@@ -1,7 +1,5 @@
 """`mlgo/Inline-v0`: whether to inline a call."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ times the type's, 0.2 times each operand's (llvm/lib/Analysis/IR2Vec.cpp). With 
 by the inverse of those weights, it counts: opcodes, result types, kinds of operands and comparison predicates.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

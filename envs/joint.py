@@ -1,7 +1,5 @@
 """`mlgo/Joint-v0`: inlining, eviction and priority in one compile."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """`mlgo/RegAllocEvict-v0`: the live range to evict for one without a register."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar

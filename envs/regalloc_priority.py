@@ -1,7 +1,5 @@
 """`mlgo/RegAllocPriority-v0`: the order in which live ranges get registers."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import Any, ClassVar

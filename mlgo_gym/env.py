@@ -1,7 +1,5 @@
 """`CompilerEnv(gymnasium.Env)`: an episode is one compile, an observation one decision; the same for every task."""
 
-from __future__ import annotations
-
 import copy
 import os
 import sys

@@ -1,7 +1,5 @@
 """Makes environments by id: here, from arguments that an untrusted file names, and in workers of a list of items."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -105,7 +103,7 @@ class RemoteEnvironment:
     version: str
 
     @classmethod
-    def of(cls, environment: str, arguments: Mapping[str, Any], env: CompilerEnv) -> RemoteEnvironment:
+    def of(cls, environment: str, arguments: Mapping[str, Any], env: CompilerEnv) -> "RemoteEnvironment":
         """Return the description of an environment; raise `MlgoError` if other machines cannot have its corpus."""
         if env.setup.project_costs:
             metrics = ", ".join(env.setup.project_costs)

@@ -1,7 +1,5 @@
 """`CompilerVectorEnv`: many clangs, one event loop, one batch; no worker processes and no threads."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

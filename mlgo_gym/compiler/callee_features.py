@@ -5,8 +5,6 @@ last call, and whether earlier calls of it were kept. Clang's own features conta
 `mlgo_gym.compiler.inlining_output` computes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The decision loop, and other coroutines that wait for compilers; they block, or an event loop runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 

@@ -5,8 +5,6 @@ twice: before the inliner visits it, and simplified, after the inliner has left 
 clang copies into callers.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -316,6 +314,6 @@ class PendingCode:
     def __setstate__(self, state: tuple[DecisionCode | None, int]) -> None:
         self._code, self._answered = state
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PendingCode:
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PendingCode":
         # The parts of the code are immutable: a copy of each text would take milliseconds.
         return copy.copy(self)

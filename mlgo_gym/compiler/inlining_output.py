@@ -8,8 +8,6 @@ remark with the callee after each decision. No other output of clang 17 to 22 co
 `callee_prediction.c` reads it; the bundled compiler builds that code at the first use.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import struct

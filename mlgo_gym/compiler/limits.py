@@ -5,8 +5,6 @@ programs that it starts inherit that; no privilege is needed. Reading, files tha
 not restricted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

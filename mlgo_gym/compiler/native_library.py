@@ -1,7 +1,5 @@
 """C as native code: a shared library that a clang builds once, and that the cache folder keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ heuristics of BranchProbabilityInfo.cpp: a loop runs 32 times, exceptions are no
 run. All other branches are even.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

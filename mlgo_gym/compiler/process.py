@@ -1,7 +1,5 @@
 """Child processes that never outlive this one: a compiler, and programs that run on untrusted input."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -121,7 +119,7 @@ class CompilerProcess:
         writable: Sequence[str | os.PathLike[str]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         withheld: str = "",
-    ) -> CompilerProcess:
+    ) -> "CompilerProcess":
         """Start a program.
 
         Args:

@@ -4,8 +4,6 @@
 described in llvm/Analysis/InteractiveModelRunner.h.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import time
@@ -351,7 +349,7 @@ class Session(AbstractContextManager["Session"]):
         return self._error("timeout", message)
 
     @uninterrupted()
-    def fork(self, timeout: float = 10.0) -> Session:
+    def fork(self, timeout: float = 10.0) -> "Session":
         """Return an independent copy of the session and its clang, with the same pending decision.
 
         Copies may be made in any thread, also of copies, and closed in any order. A copy of 50 MB takes a millisecond.

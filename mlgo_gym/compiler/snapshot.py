@@ -4,8 +4,6 @@ ptrace(2) stops the process inside its `read` and makes it fork. The new process
 guard, and then both continue with the same `read`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,7 +1,5 @@
 """Whether this machine can fork a waiting clang, tested with a tiny program."""
 
-from __future__ import annotations
-
 import errno
 import sys
 import time

@@ -4,8 +4,6 @@ Python runs handlers of signals, such as Ctrl-C's, between any two instructions 
 loses descriptors and processes that no variable holds yet, and it leaves a clean-up half done.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

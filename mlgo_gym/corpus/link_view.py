@@ -6,8 +6,6 @@ facts. Of those that the objects of several modules define, the first module of 
 (`weak_odr`): it always emits it. The others may inline it, and never emit it (`available_externally`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

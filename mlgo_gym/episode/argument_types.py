@@ -1,7 +1,5 @@
 """The check of arguments by their declared types."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Mapping, Sequence

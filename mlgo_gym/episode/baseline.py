@@ -1,7 +1,5 @@
 """A module under clang's own heuristic: its measurement and its numbers of decisions, found once and kept on disk."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress

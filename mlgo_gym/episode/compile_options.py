@@ -1,7 +1,5 @@
 """The argument `compile_options` of environments: how each module is compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ repeats all other actions by their sites. At a site that the episode lacks, beca
 the fork takes clang's own choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The compile of an episode: one clang with the answers so far, which is copied, repeated, and measured at its end."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 
@@ -111,11 +109,11 @@ class EpisodeCompile:
             inline_compile = InlineCompile.from_session(answered, session.callees(), compiled, self.setup.task)
         return Measurement.of(compiled), compiled.object_bytes, inline_compile
 
-    def snapshot(self) -> EpisodeCompile:
+    def snapshot(self) -> "EpisodeCompile":
         """Return a copy with a copied clang; raise `SnapshotError` where clang cannot be copied."""
         return self._copy(self.session.fork())
 
-    def replay(self, pending: Decision) -> EpisodeCompile:
+    def replay(self, pending: Decision) -> "EpisodeCompile":
         """Return a copy with a fresh clang that gets the same answers.
 
         Raises `CompilerError` if it fails, and `SnapshotError` if it comes to another decision than the pending one.
@@ -145,7 +143,7 @@ class EpisodeCompile:
             raise
         return copied
 
-    def _copy(self, session: Session) -> EpisodeCompile:
+    def _copy(self, session: Session) -> "EpisodeCompile":
         copied = copy.copy(self)
         copied.answers, copied.decided, copied._unchecked = [*self.answers], [*self.decided], {*self._unchecked}
         copied.session = session

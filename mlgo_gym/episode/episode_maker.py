@@ -4,8 +4,6 @@ A copy skips the compile before the first decision, most of it for register allo
 cost as much as they save. A clang that waits at a function also serves later functions of its module.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections import OrderedDict

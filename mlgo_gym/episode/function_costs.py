@@ -1,7 +1,5 @@
 """The cost of a compile by the metric of an environment, split among the functions of the module."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The arguments of environments, checked. Signatures of `CompilerEnv` and its subclasses have types and defaults."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields

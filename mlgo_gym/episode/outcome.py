@@ -1,7 +1,5 @@
 """The outcome of an episode: reward and last info, as a function of its finished or failed compile."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 The advisors of a clang are probed once by compiling a tiny module; the result is kept on disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace

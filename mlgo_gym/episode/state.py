@@ -1,7 +1,5 @@
 """The state of an episode as a value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -40,7 +38,7 @@ class EpisodeState:
         return {**asdict(self), "actions": list(self.actions)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> EpisodeState:
+    def from_json(cls, value: Mapping[str, Any]) -> "EpisodeState":
         """Build a state from the data of `to_json()`; raise `MlgoError` for other data."""
         try:
             return cls(**{**check_fields(cls, value), "actions": tuple(value["actions"])})

@@ -1,7 +1,5 @@
 """The decision points of clang that can be asked over a channel, their flags, and clang's own rule of eviction."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ function that has any cost (llvm/lib/CodeGen/RegAllocGreedy.cpp, RAGreedy::repor
 copies with static block frequencies relative to the function's entry.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Block, record and attribute numbers are those of llvm/include/llvm/Bitcode/LLVMB
 constants and metadata are skipped by their length.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import struct

@@ -5,8 +5,6 @@ equal if these sections are merged, so equality is refined to a fixed point. The
 that is linked without `--gc-sections`. Symbols that a shared library exports are not known here.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """The sizes of an object, ELF or WebAssembly, and of each of its functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Finds clang and its version, which the cache keeps, so that a second process starts none."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -4,8 +4,6 @@ The format is that of llvm/Analysis/TrainingLogger.h: a JSON header line, then e
 followed by raw tensors and a newline. Tensors may hold newline bytes, so they are read by length.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -86,7 +84,7 @@ class TensorSpec:
         return f"{self.size}{self.dtype.char.replace('l', 'q').replace('L', 'Q')}"
 
     @classmethod
-    def from_json(cls, value: object) -> TensorSpec:
+    def from_json(cls, value: object) -> "TensorSpec":
         """Return the tensor of `{"name": str, "type": str, "shape": [int, …], "port": int}`, or raise ValueError."""
         fields = value if isinstance(value, dict) else {}
         name, kind, shape, port = (fields.get(key, 0) for key in ("name", "type", "shape", "port"))
@@ -137,7 +135,7 @@ class LogHeader:
         return sum(spec.nbytes for spec in self.features)
 
     @classmethod
-    def from_json(cls, value: object) -> LogHeader:
+    def from_json(cls, value: object) -> "LogHeader":
         """Return the header of a channel from its decoded JSON; raise `ValueError` for another value."""
         if not isinstance(value, dict) or not isinstance(value.get("features"), list):
             raise ValueError("the first line must be a JSON object with a list of features")

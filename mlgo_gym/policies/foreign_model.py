@@ -1,7 +1,5 @@
 """Models of other libraries, `onnx:FILE` and `tflite:DIR`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

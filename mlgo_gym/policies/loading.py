@@ -1,7 +1,5 @@
 """From a policy's specification to the policy and its files: models, bundled rules, and users' code."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -5,8 +5,6 @@ and their relations. Its output is the expected change of the function's cost in
 takes the column with the smallest output if that is below 0, else clang's own choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

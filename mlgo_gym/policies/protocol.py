@@ -4,8 +4,6 @@ By LLVM's rule for versions of models, a policy may use fewer features than the 
 feature that the compiler lacks is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 

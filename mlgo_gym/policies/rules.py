@@ -9,8 +9,6 @@ A condition consists of names of features, numbers, `+ - *`, comparisons, `and`,
 precedence of Python. It is computed in double precision, so that exported C decides alike.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import hashlib
@@ -179,7 +177,7 @@ class RuleText:
         return bool(eval(self._python, {"__builtins__": {}}, names))  # noqa: S307 - of names and numbers alone
 
     @classmethod
-    def parse(cls, text: str, name: str) -> RuleText:
+    def parse(cls, text: str, name: str) -> "RuleText":
         """Return the rule of a file's contents; `name` is for errors.
 
         Raises:
@@ -197,7 +195,7 @@ class RuleText:
         return cls(condition, tuple(translation.columns), code, python)
 
     @classmethod
-    def load(cls, path: Path) -> RuleText:
+    def load(cls, path: Path) -> "RuleText":
         """Return the rule of a file.
 
         Raises:

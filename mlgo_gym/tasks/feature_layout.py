@@ -1,7 +1,5 @@
 """The layout of an observation: how the features of a header become a vector."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType

@@ -7,8 +7,6 @@ MLRegAllocEvictAdvisor.cpp; llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp. Whic
 the headers of clang 17 to 22.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The measurements of one finished compile, and rewards: functions of the cost of an episode and of its baseline."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -60,7 +58,7 @@ class Measurement:
     project: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, compiled: CompileResult) -> Measurement:
+    def of(cls, compiled: CompileResult) -> "Measurement":
         """Measure a finished compile; raise `CompilerError` of kind `object` if object or record cannot be read."""
         data = compiled.object_bytes
         try:
@@ -71,7 +69,7 @@ class Measurement:
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
 
     @classmethod
-    def of_function(cls, function: str, remarks: str) -> Measurement:
+    def of_function(cls, function: str, remarks: str) -> "Measurement":
         """Measure one function by clang's remarks since its first decision; `MlgoError` if they lack its costs."""
         return cls(None, {function: read_allocation_remarks(remarks)})
 
@@ -86,7 +84,7 @@ class Measurement:
         return max(self.frames.values(), default=0)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Measurement:
+    def from_json(cls, value: dict[str, Any]) -> "Measurement":
         """Build a measurement from `to_json()`'s result; other data raise a KeyError or TypeError."""
         costs = {function: float(cost) for function, cost in value["allocation"].items()}
         return cls(ObjectSizes(**value["sizes"]), costs, value.get("frames"))

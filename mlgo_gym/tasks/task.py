@@ -1,7 +1,5 @@
 """The small interface that a file in `envs/` fills in: what is different about one kind of decision."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

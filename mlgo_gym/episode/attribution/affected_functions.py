@@ -1,7 +1,5 @@
 """Which functions an inlining decision can change, which decisions can have changed one, and the effects of flips."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass

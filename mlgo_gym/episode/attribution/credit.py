@@ -5,8 +5,6 @@ one is inlined into, and functions that lose their last call or keep one. The ch
 reference is shared among the differing decisions that reach it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 

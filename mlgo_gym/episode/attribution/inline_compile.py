@@ -1,7 +1,5 @@
 """A compile with the site and the callee of each inlining decision, and the bytes of each function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -102,7 +100,7 @@ class InlineCompile:
     @classmethod
     def from_session(
         cls, answered: Iterable[tuple[Decision, int]], callees: Iterable[str], compiled: CompileResult, task: Task
-    ) -> InlineCompile:
+    ) -> "InlineCompile":
         """Return a finished compile, from each inlining decision with its answer and its callee."""
         dtype = task.headers[0].dtype
         decisions = tuple(

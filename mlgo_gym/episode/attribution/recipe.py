@@ -1,7 +1,5 @@
 """Recipes of modules: written, read, and kept in folders. `mlgo_clang.recipes` has the format of the file."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 Programs of another machine run in an emulator, which counts too: qemu's user mode runs ELF files, wasmtime WebAssembly.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

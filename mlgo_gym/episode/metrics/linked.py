@@ -1,7 +1,5 @@
 """The metric `linked`: bytes of the linked files with another object of one module."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping

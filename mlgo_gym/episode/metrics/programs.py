@@ -1,7 +1,5 @@
 """Runnable programs of a corpus: `programs.toml`, links from objects, checked runs, and the metric `instructions`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

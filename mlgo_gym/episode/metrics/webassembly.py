@@ -3,8 +3,6 @@
 `python -m mlgo_gym.episode.metrics.webassembly FILE PROGRAM ARGUMENTS…`; the program may use the working directory.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

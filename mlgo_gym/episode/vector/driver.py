@@ -1,7 +1,5 @@
 """An episode that an event loop runs: its compiler, or a function in a thread, is polled instead of awaited."""
 
-from __future__ import annotations
-
 import copy
 import os
 import threading

@@ -1,7 +1,5 @@
 """The event loop that serves the compilers of a vector environment, first come first served."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import select

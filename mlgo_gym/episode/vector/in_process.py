@@ -1,7 +1,5 @@
 """The base of vector environments in one process: common arguments, calls to each environment, and batched infos."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

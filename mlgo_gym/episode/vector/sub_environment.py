@@ -1,7 +1,5 @@
 """The episodes of one environment of a vector environment, which an event loop continues."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 
