@@ -10,6 +10,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,35 +82,21 @@ def finish(env: CompilerEnv, info: dict[str, Any], seed: int, steps: int = sys.m
     return info
 
 
+@dataclass
 class Ways:
-    """Ways to give the same random answers for one module.
+    """Ways to give the same random answers for one module; `answers` has the bytes of each answer of `single()`."""
 
-    Args:
-        environment: id of the environment.
-        corpus: the corpus.
-        module: name of the module.
-        clang: the compiler; None for the default one.
-        seed: seed of the answers.
-        max_random: number of random answers.
+    environment: str
+    corpus: str
+    module: str
+    clang: str | None = None
+    seed: int = 0
+    max_random: int = MAX_RANDOM
+    answers: list[bytes] = field(default_factory=list)
 
-    Attributes:
-        answers: the bytes of each answer; empty before `single()`.
-    """
-
-    def __init__(
-        self,
-        environment: str,
-        corpus: str,
-        module: str,
-        clang: str | None = None,
-        seed: int = 0,
-        max_random: int = MAX_RANDOM,
-    ) -> None:
-        self.max_random = max_random
-        self.environment, self.corpus, self.module, self.clang, self.seed = environment, corpus, module, clang, seed
-        self.answers: list[bytes] = []
-        self._start = {"module": module}
-        self._full_compiles = {} if environment == INLINE else {"preoptimize": False}
+    def __post_init__(self) -> None:
+        self._start = {"module": self.module}
+        self._full_compiles = {} if self.environment == INLINE else {"preoptimize": False}
 
     def make(self, *, compile_options: Mapping[str, Any] | None = None, **options: Any) -> CompilerEnv:
         """Return an environment for the module."""

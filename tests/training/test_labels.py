@@ -257,9 +257,7 @@ def test_labels_by_flips_equal_single_flips(varied: str) -> None:
     assert all(abs(label - alone) <= 16 for label, alone in counts["checked"]), counts["checked"]
     assert set(env.task.headers[0].dtype.names or ()) < set(columns)
     assert {len(values) for values in columns.values()} == {len(columns["bytes"])}
-    (one, _), (two, _) = (label_by_flips(env, load_policy("never", env), "mixed", compiles=3, seed=7) for _ in range(2))
-    assert (one["position"].tolist(), one["bytes"].tolist()) == (two["position"].tolist(), two["bytes"].tolist())
-    assert set(one["answer"]) == {0}
+    assert set(label_by_flips(env, load_policy("never", env), "mixed", compiles=3).columns["answer"]) == {0}
     assert label_by_flips(env, load_policy("never", env), "leaf").columns == {}
 
 
@@ -298,6 +296,24 @@ def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(make_bitco
     env = make("mlgo/RegAllocEvict-v0", leaf)
     found = label_evictions(env, load_policy("default", env), env.corpus[0].name)
     assert (found.columns, found.counts["decisions"], found.counts["flips"]) == ({}, 0, 0)
+
+
+def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -> None:
+    # A change of the labelling changes its results: the changelog says so.
+    env = make("mlgo/RegAllocEvict-v0", make_bitcode("pressure.c"))
+    for policy, flips in (
+        ("default", "0:0 0:3 23:2 23:6 37:9 37:32 52:6 52:32 60:3 60:6 75:11 75:32 98:4 98:32 99:2 99:32 100:6 100:32"),
+        ("never_evict", "3:0 3:32 6:0 6:32 9:0 9:32 10:0 10:32 31:0 31:32 35:0 35:32 36:0 36:32 39:0 39:32 42:0 42:32"),
+    ):
+        found = label_evictions(env, load_policy(policy, env), "pressure", compiles=9, seed=3)
+        rows = zip(*(found.columns[name] for name in ("position", "answer", "costs")), strict=True)
+        tried = [(at, np.flatnonzero(np.isfinite(costs))) for at, _, costs in rows]
+        assert " ".join(f"{at}:{column}" for at, columns in tried for column in columns) == flips
+    env = make("mlgo/Inline-v0", make_bitcode("families.c"))
+    found = label_by_flips(env, load_policy("default", env), "families", compiles=5, seed=3)
+    assert " ".join(map(str, found.columns["bytes"])) == "-11 83 3 14 14 -5 31 14 -5 31 12 7 18 -13"
+    counts = " ".join(f"{name}:{count}" for name, count in found.counts.items() if isinstance(count, int))
+    assert counts == "text:744 decisions:30 compiles:5 flips:36 missed:12 ambiguous:10 unbalanced:0 failed:0"
 
 
 def test_a_failed_flip_is_counted_and_others_follow(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
