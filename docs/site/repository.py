@@ -1,6 +1,6 @@
 """What mkdocs needs to make a site of this repository: pages that lie outside docs/, and links between all of them.
 
-The README is the home page. Anything else outside docs/ that a page links to (the changelog, model cards, examples)
+The README is the home page. Anything else outside docs/ that a page links to (the changelog, examples)
 becomes a page or a file of the site below `repository/`. The manual of the command line is the output of Typer.
 """
 

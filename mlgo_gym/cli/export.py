@@ -24,8 +24,8 @@ from mlgo_gym.policies.mlp import decides_evictions
 
 group = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
 
-Policy = Annotated[str, Option(help="Bundled policy, mlp:FILE, or a rule: default, never, always, threshold:N.")]
-Network = Annotated[str, Option("--policy", help="Bundled policy, or mlp:FILE.")]
+Policy = Annotated[str, Option(help="last-call, rule:FILE, mlp:FILE, default, never, always or threshold:N.")]
+Network = Annotated[str, Option("--policy", help="Network, as mlp:FILE.")]
 Output = Annotated[Path, Option(help="Path of the exported file.")]
 Level = Annotated[str | None, Option(help="Oz or Os, for a policy that uses clang's own decision.")]
 
