@@ -6,15 +6,7 @@ writes records of functions without an abbreviation, and a number of such a reco
 
 from __future__ import annotations
 
-from mlgo_clang.bitstream import (
-    CONSTANTS,
-    FUNCTION,
-    GLOBAL_VARIABLE,
-    MODULE,
-    MODULE_VERSION,
-    STRING_TABLE,
-    Stream,
-)
+from mlgo_clang.bitstream import CONSTANTS, FUNCTION, GLOBAL_VARIABLE, MODULE, MODULE_VERSION, STRING_TABLE, Stream
 from mlgo_clang.errors import PolicyError
 
 TYPE_CHECKING = False

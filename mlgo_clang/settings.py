@@ -17,11 +17,7 @@ PREFIX = "--mlgo-"
 """Prefix of the options; no option of clang starts so."""
 
 _OPTIONS = {
-    "policy": (
-        "MLGO_POLICY",
-        "NAME,NAME",
-        "policies of inlining; the smallest object is kept; default: last-call",
-    ),
+    "policy": ("MLGO_POLICY", "NAME,NAME", "policies of inlining; the smallest object is kept; default: last-call"),
     "eviction-policy": ("MLGO_EVICTION_POLICY", "NAME", "policy for evictions; default: clang's own"),
     "clang": ("MLGO_CLANG", "PATH", "compiler, 17 or newer; default: bundled"),
     "levels": ("MLGO_LEVELS", "LEVEL,LEVEL", "levels at which policies decide; default: s,z"),

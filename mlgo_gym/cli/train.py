@@ -114,19 +114,9 @@ def label(
     """
     plain = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
     given = {"callee_features": callee_features, "metric": metric, "ir": graphs}
-    labelling = Labelling(
-        corpus,
-        policy,
-        environment,
-        {name: value for name, value in given.items() if value} | plain,
-        compiles=compiles,
-        seconds=seconds,
-        check=check,
-        seed=seed,
-        largest=largest,
-        limit=limit,
-        max_per_project=max_per_project,
-    )
+    arguments = {name: value for name, value in given.items() if value} | plain
+    settings_of_labels = compiles, seconds, seed, check, largest, limit, max_per_project
+    labelling = Labelling(corpus, policy, environment, arguments, *settings_of_labels)
     if corpus in REFERENCES:
         if labelling != Labelling(corpus, arguments=plain):
             raise MlgoError(f"expected no options of labels beside {corpus}, got some; omit them")

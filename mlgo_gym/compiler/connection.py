@@ -214,12 +214,7 @@ class Connection:
 
     @classmethod
     def make(
-        cls,
-        advisors: Sequence[Advisor],
-        *,
-        stack_usage: bool,
-        optimization_record: bool,
-        stderr_file: bool = False,
+        cls, advisors: Sequence[Advisor], *, stack_usage: bool, optimization_record: bool, stderr_file: bool = False
     ) -> Connection:
         """Return the connection for a clang that is started next; one that prints much needs `stderr_file`."""
         new = cls()

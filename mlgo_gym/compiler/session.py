@@ -20,13 +20,7 @@ from mlgo_gym.compiler.decision_code import DecisionCode
 from mlgo_gym.compiler.inlining_output import CALLEE_FLAGS, CODE_FLAGS, CONTEXT_FLAGS, InliningOutput
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
 from mlgo_gym.compiler.printed_module import PrintedModule
-from mlgo_gym.compiler.process import (
-    CLOSED_AFTER_FORK,
-    STACK_USAGE_FLAGS,
-    CompilerProcess,
-    FileId,
-    describe_exit,
-)
+from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, STACK_USAGE_FLAGS, CompilerProcess, FileId, describe_exit
 from mlgo_gym.compiler.standard_error import SIZE_LIMIT_FLAGS, StandardError, check_command
 from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError

@@ -171,10 +171,7 @@ class EpisodeMaker:
         return ANY
 
     def begin(
-        self,
-        np_random: np.random.Generator,
-        start: EpisodeStart = ANY,
-        cursor: OrderCursor | None = None,
+        self, np_random: np.random.Generator, start: EpisodeStart = ANY, cursor: OrderCursor | None = None
     ) -> CompilerCoroutine[Episode]:
         """Start an episode and continue to its first decision after the actions of the start, as a coroutine.
 

@@ -27,7 +27,7 @@ from mlgo_gym.evaluation.table import (
     percent,
     wins_and_losses,
 )
-from mlgo_gym.extras import library
+from mlgo_gym.extras import templates
 
 _MAX_LISTED = 10
 
@@ -156,10 +156,7 @@ def _some(items: Sequence[str]) -> str:
 def page(evaluations: Mapping[str, EvaluationResult]) -> str:
     """Return the page of evaluations by name; characters that cannot be printed are escaped."""
     evaluations = {_printable(name): _with_printable_names(result) for name, result in evaluations.items()}
-    jinja2 = library("jinja2", PURPOSE, "report")
-    template = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    ).from_string(Path(__file__).with_name("templates").joinpath("report.html").read_text(encoding="utf-8"))
+    template = templates(Path(__file__).with_name("templates"), PURPOSE, "report").get_template("report.html")
     parts = [_part(f"run-{number}", name, result) for number, (name, result) in enumerate(evaluations.items(), start=1)]
     policies = list(dict.fromkeys(name for result in evaluations.values() for name in result.policies))
     number_of_policies = "1 policy" if len(policies) == 1 else f"{len(policies)} policies"

@@ -17,13 +17,7 @@ from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.features import FeatureTable
-from mlgo_gym.tasks.measurement import (
-    MAX_FRAME,
-    PROJECT_METRICS,
-    SIZE_METRICS,
-    Measurement,
-    grown_frames,
-)
+from mlgo_gym.tasks.measurement import MAX_FRAME, PROJECT_METRICS, SIZE_METRICS, Measurement, grown_frames
 
 GRAPH = "graph"
 """The form of an observation that is the call graph."""

@@ -142,10 +142,7 @@ def causes_of_changes(
     # A function that appears or vanishes lets others appear or vanish.
     while sum(_follow_calls(name, kept, unstable, reached, note) for name in unstable):
         pass
-    explained, callers = (
-        {name: reached[name] for name in changes if name in reached},
-        _callers(kept),
-    )
+    explained, callers = ({name: reached[name] for name in changes if name in reached}, _callers(kept))
     if counts_calls:
         explained |= _through_callers(changes.keys() - explained.keys(), callers, reached)
     return explained | _through_callees(changes.keys() - explained.keys(), callers, reached)
@@ -180,11 +177,7 @@ def _follow_decisions(
 
 
 def _follow_calls(
-    name: str,
-    kept: tuple[_Calls, _Calls],
-    unstable: Set[str],
-    reached: Causes,
-    note: Callable[[str, int, int], bool],
+    name: str, kept: tuple[_Calls, _Calls], unstable: Set[str], reached: Causes, note: Callable[[str, int, int], bool]
 ) -> bool:
     """Attribute an appearing or vanishing function to the causes in its calling contexts; return if any is new."""
     before, after = (calls.get(name, Counter[str]()) for calls in kept)

@@ -1,9 +1,7 @@
-"""Readable names of functions, signed numbers, and the templates of pages and pictures."""
+"""Readable names of functions, and signed numbers."""
 
 import re
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 from mlgo_gym.compiler.decision import functions_of
 from mlgo_gym.extras import library
@@ -82,15 +80,3 @@ def shortened(name: str, width: int) -> str:
 def signed(value: float) -> str:
     """Return a whole number with its sign, a real minus."""
     return f"{value:+,.0f}".replace("-", "\N{MINUS SIGN}")
-
-
-def templates() -> Any:
-    """Return the environment of the folder `templates`; values are escaped."""
-    jinja2 = library("jinja2", "a page of HTML", "explain")
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )

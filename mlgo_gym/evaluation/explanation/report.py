@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -16,9 +17,10 @@ from mlgo_gym.evaluation.explanation.names import (
     short_context,
     shortened,
     signed,
-    templates,
 )
-from mlgo_gym.extras import library
+from mlgo_gym.extras import library, templates
+
+_TEMPLATES = Path(__file__).with_name("templates")
 
 WIDTH = 80
 _MAX_FUNCTIONS, _MAX_PAGE_FUNCTIONS = 12, 30
@@ -138,7 +140,7 @@ def _filled(text: str, indent: int = 0) -> str:
 
 def as_page(explanation: Explanation, command: str) -> str:
     """Return an explanation as HTML, with the command that reproduces it."""
-    environment = templates()
+    environment = templates(_TEMPLATES, "a page of HTML", "explain")
     environment.filters |= {
         "answer": answer_text,
         "decisive": lambda features: decisive_text([feature for feature in features if feature.decisive_for]),
@@ -299,7 +301,7 @@ def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
     positions = [position for path in paths for position in path] + corners
     drawn = zip(graph.edges, paths, strict=True)
     text: str = (
-        templates()
+        templates(_TEMPLATES, "a picture of a call graph", "explain")
         .get_template("call_graph.svg")
         .render(
             width=max((column for column, _ in positions), default=0) * _COLUMN + _WIDTH + 2 * _MARGIN,
