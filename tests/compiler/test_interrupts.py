@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -146,15 +145,6 @@ def test_work_can_be_interrupted(name: str, stride: int, works: dict[str, Callab
     assert interrupts(reset_and_step, stride, lambda: envs.reset(seed=1)) > 600 // stride
     envs.close()
     assert traces() <= before
-
-
-def test_a_signal_during_a_wait_raises_at_once() -> None:
-    with Session(["/bin/sh", "-c", "sleep 60"]) as session, uninterrupted():
-        timer = threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            session.wait(60)
-        timer.join()
 
 
 def test_a_handler_that_does_not_raise_lets_the_wait_continue_and_one_that_raises_replaces_an_error() -> None:

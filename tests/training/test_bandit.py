@@ -81,6 +81,7 @@ def test_rewards_are_the_weights_of_labels_or_bytes(few: Path) -> None:
 
 @pytest.mark.parametrize("bundled", [("Os", True), *(pytest.param(each, marks=pytest.mark.slow) for each in BUNDLED)])
 def test_the_parts_of_a_split_are_those_of_corpora_and_no_label_is_of_a_test_module(bundled: tuple[str, bool]) -> None:
+    assert {*BUNDLED} == {(level, features) for level in ("Os", "Oz") for features in (False, True)}
     level, callee_features = bundled
     options: Any = {"labels": level, "callee_features": callee_features}
     names: tuple[Part, ...] = ("train", "fit", "valid")
