@@ -76,7 +76,6 @@ class BundleSearch:
         self._attempts = Counter[MoveKey]()
         self._ambiguous: set[MoveKey] = set()
         self._alone: set[MoveKey] = set()
-        self._restarts: list[tuple[Trial, Policy | None]] = []
         first = self._compile(None)
         if first is None:
             self._policy = None
@@ -170,9 +169,9 @@ class BundleSearch:
                 self._answers[name] = answers_by_call_site(trial.compiled.decisions)
             trials.append((trial, policy))
         trials.sort(key=lambda pair: pair[0].total)
-        (self.best, self._policy), *self._restarts = trials
+        (self.best, self._policy), *others = trials
         self._expected = self._expect(self.best)
-        for trial, _ in self._restarts:
+        for trial, _ in others:
             # All its answers are kept under another policy.
             sites = frozenset(decision.site for decision in trial.compiled.decisions)
             self._expected.replace_worse_parts(trial._replace(overrides=sites))
@@ -183,8 +182,7 @@ class BundleSearch:
         """Return independent moves to try next, the most promising first.
 
         New moves come first, then ambiguous moves one by one. When nothing is left, all moves are tried again if
-        something changed; every second round pins the other decisions. Then follow pairs of calls, and a restart from
-        the next best policy of the portfolio.
+        something changed; every second round pins the other decisions. Then follow pairs of calls.
         """
         moves = self._all_moves()
         fresh = [move for move in moves if move.key not in self._tried]
@@ -201,7 +199,7 @@ class BundleSearch:
             fresh = moves
         # Pairs never run out: a search without a budget ends before them.
         if not fresh and not self._space.budget.is_unlimited:
-            fresh = self._pairs() or self._restart()
+            fresh = self._pairs()
         decisions, sizes, costs = self._expected.decisions, self._expected.sizes, self._expected.costs
         scores = self._ranking.scores(fresh, code_copies(decisions, sizes), costs, self._generator)
         ordered = [fresh[index] for index in np.argsort(-scores, kind="stable").tolist()]
@@ -227,15 +225,6 @@ class BundleSearch:
     def _clear_tried(self) -> None:
         for keys in (self._tried, self._attempts, self._ambiguous, self._alone):
             keys.clear()
-
-    def _restart(self) -> list[Move]:
-        """Restart from the compile of the next best policy; return its moves."""
-        if not self._restarts:
-            return []
-        trial, self._policy = self._restarts.pop(0)
-        self._expected, self._unverified = self._expect(trial), 0
-        self._clear_tried()
-        return self._all_moves()
 
     def _pairs(self) -> list[Move]:
         """Return random pairs of calls with the same caller or the same callee."""
