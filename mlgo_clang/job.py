@@ -42,9 +42,7 @@ class Job:
         self._steps: TwoSteps | None = None
         self._bitcode = b""
         # C has no functions that several objects may define.
-        self.may_change_linkage = (
-            settings.internal and dialect is CLANG and not invocation.source.endswith((".c", ".i"))
-        )
+        self.may_change_linkage = settings.internal and dialect is CLANG and not invocation.source.endswith(".c")
         self.internal_functions = 0
         self._start = time.time()
         self.sources = SourceList()

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
+from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import joined
 from mlgo_gym.training.tree_imitation import EvictionImitation, estimate, eviction_examples, tree_features
 from tests.training.label_samples import FEATURES, inlining_labels
@@ -49,6 +51,12 @@ def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
         text=np.full(count, 1000.0), share=np.ones(count), groups=rows % 7,
         modules=np.array(["m"] * count), digests=np.array([""] * count), defaults=defaults, prices=np.full(count, 50.0),
     )  # fmt: skip
+
+
+def test_features_that_name_the_module_or_are_constant_are_no_inputs() -> None:
+    names = InlineEnv(callee_features=True).feature_names
+    dropped = "node_count edge_count is_callee_avail_external is_caller_avail_external"
+    assert [name for name in names if name not in network_features(names)] == sorted(dropped.split(), key=names.index)
 
 
 def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:

@@ -60,13 +60,15 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
 
 def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("--crate-type\nbin\n-Cmetadata=ab\n")
-    words = "-C opt_level=3 -Copt-level=s --emit=dep-info,link @words --out-dir out src/main.rs -Lx"
+    dropped = "-g -O --json=artifacts -Clto=fat -Cdebuginfo=2 -Cstrip=symbols -Cllvm-args=-a -Ctarget-cpu=native"
+    words = f"-C opt_level=3 {dropped} -Copt-level=s --emit=dep-info,link @words --out-dir out src/main.rs -Lx"
+    words += " -Ctarget-cpu=znver3"
     crate = Crate(words.split(), str(tmp_path))
     assert (crate.name, crate.source, crate.types) == ("main", "src/main.rs", {"bin"})
     assert (crate.level, crate.emits_code, crate.output) == ("s", True, "out/main")
     assert " ".join(crate.bitcode_arguments("z", "m.bc", "m.d")) == (
-        "--crate-type bin -Cmetadata=ab src/main.rs -Lx -C opt-level=z -C codegen-units=1 -C debuginfo=0 "
-        "-C embed-bitcode=no -C no-prepopulate-passes --cap-lints=allow --emit=llvm-bc=m.bc,dep-info=m.d"
+        "--crate-type bin -Cmetadata=ab src/main.rs -Lx -Ctarget-cpu=znver3 -C opt-level=z -C codegen-units=1 "
+        "-C debuginfo=0 -C embed-bitcode=no -C no-prepopulate-passes --cap-lints=allow --emit=llvm-bc=m.bc,dep-info=m.d"
     )
     levels = {"a.rs": "0", "-O a.rs": "3", "-O -Copt-level=s a.rs": "s", "-Copt-level=1 -O a.rs": "3"}
     assert {words: Crate(words.split()).level for words in levels} == levels
