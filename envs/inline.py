@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import EDGE_COLUMNS, NO_CALLS, NODE_COLUMNS, UNKNOWN_CALL, CallGraph
+from mlgo_gym.compiler.probe import probe
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -31,7 +31,7 @@ from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import ActionError, MlgoError, NoEpisodeError
 from mlgo_gym.tasks.infos import draw_text, render_end, render_text
 from mlgo_gym.tasks.task import Task
 
@@ -205,7 +205,7 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
 
     def _started(self, method: str) -> Episode:
         if self._episode is None:
-            raise ActionError(f"expected a started episode for {method}, got none; call reset()")
+            raise NoEpisodeError(f"expected a started episode for {method}, got none; call reset()")
         return self._episode
 
     @uninterrupted()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from gymnasium.error import InvalidAction, ResetNeeded
+
 from mlgo_clang.errors import MlgoError as MlgoError
 from mlgo_clang.errors import PolicyError as PolicyError
 
@@ -61,8 +63,12 @@ class UnreachableError(CorpusError):
     """Sources that cannot be fetched because their host does not answer."""
 
 
-class ActionError(MlgoError):
+class ActionError(MlgoError, InvalidAction):
     """NaN, no action at all, or an illegal action without `strict=False`."""
+
+
+class NoEpisodeError(ActionError, ResetNeeded):
+    """A call that needs a pending decision or a started episode: `reset()` comes first."""
 
 
 class UnknownArgumentError(MlgoError, TypeError):

@@ -1,6 +1,6 @@
-"""Makes environments by id: here, from arguments that an untrusted file names, and in workers of a list of items."""
+"""Makes environments by id: here, on another machine, and in workers of a list of items."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,11 +9,9 @@ from typing import Any, Generic
 import gymnasium as gym
 
 import mlgo_gym
-from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.corpus.folder import CorpusOutline, pack_module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, with_compile_options
-from mlgo_gym.errors import MlgoError, ToolchainError, UntrustedError
+from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.loading import pack_policies
 from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
@@ -41,45 +39,6 @@ def make_environment(name: str, arguments: Mapping[str, Any]) -> CompilerEnv:
     if not isinstance(env, CompilerEnv):
         raise MlgoError(f"expected an environment of mlgo-gym, got {name!r} ({type(env).__name__}); choose another")
     return env
-
-
-def recorded_arguments(
-    origin: str,
-    environment: str,
-    arguments: Mapping[str, Any],
-    *,
-    corpus: str | None,
-    extra_flags: Iterable[Sequence[str]] = (),
-    trust_flags: bool,
-) -> dict[str, Any]:
-    """Return the arguments of an environment that an untrusted file records, after a check.
-
-    Args:
-        origin: Name of the file, for messages.
-        environment, arguments: As recorded.
-        corpus: Recorded corpus; None if the user names another.
-        extra_flags: Further recorded flags that will be run, one sequence per compile.
-        trust_flags: Whether to skip the check.
-
-    Raises:
-        UntrustedError: Running the arguments could do more than compile.
-    """
-    checked = with_compile_options(arguments, trust_flags=trust_flags, check_flags=not trust_flags)
-    if trust_flags:
-        return checked
-    if environment not in compiler_environments():
-        raise UntrustedError(f"{origin}: {environment!r} would be imported; if you know its author, pass --trust-flags")
-    if corpus is not None and "pypi:" in corpus:
-        raise UntrustedError(
-            f"{origin}: the corpus {corpus!r} runs the build of a package; fetch it yourself and name it with "
-            "--corpus, or pass --trust-flags"
-        )
-    entries = checked[COMPILE_OPTIONS]
-    # Each environment checks its flags. These checks name the file, and end a command before its first compile.
-    for words in (("-cc1", *(entries.get("extra_flags") or ())), *(("-cc1", *words) for words in extra_flags)):
-        check_arguments(words, origin)
-    check_arguments(tuple(entries.get("flags") or ()), origin)
-    return checked
 
 
 FILE_ARGUMENTS = ("link_facts", "vocabulary")

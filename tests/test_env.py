@@ -2,8 +2,11 @@
 
 import copy
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import gymnasium as gym
@@ -121,14 +124,30 @@ def test_an_episode_has_nine_numbered_decisions_and_a_reward_at_its_end(env: Inl
     assert (env.actions, env.render()) == ((), None)
     for _ in range(2):
         for needs_an_episode in (env.state, lambda: env.step(0)):
-            with pytest.raises(ActionError, match=r"call reset\(\)"):
+            with pytest.raises(gym.error.ResetNeeded, match=r"call reset\(\)") as caught:
                 needs_an_episode()
+            assert isinstance(caught.value, ActionError)
         steps = play(env, 0, module="calls")
         assert [step.info["decision_index"] for step in steps[:-1]] == [*range(1, 9)]
         assert [step.reward for step in steps[:-1]] == [0.0] * 8
         assert steps[-1].reward == 1 - steps[-1].info["text"] / steps[-1].info["baseline_text"] < 0
         assert [(step.terminated, step.truncated) for step in steps] == [(False, False)] * 8 + [(True, False)]
     env.reset()
+    env.step(0)
+    calls: list[str] = []
+    pipe: list[int] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and "mlgo_gym" in frame.f_globals.get("__name__", ""):
+            calls.append(frame.f_code.co_name)
+        elif event == "c_call" and argument in (os.write, os.read):
+            pipe.append(len(calls))
+
+    sys.setprofile(note)
+    env.step(0)
+    sys.setprofile(None)
+    # As CONTRIBUTING says: at most ten functions to the pipe, and ten back.
+    assert max(pipe[0], len(calls) - pipe[-1]) <= 10, calls
     first = clang_of(env)
     env.reset()
     assert not alive(first)

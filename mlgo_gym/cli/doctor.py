@@ -23,9 +23,9 @@ from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import print_result
 from mlgo_gym.compiler.connection import make_scratch
 from mlgo_gym.compiler.limits import confinement_support
+from mlgo_gym.compiler.probe import probe
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.episode.metrics.counters import find_counter
-from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
 

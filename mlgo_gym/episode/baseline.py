@@ -1,10 +1,11 @@
-"""A module under clang's own heuristic: its measurement and its numbers of decisions, found once and kept on disk."""
+"""A module under clang's own heuristic: measurement, decisions and optimised bitcode, made once and kept on disk."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
-from mlgo_gym.cache import JsonCache
+from mlgo_gym.cache import FileCache, JsonCache
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision
@@ -17,6 +18,9 @@ watchers: list[Callable[[CompileResult, bool], None]] = []
 
 _memory = JsonCache("baselines")
 _decisions = JsonCache("decisions")
+_optimized = FileCache("optimized", ".bc")
+
+_EMIT_OBJECT = "-emit-obj"
 
 
 def measure_baseline(compilation: Compilation, timeout: float, *, optimization_record: bool = False) -> Measurement:
@@ -76,3 +80,34 @@ def count(compilation: Compilation, task: Task) -> CompilerCoroutine[dict[str, i
         yield from drive_coroutine(session, choose)
     keep_decisions(compilation, task, counts)
     return dict(counts)
+
+
+def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
+    """Return, as a coroutine, the compile that starts from the module's optimised bitcode, which is kept on disk.
+
+    That compile with `-disable-llvm-passes` gives the same object byte for byte. A module with a ThinLTO index is
+    always compiled in full: the optimiser also performs its imports.
+    """
+    if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
+        return compilation
+    key = compilation.key("optimized", "uselists")
+    path = _optimized.get(key)
+    if path is None:
+        flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
+        # Loop strength reduction depends on the order of uses, which bitcode drops by default.
+        emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
+        with emitting.session() as session:
+            yield session
+            optimized = session.finish(0.0).object_bytes
+        try:
+            path = _optimized.put(key, optimized)
+        except OSError:
+            return compilation  # in full each time, since nothing can be kept
+    # The recorded digest is that of the bitcode before the optimiser.
+    metadata = {name: fact for name, fact in compilation.module.metadata.items() if name != "bitcode_sha256"}
+    return replace(
+        compilation,
+        module=replace(compilation.module, bitcode=path, metadata=metadata),
+        flags=(*compilation.flags, "-disable-llvm-passes"),
+        inputs=("-x", "ir", str(path)),
+    )

@@ -17,7 +17,7 @@ from mlgo_gym.episode.baseline import baseline_coroutine, keep_decisions
 from mlgo_gym.episode.episode_compile import EpisodeCompile
 from mlgo_gym.episode.outcome import EpisodeOutcome, FinishedCompile, conclude, fail, failure_reward
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError, NoEpisodeError, SnapshotError
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.task import read_action
 
@@ -100,7 +100,7 @@ class Episode:
     def pending(self) -> Decision:
         """Return the pending decision; raise `ActionError` if there is none."""
         if self.decision is None:
-            raise ActionError("expected a pending decision, got an episode that runs or is over; call reset()")
+            raise NoEpisodeError("expected a pending decision, got an episode that runs or is over; call reset()")
         return self.decision
 
     def observe(self) -> Any:
@@ -180,7 +180,8 @@ class Episode:
         decision: Decision | None
         try:
             while (decision := (yield running.session)) is not None:
-                running.receive(decision)
+                if running.credit or decision.advisor in running.unchecked:
+                    running.receive(decision)
                 if running.function is not None and decision.context != running.function:
                     running.advise(setup.task.default_advice(decision))
                 elif max_decisions is not None and self.decisions >= max_decisions:

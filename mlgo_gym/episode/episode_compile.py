@@ -29,6 +29,7 @@ class EpisodeCompile:
         answers: The advice to every decision.
         decided: All decisions, the pending one included; empty without `credit`.
         contexts: Whether decisions have sites.
+        unchecked: Numbers of the advisors without a decision so far, whose headers are unknown.
     """
 
     def __init__(self, setup: Setup, compilation: Compilation, function: str | None, *, repeats: bool = False) -> None:
@@ -40,7 +41,7 @@ class EpisodeCompile:
         self.contexts = follows_sites and (repeats or INLINING in setup.task.advisors)
         self.answers: list[bytes] = []
         self.decided: list[Decision] = []
-        self._unchecked = set(range(len(setup.task.advisors)))
+        self.unchecked = set(range(len(setup.task.advisors)))
         self.session = self._fresh_session()
 
     def _fresh_session(self) -> Session:
@@ -67,9 +68,9 @@ class EpisodeCompile:
         """Note a decision of the session; raise `ToolchainError` if clang's header differs from that of its probe."""
         if self.credit:
             self.decided.append(decision)
-        if decision.advisor not in self._unchecked:
+        if decision.advisor not in self.unchecked:
             return
-        self._unchecked.discard(decision.advisor)
+        self.unchecked.discard(decision.advisor)
         header, expected = self.session.header(decision.advisor), self.setup.task.headers[decision.advisor]
         if header != expected:
             self.session.kill()
@@ -145,6 +146,6 @@ class EpisodeCompile:
 
     def _copy(self, session: Session) -> "EpisodeCompile":
         copied = copy.copy(self)
-        copied.answers, copied.decided, copied._unchecked = [*self.answers], [*self.decided], {*self._unchecked}
+        copied.answers, copied.decided, copied.unchecked = [*self.answers], [*self.decided], {*self.unchecked}
         copied.session = session
         return copied

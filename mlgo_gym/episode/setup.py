@@ -1,48 +1,38 @@
-"""The setup of an environment: task, compiler, corpus and arguments, shared by all episodes.
-
-The advisors of a clang are probed once by compiling a tiny module; the result is kept on disk.
-"""
+"""The setup of an environment: task, compiler, corpus and arguments, shared by all episodes."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from mlgo_clang.files import file_identity
-from mlgo_gym.cache import FileCache, JsonCache, key_of
 from mlgo_gym.compiler.callee_features import with_callee_features
-from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive, run_blocking
-from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.compiler.printed_module import MODULE_END, MODULE_FLAGS, PrintedModule
+from mlgo_gym.compiler.probe import probe
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
-from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
-from mlgo_gym.episode.baseline import count
+from mlgo_gym.episode.baseline import count, preoptimize
 from mlgo_gym.episode.metrics.counters import find_counter
 from mlgo_gym.episode.metrics.linked import LinkedSize, PlainObjects
 from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
-from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
-from mlgo_gym.llvm.advisors import INLINING, Advisor
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.link_facts import LinkFacts
-from mlgo_gym.llvm.sizes import FunctionSizes, object_sizes
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.storage.temporary_folders import temporary_folder
+from mlgo_gym.llvm.sizes import FunctionSizes
+from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.tasks.infos import CREDIT, FUNCTION, SIZES, NumericInfos, with_metric
 from mlgo_gym.tasks.measurement import INSTRUCTIONS, LINKED, MAX_FRAME, WEIGHTED, Measurement
 from mlgo_gym.tasks.task import Task
 
 Value = TypeVar("Value")
-
-_EMIT_OBJECT = "-emit-obj"
 
 _CHECKED_MODULES = 1000
 """Largest number of modules of which one must have no recorded flags, where flags for such are given."""
@@ -255,40 +245,6 @@ class Setup:
         return run_blocking(count(self.compilation(module), self.task), self.timeout)
 
 
-_optimized = FileCache("optimized", ".bc")
-
-
-def preoptimize(compilation: Compilation) -> CompilerCoroutine[Compilation]:
-    """Return, as a coroutine, the compile that starts from the module's optimised bitcode, which is kept on disk.
-
-    That compile with `-disable-llvm-passes` gives the same object byte for byte. A module with a ThinLTO index is
-    always compiled in full: the optimiser also performs its imports.
-    """
-    if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
-        return compilation
-    key = compilation.key("optimized", "uselists")
-    path = _optimized.get(key)
-    if path is None:
-        flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
-        # Loop strength reduction depends on the order of uses, which bitcode drops by default.
-        emitting = replace(compilation, flags=(*flags, "-emit-llvm-uselists"))
-        with emitting.session() as session:
-            yield session
-            optimized = session.finish(0.0).object_bytes
-        try:
-            path = _optimized.put(key, optimized)
-        except OSError:
-            return compilation  # in full each time, since nothing can be kept
-    # The recorded digest is that of the bitcode before the optimiser.
-    metadata = {name: fact for name, fact in compilation.module.metadata.items() if name != "bitcode_sha256"}
-    return replace(
-        compilation,
-        module=replace(compilation.module, bitcode=path, metadata=metadata),
-        flags=(*compilation.flags, "-disable-llvm-passes"),
-        inputs=("-x", "ir", str(path)),
-    )
-
-
 def _keep(cache: dict[str, Value], key: str, value: Value) -> None:
     while len(cache) >= MAX_REFERENCES:
         cache.pop(next(iter(cache)))
@@ -298,89 +254,3 @@ def _keep(cache: dict[str, Value], key: str, value: Value) -> None:
 @lru_cache(maxsize=8)
 def _read_facts(path: Path, _identity: str) -> LinkFacts:
     return LinkFacts.read(path)
-
-
-_memory = JsonCache("probes")
-
-_LIVE_VALUES = 40
-_TIMEOUT = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Header of an advisor's channel, number of decisions in the tiny module (≥ 1), and payload of the first one."""
-
-    header: LogHeader
-    decisions: int
-    first: bytes
-
-
-@lru_cache(maxsize=256)
-def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -> Probe:
-    """Return the probe of an advisor; made once per compiler and kept on disk.
-
-    The flags are `-cc1` arguments that change its header, for instance a vocabulary of embeddings. Raises
-    `ToolchainError` with clang's diagnostics if this clang has no interactive mode for the advisor.
-    """
-    key = key_of(toolchain.identity, advisor.name, advisor.flags("BASE"), flags)
-    with suppress(KeyError, TypeError, ValueError):  # unknown, or written by another release
-        known = _memory.get(key) or {}
-        return Probe(LogHeader.from_json(known["header"]), int(known["decisions"]), bytes.fromhex(known["first"]))
-    result = _measure(toolchain, advisor, flags)
-    _memory.put(key, {"header": result.header.to_json(), "decisions": result.decisions, "first": result.first.hex()})
-    return result
-
-
-def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> Probe:
-    with temporary_folder() as folder:
-        source = folder / "probe.ll"
-        source.write_text(advisor.trial or _tiny_module())
-        command = [*toolchain.command, "-cc1", "-Oz", "-emit-obj", "-w", *flags, "-x", "ir", str(source)]
-        payloads: list[bytes] = []
-
-        def advise(decision: Decision) -> bytes:
-            payloads.append(decision.payload)
-            return session.any_answer(decision)
-
-        try:
-            with Session(command, [advisor]) as session:
-                object_sizes(drive(session, advise, _TIMEOUT).object_bytes)
-                header = session.header()
-        except MlgoError as error:
-            status = f" ({error.kind})" if isinstance(error, CompilerError) else ""
-            raise ToolchainError(
-                f"expected {toolchain.command[0]} (clang {toolchain.version_text}) to compile a tiny module with its "
-                f"{advisor.name} advisor in interactive mode, got an error{status}: {error}; choose another clang"
-            ) from error
-    if header is None or not payloads:
-        raise ToolchainError(
-            f"expected decisions of the {advisor.name} advisor of {toolchain.command[0]} (clang "
-            f"{toolchain.version_text}), got none: this build has no interactive mode; choose another clang, or the "
-            "bundled one"
-        )
-    return Probe(header, len(payloads), payloads[0])
-
-
-def _tiny_module() -> str:
-    """Return textual IR for clang 17 to 22 with calls to inline and more live values than registers."""
-    loads = "\n".join(
-        f"  %p{n} = getelementptr i64, ptr %p, i64 {n}\n  %v{n} = load volatile i64, ptr %p{n}"
-        for n in range(_LIVE_VALUES)
-    )
-    stores = "\n".join(f"  store volatile i64 %v{n}, ptr %p{n}" for n in range(_LIVE_VALUES))
-    return f"""\
-define internal i64 @callee(i64 %x) {{
-  %y = mul i64 %x, 3
-  ret i64 %y
-}}
-declare void @use(i64)
-define void @caller(ptr %p, i64 %x) {{
-{loads}
-  %r = call i64 @callee(i64 %x)
-  call void @use(i64 %r)
-  %s = call i64 @callee(i64 %r)
-  call void @use(i64 %s)
-{stores}
-  ret void
-}}
-"""

@@ -7,7 +7,7 @@ is the reward of the step.
 
 import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +16,18 @@ from typing import Any
 from mlgo_gym.cache import errors_name_file
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.compile_options import with_compile_options
+from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.outcome import failure_reward
-from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError, UntrustedError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, Metrics, unpack_actions
 from mlgo_gym.evaluation.result import HEADER, load_result
 from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings, is_plain_clang
 from mlgo_gym.llvm.training_log import LogHeader, LogWriter, TensorSpec
-from mlgo_gym.make_env import recorded_arguments
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import plain_clang_flags, with_callee_features
 from mlgo_gym.policies.rules import Rule
@@ -217,6 +218,45 @@ class Verdict:
     policy: str
     module: str
     problem: str = ""
+
+
+def recorded_arguments(
+    origin: str,
+    environment: str,
+    arguments: Mapping[str, Any],
+    *,
+    corpus: str | None,
+    extra_flags: Iterable[Sequence[str]] = (),
+    trust_flags: bool,
+) -> dict[str, Any]:
+    """Return the arguments of an environment that an untrusted file records, after a check.
+
+    Args:
+        origin: Name of the file, for messages.
+        environment, arguments: As recorded.
+        corpus: Recorded corpus; None if the user names another.
+        extra_flags: Further recorded flags that will be run, one sequence per compile.
+        trust_flags: Whether to skip the check.
+
+    Raises:
+        UntrustedError: Running the arguments could do more than compile.
+    """
+    checked = with_compile_options(arguments, trust_flags=trust_flags, check_flags=not trust_flags)
+    if trust_flags:
+        return checked
+    if environment not in compiler_environments():
+        raise UntrustedError(f"{origin}: {environment!r} would be imported; if you know its author, pass --trust-flags")
+    if corpus is not None and "pypi:" in corpus:
+        raise UntrustedError(
+            f"{origin}: the corpus {corpus!r} runs the build of a package; fetch it yourself and name it with "
+            "--corpus, or pass --trust-flags"
+        )
+    entries = checked[COMPILE_OPTIONS]
+    # Each environment checks its flags. These checks name the file, and end a command before its first compile.
+    for words in (("-cc1", *(entries.get("extra_flags") or ())), *(("-cc1", *words) for words in extra_flags)):
+        check_arguments(words, origin)
+    check_arguments(tuple(entries.get("flags") or ()), origin)
+    return checked
 
 
 def validate(

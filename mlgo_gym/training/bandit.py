@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.episode.argument_types import check_types, whole_number
 from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
-from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError, did_you_mean
+from mlgo_gym.errors import ActionError, MlgoError, NoEpisodeError, UnknownArgumentError, did_you_mean
 from mlgo_gym.policies.network import CLIP, Normalization
 from mlgo_gym.tasks.features import BOUNDS
 from mlgo_gym.training.distillation import network_features
@@ -223,7 +223,9 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
             ActionError: no decision is pending, or the action is neither 0 nor 1.
         """
         if self._row < 0:
-            raise ActionError("expected a pending decision, got an episode that is over or not started; call reset()")
+            raise NoEpisodeError(
+                "expected a pending decision, got an episode that is over or not started; call reset()"
+            )
         value = np.asarray(action)
         if value.size != 1 or value.item() not in (0, 1):
             raise ActionError(f"expected a legal action among [0, 1], got {action!r}; use one of these")
@@ -326,7 +328,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         pending = rows >= 0
         next_step = self.autoreset_mode is AutoresetMode.NEXT_STEP
         if not pending.all() and not (next_step and self._started.all()):
-            raise ActionError(
+            raise NoEpisodeError(
                 f"environment {int(pending.argmin())}: expected a pending decision, got none; reset it first"
             )
         illegal = pending & (values != 0) & (values != 1)

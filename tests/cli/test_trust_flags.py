@@ -18,8 +18,8 @@ from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.errors import MlgoError, UntrustedError
+from mlgo_gym.evaluation.trace import recorded_arguments
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
-from mlgo_gym.make_env import recorded_arguments
 from tests.cli.command import run
 from tests.conftest import MakeBitcode, clang_argument
 from tests.corpus.untrusted import BENIGN, make_untrusted_corpus

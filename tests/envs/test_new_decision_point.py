@@ -9,7 +9,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.cli.reference import manual
-from mlgo_gym.episode.setup import probe
+from mlgo_gym.compiler.probe import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.testing import check_environment
 from tests.cli.command import run, run_json

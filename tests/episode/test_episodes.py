@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.probe import probe
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus import Module, open_corpus
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.episode.baseline import count, known_decisions, measure_baseline
-from mlgo_gym.episode.setup import preoptimize, probe
+from mlgo_gym.episode.baseline import count, known_decisions, measure_baseline, preoptimize
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain

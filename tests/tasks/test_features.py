@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from mlgo_gym.compiler.probe import probe
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG, InlineIR2VecTask
-from mlgo_gym.episode.setup import probe
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -12,7 +12,7 @@ from mlgo_gym.episode.episode import Answer, Episode
 from mlgo_gym.episode.episode_maker import ANY, EpisodeMaker, EpisodeStart
 from mlgo_gym.episode.outcome import EpisodeOutcome
 from mlgo_gym.episode.vector.driver import EpisodeDriver
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import ActionError, MlgoError, NoEpisodeError
 
 
 class SubEnvironment:
@@ -115,11 +115,11 @@ class SubEnvironment:
         if episode is None or episode.decision is None or self.outcome is not None:
             if self._next_error is not None or (self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP):
                 return None
-            raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
+            raise NoEpisodeError(f"environment {self.number}: expected a pending decision, got none; reset it first")
         try:
             return episode.encode(action)
         except ActionError as error:
-            raise ActionError(f"environment {self.number}: {error}") from None
+            raise type(error)(f"environment {self.number}: {error}") from None
 
     def act(self, answer: Answer | None) -> None:
         """Answer the pending decision, or, with None, begin the next episode."""
