@@ -1,7 +1,5 @@
 """The header of an advisor's channel, from one compile of a tiny module; the result is kept on disk."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
