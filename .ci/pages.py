@@ -197,7 +197,10 @@ def steps(page: str, text: str, *, network: bool) -> list[Step]:
             python += block["code"]
             found = [step for step in found if step.words[:1] != (sys.executable,)]
             code = python if network else DATASETS.sub("builtin", python)
-            found.append(Step(python, (sys.executable, "-W", "error", "-c", code)))
+            names = dict.fromkeys(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
+            missing = ", ".join(name for name in names if not _is_installed(f"import {name}"))
+            words = () if missing else (sys.executable, "-W", "error", "-c", code)
+            found.append(Step(python, words, missing and f"needs {missing}; tests/test_pages.py runs it"))
         elif block["indented"] or block["language"] in ("sh", "bash", "console"):
             found += [_step(command, network=network) for command in commands(block["indented"] or block["code"])]
     return [Step(step.text, (), ELSEWHERE[page]) for step in found] if page in ELSEWHERE else found

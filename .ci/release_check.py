@@ -6,8 +6,8 @@ Checks the files of the wheel, installs each distribution in a new environment w
 `mlgo-gym doctor`, the demonstration without a network, and the steps of the README. All steps run outside the checkout.
 Copies both distributions to `dist/` at the end. The exit status is 1 if a step fails.
 
-The address of the repository stands for `ADDRESS` in all committed files, and makes the links of the README absolute:
-a package index shows that page alone.
+The address of the repository becomes `[project.urls]` of pyproject.toml and the address of CITATION.cff, and makes the
+links of the README absolute: a package index shows that page alone. Without one the distributions have none.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-ADDRESS = "https://example.org/mlgo-gym"
-"""The address in the repository, which a release replaces."""
+URLS = "# .ci/release_check.py --address adds [project.urls] here.\n"
+"""Line of pyproject.toml that a release with an address replaces."""
 
 MAX_WHEEL_BYTES = 6_000_000
 
@@ -76,15 +76,16 @@ def run(title: str, words: Sequence[str | Path], folder: Path, **environment: st
 
 
 def released(folder: Path, address: str) -> Path:
-    """Return a copy of the committed files with the address of a release, and absolute links in the README."""
+    """Return a copy of the committed files, with the address of a release if it is not empty."""
     folder.mkdir()
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
     subprocess.run(["tar", "x"], cwd=folder, input=archive, check=True)
-    found = subprocess.run(["git", "grep", "-lF", ADDRESS], cwd=ROOT, check=True, capture_output=True, text=True)
-    for name in found.stdout.split():
-        if not name.startswith("benchmarks/"):
-            page = folder / name
-            page.write_text(page.read_text(encoding="utf-8").replace(ADDRESS, address), encoding="utf-8")
+    if not address:
+        return folder
+    project, citation = folder / "pyproject.toml", folder / "CITATION.cff"
+    urls = f'[project.urls]\nSource = "{address}"\nChangelog = "{address}/blob/main/CHANGELOG.md"\n'
+    project.write_text(project.read_text(encoding="utf-8").replace(URLS, urls), encoding="utf-8")
+    citation.write_text(f"{citation.read_text(encoding='utf-8')}repository-code: {address}\n", encoding="utf-8")
     page = folder / "README.md"
     text = re.sub(r"(\]\()(?!\w+:|#)", rf"\1{address}/blob/main/", page.read_text(encoding="utf-8"))
     page.write_text(re.sub(r'((?:src|srcset)=")(?!\w+:)', rf"\1{address}/raw/main/", text), encoding="utf-8")
@@ -135,7 +136,7 @@ def main() -> None:
     """Build, and check both distributions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", action="store_true", help="also run steps of the README that download sources")
-    parser.add_argument("--address", default=ADDRESS, help="address of the repository (default: a placeholder)")
+    parser.add_argument("--address", default="", help="https://HOST/OWNER/NAME of the repository (default: none)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-release-") as temporary:
         work = Path(temporary)

@@ -16,6 +16,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.make_env import FILE_ARGUMENTS
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import is_code, policy_identity
+from mlgo_gym.policies.network import Network
 
 _WITHOUT_EFFECT = frozenset({"clang", "corpus", "module_order", "render_mode"})
 """Arguments of environments that change no result; compiler and modules count by their contents."""
@@ -43,7 +44,7 @@ def effective_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identity_of(
-    env: CompilerEnv, environment: str, arguments: Mapping[str, Any], policies: Mapping[str, str | Policy]
+    env: CompilerEnv, environment: str, arguments: Mapping[str, Any], policies: Mapping[str, str | Network | Policy]
 ) -> dict[str, Any]:
     """Return everything that decides the outcomes of a run in an environment, but its modules and its own settings.
 
@@ -72,7 +73,11 @@ def identity_of(
     }
 
 
-def _policy(policy: str | Policy, env: CompilerEnv) -> str:
+def _policy(policy: str | Network | Policy, env: CompilerEnv) -> str:
+    if isinstance(policy, Network):
+        layers = [layer.tolist() for layer in (*policy.weights, *policy.biases)]
+        normalization = policy.normalization and policy.normalization.to_json()
+        return f"network {key_of(policy.features, policy.activation, normalization, layers)}"
     if not isinstance(policy, str):
         return f"{UNNAMED}{type(policy).__qualname__}"
     identity = policy_identity(policy)

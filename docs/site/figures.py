@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -112,7 +113,62 @@ def run_time(theme: Theme) -> Figure:
     return picture
 
 
-FIGURES: dict[str, Callable[[Theme], Figure]] = {"learning": learning, "run_time": run_time}
+def projects(theme: Theme) -> Figure:
+    """Return the change of each held-out project by the bundled rule, a dot for each, and the means."""
+    picture = Figure(figsize=(WIDTH, 2.8), layout="constrained")
+    axes = picture.subplots()
+    rows = [(language, level) for language in tables.LANGUAGES for level in ("Oz", "Os")]
+    for place, (language, level) in enumerate(reversed(rows)):
+        found = measurements.held_out_projects(level, tables.LAST_CALL, cxx=tables.LANGUAGES[language])
+        means = np.array(sorted(100 * change.mean for change in found.values()))
+        offsets = np.resize([0.0, 0.14, -0.14, 0.26, -0.26], len(means))
+        colour, mark = (theme.orange, "o") if language == "C++" else (theme.blue, "s")
+        axes.plot(means, place + offsets, mark, ms=5, color=colour, alpha=0.75, ls="")
+        axes.plot([np.mean(means)] * 2, [place - 0.36, place + 0.36], color=theme.ink, lw=2)
+    axes.axvline(0, color=theme.ink, lw=0.8)
+    axes.set(yticks=range(len(rows)), yticklabels=[f"{language}, -{level}" for language, level in reversed(rows)])
+    axes.set(xlabel="code size against plain clang at the same level; left is smaller, bars are means")
+    axes.grid(visible=False, axis="y")
+    percentages(axes.xaxis)
+    return picture
+
+
+LINKED = {
+    "folding, --icf=all": ("Oz", "icf"),
+    "mlgo-gym build": ("rule", "gc"),
+    "mlgo-gym build, folding": ("rule, folding", "icf"),
+    "ThinLTO": ("thin", "gc"),
+    "ThinLTO, import limit 0": ("thin without imports", "gc"),
+    "full LTO": ("full", "gc"),
+    "g++ 12 -Oz": ("g++", "gc"),
+}
+"""Bars of the picture of linked programs: build and link, as of benchmarks/linked.py."""
+
+
+def linked(theme: Theme) -> Figure:
+    """Return the size of linked C++ programs by way to build, a bar for the mean and a dot for each program."""
+    picture = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    axes = picture.subplots()
+    for place, (build, link) in enumerate(reversed(LINKED.values())):
+        changes = np.array(sorted(measurements.linked_programs(build, link).values()))
+        mean = 100 * np.expm1(np.log1p(changes).mean())
+        colour = theme.orange if build.startswith("rule") else theme.blue
+        axes.barh(place, mean, 0.62, color=colour, alpha=0.55)
+        axes.plot(100 * changes, np.full(len(changes), place), "o", ms=4, color=theme.ink, alpha=0.6, ls="")
+    axes.axvline(0, color=theme.ink, lw=0.8)
+    axes.set(yticks=range(len(LINKED)), yticklabels=[*reversed(LINKED)], xlim=(-25, 10))
+    axes.set(xlabel="code of linked C++ programs against clang -Oz with --gc-sections; left is smaller")
+    axes.grid(visible=False, axis="y")
+    percentages(axes.xaxis)
+    return picture
+
+
+FIGURES: dict[str, Callable[[Theme], Figure]] = {
+    "learning": learning,
+    "linked": linked,
+    "projects": projects,
+    "run_time": run_time,
+}
 
 
 def main() -> None:

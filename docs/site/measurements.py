@@ -18,6 +18,13 @@ CXX_PROJECTS = ("box2d-py", "fasttext", "jsonnet", "lightgbm", "pyclipper", "pys
 CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
 """Projects of the benchmark, and parts of projects, whose modules in the test split are C++; all others are C."""
 
+HELD_OUT_CXX = (
+    *("annoy", "cityhash", "editdistance", "fastcluster", "hnswlib", "levenshtein", "libsass", "marisa-trie"),
+    *("python-rapidjson", "pyworld"),
+)
+"""Held-out projects whose modules are C++. The other ones are C; three modules of python-crfsuite and one of pyroaring
+are not."""
+
 _AVERAGED = ("mean", "total", "better", "worse", "train_cpu_seconds")
 
 Facts = dict[str, Any]
@@ -192,3 +199,31 @@ def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts
     row = read("held_out")[part][level][policy]
     projects = dict(zip(row["modules"], row["projects"], strict=True))
     return facts(list(pairs.values()), [projects[name] for name in pairs])
+
+
+@cache
+def held_out_projects(level: str, policy: str, *, cxx: bool) -> dict[str, Change]:
+    """Return the change of each held-out project of a language, against plain clang, by name."""
+    sizes: dict[str, list[tuple[float, float]]] = {}
+    for part in ("six", "others"):
+        row = read("held_out")[part][level][policy]
+        for project, pair in zip(row["projects"], row["sizes"], strict=True):
+            if (project in HELD_OUT_CXX) == cxx:
+                sizes.setdefault(project, []).append((pair[0], pair[1]))
+    return {project: Change(tuple(pairs)) for project, pairs in sorted(sizes.items())}
+
+
+@cache
+def linked_programs(build: str, link: str) -> dict[str, float]:
+    """Return the relative change of the code of each C++ program, against plain -Oz linked with `--gc-sections`.
+
+    Args:
+        build: A build of benchmarks/linked.py.
+        link: `gc`, or `icf` for a link with folding too.
+    """
+    programs = {name: row["builds"] for name, row in read("linked").items() if row["group"] not in ("C", "newer")}
+    return {
+        name: builds[build][link][0] / builds["Oz"]["gc"][0] - 1
+        for name, builds in programs.items()
+        if link in builds.get(build, {})
+    }

@@ -26,6 +26,15 @@ ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
 _PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)"></picture>')
 _HOME, _ELSEWHERE = "index.md", "repository/"
+_OVERVIEW = "reference/overview.md"
+_ONLY_HERE = {
+    "arguments and infos": "arguments.md",
+    "features": "features.md",
+    "datasets": "datasets.md",
+    "commands and dates of all measurements": "../results/measurements.md",
+}
+"""Generated pages that the navigation lacks, as seen from the overview."""
+
 _PACKAGES = ("", "corpus", "policies", "evaluation", "evaluation.explanation", "search", "training", "integrations")
 """Packages below `mlgo_gym` whose public names are the Python API; a name of two packages is shown at the first."""
 
@@ -68,6 +77,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         target = _uri(posixpath.normpath(posixpath.join(source, link[2])))
         return link[1] + posixpath.relpath(target, posixpath.dirname(here) or ".")
 
+    if here == _OVERVIEW:
+        markdown += f"\n\nOnly on the site: {', '.join(f'[{title}]({uri})' for title, uri in _ONLY_HERE.items())}.\n"
     # GitHub chooses a figure by the browser's preference, the site by its own switch.
     markdown = _PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", markdown)
     # What is code is no link.

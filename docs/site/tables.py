@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
+from statistics import median
 from typing import Any
 
 from benchmarks import exactness
@@ -267,15 +269,28 @@ def held_out(*, networks: bool = False) -> Rows:
                 ]
 
 
+LANGUAGES = {"C": False, "C++": True}
+
+
 def readme() -> Rows:
-    """Yield the bundled rule at each level on every set of held-out modules."""
-    counts = {part: measurements.held_out_facts(part, LEVELS[0], LAST_CALL) for part in SETS}
-    titles = (f"{SETS[part]}: {row['modules']} modules, {row['projects']} projects" for part, row in counts.items())
-    yield ["policy", "level", *(cell for title in titles for cell in (title, "interval"))]
-    for level in reversed(LEVELS):
-        rows = [measurements.held_out_facts(part, level, LAST_CALL) for part in SETS]
-        cells = [cell for row in rows for cell in (percent(row["mean"]), interval(row["interval"]))]
-        yield [f"`{LAST_CALL}`", f"-{level}", *cells]
+    """Yield the bundled rule on all held-out projects, by language and level."""
+    columns = ("projects", "smaller", "larger", "mean", "95 % interval", "median", "best project", "mean without it")
+    yield ["language, level", *columns]
+    for language, level in product(LANGUAGES, LEVELS):
+        projects = measurements.held_out_projects(level, LAST_CALL, cxx=LANGUAGES[language])
+        pairs = [pair for change in projects.values() for pair in change.pairs]
+        names = [name for name, change in projects.items() for _ in change.pairs]
+        means = {name: change.mean for name, change in projects.items()}
+        best = min(means, key=means.__getitem__)
+        kept = [at for at, name in enumerate(names) if name != best]
+        rest = facts([pairs[at] for at in kept], [names[at] for at in kept])
+        row = facts(pairs, names)
+        counts = [sum(mean < 0 for mean in means.values()), sum(mean > 0 for mean in means.values())]
+        yield [
+            *(f"{language}, -{level}", str(len(projects)), *map(str, counts), percent(row["mean"])),
+            *(interval(row["interval"]), percent(median(means.values())), f"{best}, {percent(means[best])}"),
+            percent(rest["mean"]),
+        ]
 
 
 LINKED = {

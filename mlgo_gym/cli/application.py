@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mlgo_gym import __version__
-from mlgo_gym.cli import build, corpus, doctor, evaluate, export, recipes, reference, trace, train
+from mlgo_gym.cli import build, corpus, doctor, evaluate, export, recipes, reference, size, trace, train
 from mlgo_gym.cli.interface import echo
 
 application = typer.Typer(
@@ -48,6 +48,7 @@ for _command in (
     recipes.link_facts,
     evaluate.report,
     recipes.search,
+    size.size,
     trace.trace,
     trace.validate,
 ):

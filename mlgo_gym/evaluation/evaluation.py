@@ -31,11 +31,12 @@ from mlgo_gym.evaluation.runner import EpisodeRunner, EvaluatedPolicies, RunnerS
 from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import modules_trained_on
+from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, WorkerFailure
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
-Policies = str | Sequence[str] | Mapping[str, str | Policy]
-"""A specification, or several; or by name, specifications and policies."""
+Policies = str | Sequence[str] | Mapping[str, str | Network | Policy]
+"""A specification, or several; or by name, specifications, networks and policies."""
 
 ENVS = 2
 """Default number of episodes that each worker runs at the same time."""
@@ -130,7 +131,7 @@ class Evaluation:
         if isinstance(arguments.get("metric"), Mapping):
             raise MlgoError(f"expected one metric for an evaluation, got {arguments['metric']!r}; evaluate each alone")
         policies = [policies] if isinstance(policies, str) else policies
-        named: dict[str, str | Policy] = (
+        named: dict[str, str | Network | Policy] = (
             dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
         )
         if not named:
@@ -283,7 +284,7 @@ def evaluate(
     Args:
         environment: Id of the environment, such as `mlgo/Inline-v0`.
         policies: Specifications as `load_policy` takes them, and `clang:FLAGS` for plain clang with other flags; or
-            a mapping from names to specifications and policies.
+            a mapping from names to specifications, networks and policies.
         corpus: Corpus, as `open_corpus` takes it.
         split: Part of the corpus, such as `"test"`; see `Corpus.split()`. Default: all of it.
         execution: Where the episodes run, such as `Execution(jobs=2)` or `Execution(ray="HOST:6379")`; see

@@ -18,11 +18,13 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.episode.vector.in_process import unbatch_infos
-from mlgo_gym.errors import MlgoError, NoDecisionError
+from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, compile_metrics
 from mlgo_gym.make_env import RemoteEnvironment, make_environment
 from mlgo_gym.policies import Policy, act_batch, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
+from mlgo_gym.policies.mlp import network_policy
+from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.scheduling import FileStore, RemoteWork
 from mlgo_gym.tasks.measurement import Measurement
@@ -40,14 +42,14 @@ class RunnerSettings:
         environment: Id of the environment.
         corpus: Corpus, as `open_corpus` takes it.
         arguments: Other arguments of the environment.
-        policies: Policies by name: a specification for `load_policy`, `clang:FLAGS`, or a policy.
+        policies: Policies by name: a specification for `load_policy`, `clang:FLAGS`, a `Network`, or a policy.
         seed: Seed of random policies.
     """
 
     environment: str
     corpus: str | Corpus = "builtin"
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    policies: Mapping[str, str | Policy] = field(default_factory=dict)
+    policies: Mapping[str, str | Network | Policy] = field(default_factory=dict)
     seed: int = 0
 
 
@@ -62,7 +64,8 @@ class EvaluatedPolicies:
     """
 
     def __init__(self, settings: RunnerSettings) -> None:
-        deciding = [spec for spec in settings.policies.values() if isinstance(spec, str) and not is_plain_clang(spec)]
+        named = [policy for policy in settings.policies.values() if isinstance(policy, str | Network)]
+        deciding = [policy for policy in named if not is_plain_clang(policy)]
         settings = replace(settings, arguments=with_callee_features(settings.arguments, deciding))
         self.settings = settings
         self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
@@ -74,8 +77,15 @@ class EvaluatedPolicies:
                 self._plain[name] = self._with_flags(plain_clang_flags(policy))
             elif isinstance(policy, str):
                 self.policies[name] = load_policy(policy, self.env, seed=settings.seed)
-            else:
+            elif isinstance(policy, Network):
+                self.policies[name] = network_policy(self.env, policy, name)
+            elif callable(getattr(policy, "act", None)):
                 self.policies[name] = policy
+            else:
+                raise PolicyError(
+                    f"expected a policy with act(observation, info) as {name!r}, got {type(policy).__name__}; pass "
+                    "read_sb3(model) of mlgo_gym.integrations.sb3 for a model of stable-baselines3"
+                )
 
     def _with_flags(self, added: Sequence[str]) -> CompilerEnv:
         """Return an environment whose plain compile has further flags."""
@@ -109,7 +119,7 @@ class EvaluatedPolicies:
         self.env.close()
 
 
-def is_plain_clang(policy: str | Policy) -> TypeGuard[str]:
+def is_plain_clang(policy: str | Network | Policy) -> TypeGuard[str]:
     """Return whether a policy is `clang:FLAGS`, a plain compile without decisions."""
     return isinstance(policy, str) and policy.startswith(PLAIN_CLANG)
 

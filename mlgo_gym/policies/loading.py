@@ -204,14 +204,16 @@ def plain_clang_flags(spec: str) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def needs_callee_features(spec: str) -> bool:
+def needs_callee_features(spec: str | Network) -> bool:
     """Return whether a policy uses callee features."""
+    if isinstance(spec, Network):
+        return uses_callee_features(spec.features)
     if is_rule(spec):
         return uses_callee_features(RuleText.load(policy_file(spec)).features)
     return spec.startswith("mlp:") and uses_callee_features(Network.load(policy_file(spec)).features)
 
 
-def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
+def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str | Network]) -> dict[str, Any]:
     """Return the arguments of an environment, with `callee_features=True` if one of the policies needs it."""
     return {**arguments, **({"callee_features": True} if any(map(needs_callee_features, policies)) else {})}
 

@@ -3,16 +3,19 @@
 import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym import CALLEE_FEATURES, Network, read_labels
 from mlgo_gym.cli import main
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.training.checkpoint_choice import MARGINS
@@ -243,3 +246,26 @@ def test_what_is_no_build_and_objects_that_are_not_made_again_are_one_line(
     assert done.exit_code == 0
     assert "expected that the build compiles its 1 objects again, got 1 that it did not, such as" in done.stderr
     assert not Path("a.lo").exists()
+
+
+def test_growth_of_a_file_beyond_the_tolerance_fails(compile_calls: Compilation, tmp_path: Path) -> None:
+    file, earlier = tmp_path / "calls.o", tmp_path / "sizes.json"
+    file.write_bytes(compile_calls.plain_object())
+    sizes = run_json("size", file)[str(file)]
+    assert sizes == asdict(object_sizes(file.read_bytes()))
+    for metric in ("text", "loaded"):
+        before = {**sizes, metric: sizes[metric] - 1}
+        earlier.write_text(json.dumps({str(file): before}))
+        gate = ("size", file, "--against", earlier)
+        result = run(*gate)
+        assert (result.exit_code, f"{sizes['text']:,}" in result.stdout) == (1, True)
+        assert f"{file}: {metric} grew from " in result.stderr
+        assert run(*gate, "--tolerance", 5).exit_code == 0
+    with pytest.raises(MlgoError, match="expected --tolerance ≥ 0, got nan"):
+        run(*gate, "--tolerance", "nan")
+    for content in ("[]", "{", f'{{"{file}": {{"text": 1}}}}'):
+        earlier.write_text(content)
+        with pytest.raises(MlgoError, match=r"expected sizes of .* write them with mlgo-gym size .*calls\.o --json > "):
+            run(*gate)
+    with pytest.raises(MlgoError, match=r"expected a program or an object, got .*: Is a directory"):
+        run("size", tmp_path)

@@ -96,6 +96,13 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
     policy = f"mlp:{tmp_path}/clang.safetensors"
     result = evaluate(INLINE, policies=[policy], corpus=str(corpus), envs=2)
     assert (result.failures, result.change(policy)) == ([], 0)
+    arguments: dict[str, Any] = {"corpus": str(corpus), "output": tmp_path / "results"}
+    same = evaluate(INLINE, policies={"mine": network}, **arguments)
+    assert (same.failures, same.change("mine")) == ([], 0)
+    with pytest.raises(MlgoError, match=r"policy mine: recorded network .*, requested network"):
+        evaluate(INLINE, policies={"mine": Network(features, (-weights,), network.biases)}, **arguments)
+    with pytest.raises(MlgoError, match=r"expected a policy with act\(observation, info\) as 'mine', got dict"):
+        evaluate(INLINE, policies={"mine": {}}, **arguments)  # type: ignore[dict-item]  # no policy
     result = evaluate("mlgo/RegAllocPriority-v0", corpus=str(corpus), policies=["default", "random"])
     assert result.metrics == ("spill_cost", "text")
     assert all(words in str(result) for words in ("spill_cost", "text bytes"))
