@@ -16,7 +16,7 @@ from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.files import working_folder
 from mlgo_clang.invocation import driven, folding_of_link, is_probe, read_invocation, resolve
-from mlgo_clang.settings import PREFIX, show_help, split_arguments
+from mlgo_clang.settings import BUILD_LOG, PREFIX, show_help, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         if rest != ["--help"]:
             return 0
         become([*compiler, *rest])
-    if log := os.environ.get("MLGO_BUILD_LOG"):
+    if log := os.environ.get(BUILD_LOG):
         from mlgo_clang.build_log import log_command
 
         log_command(log, rest)

@@ -15,9 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VARIABLE = "MLGO_BUILD_LOG"
-"""Environment variable with the path of the log."""
-
 
 def log_command(path: str, arguments: Sequence[str]) -> None:
     """Append what a command line compiles or links, unless it is a feature test; an unwritable log has no effect."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 PREFIX = "--mlgo-"
 """Prefix of the options; no option of clang starts so."""
 
+BUILD_LOG = "MLGO_BUILD_LOG"
+"""Environment variable with the path of a log of `mlgo_clang.build_log`."""
+
 _OPTIONS = {
     "policy": ("MLGO_POLICY", "NAME,NAME", "policies of inlining; the smallest object is kept; default: last-call"),
     "eviction-policy": ("MLGO_EVICTION_POLICY", "NAME", "policy for evictions; default: clang's own"),

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sysconfig
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
@@ -12,7 +11,8 @@ from typing import Annotated, cast
 import typer
 from typer import Argument, Option
 
-from mlgo_clang.build_log import VARIABLE, read_log
+from mlgo_clang.build_log import read_log
+from mlgo_clang.settings import BUILD_LOG
 from mlgo_gym.cli.interface import echo
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.folding import Folding
@@ -20,7 +20,6 @@ from mlgo_gym.llvm.link_facts import LinkFacts, objects_of
 
 _PLAIN = {"MLGO_POLICY": "default", "MLGO_EVICTION_POLICY": "default", "MLGO_RECIPES": "", "MLGO_SEARCH": ""}
 _PLAIN |= {"MLGO_LINK_FACTS": "", "CCACHE_DISABLE": "1"}
-_CLOCK_STEP = 0.1  # resolution of file times in seconds
 
 
 def build(
@@ -46,10 +45,12 @@ def build(
 
 def _write_facts(command: Sequence[str], facts: Path) -> list[Path]:
     """Build by clang alone, write the facts, and remove the objects; return their paths."""
-    start = time.time() - _CLOCK_STEP
     with tempfile.TemporaryDirectory() as folder:
         log = str(Path(folder, "log"))
-        _run(command, {**_PLAIN, VARIABLE: log})
+        Path(log).touch()
+        # Unlike the other times of a file, a program cannot set the one of its last change.
+        start = Path(log).stat().st_ctime_ns
+        _run(command, {**_PLAIN, BUILD_LOG: log})
         # Makefiles remove some objects after the link.
         compiled = [path for path in map(Path, read_log(log, "object")) if path.is_file()]
         linked = [path for path in map(Path, read_log(log, "link")) if path.is_file()]
@@ -62,7 +63,7 @@ def _write_facts(command: Sequence[str], facts: Path) -> list[Path]:
             "or name the compilers where it is configured: CC=mlgo-clang CXX=mlgo-clang++ in the arguments of make, "
             "or in the environment of configure or cmake"
         )
-    if older := [path for path in linked if path.suffix == ".o" and path.stat().st_mtime < start]:
+    if older := [path for path in linked if path.suffix == ".o" and path.stat().st_ctime_ns < start]:
         _warn(
             f"expected that the build compiles all objects that it links, got {len(older)} older ones, such as "
             f"{older[0]}; for better facts clean the build, remove {facts} and run mlgo-gym build again"

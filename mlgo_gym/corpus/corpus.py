@@ -31,7 +31,7 @@ class Module:
         flags: recorded `-cc1` flags (first `-cc1`; no `-o`, `-x` or input); or driver flags; or None if not recorded.
         thinlto_index: ThinLTO summary index `NAME.thinlto.bc` of a distributed ThinLTO build.
         inputs: files of the corpus that the flags make clang read, such as profiles.
-        link_facts, built: in the link view, its program's link facts, and the bitcode that a build with them compiles.
+        link_facts, plain: in the link view, its program's link facts, and the bitcode before the link.
         trusted: whether the flags come from the user and are run unchecked; others must be allowed, see SECURITY.md.
         metadata: further facts by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
     """
@@ -42,7 +42,7 @@ class Module:
     thinlto_index: Path | None = None
     inputs: tuple[str, ...] = ()
     link_facts: Path | None = None
-    built: Path | None = None
+    plain: Path | None = None
     trusted: bool = False
     metadata: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
 

@@ -28,7 +28,7 @@ _FACTS = "module.json"
 _BITCODE = "module.bc"
 _INDEX = "module.thinlto.bc"
 _LINK_FACTS = "link.facts"
-_BUILT = "built.bc"
+_PLAIN = "plain.bc"
 _INPUT = "input-{}"
 
 
@@ -273,7 +273,7 @@ def pack_module(corpus: Corpus, name: str) -> dict[str, bytes]:
     try:
         module = corpus.module(name)
         files = {_BITCODE: module.bitcode.read_bytes()}
-        others = {_INDEX: module.thinlto_index, _LINK_FACTS: module.link_facts, _BUILT: module.built}
+        others = {_INDEX: module.thinlto_index, _LINK_FACTS: module.link_facts, _PLAIN: module.plain}
         for file, beside in others.items():
             if beside is not None:
                 files[file] = beside.read_bytes()
@@ -319,8 +319,8 @@ class StoredModules:
         flags: list[str] | None = facts["flags"]
         for old, new in inputs.items():
             flags = [f"{flag.removesuffix(old)}{new}" if flag.endswith(old) else flag for flag in flags or ()]
-        index, link_facts, built = (
-            path if path.is_file() else None for path in (folder / _INDEX, folder / _LINK_FACTS, folder / _BUILT)
+        index, link_facts, plain = (
+            path if path.is_file() else None for path in (folder / _INDEX, folder / _LINK_FACTS, folder / _PLAIN)
         )
         return Module(
             name=name,
@@ -329,7 +329,7 @@ class StoredModules:
             thinlto_index=index,
             inputs=tuple(inputs.values()),
             link_facts=link_facts,
-            built=built,
+            plain=plain,
             trusted=facts["trusted"],
             metadata=facts["metadata"],
         )

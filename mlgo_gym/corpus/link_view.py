@@ -7,7 +7,7 @@ facts. Of those that the objects of several modules define, the first module of 
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from typing import cast
 
 from mlgo_clang.internal_linkage import AVAILABLE_EXTERNALLY, INTERNAL, WEAK_ODR, change_linkage, changeable_functions
 from mlgo_clang.invocation import folding_of_link
-from mlgo_clang.link_facts import OWN
+from mlgo_clang.link_facts import OWN, own_functions, read_lines
 from mlgo_gym.cache import FileCache, JsonCache, errors_name_cache, key_of, sha256_of
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus, Module
@@ -78,19 +78,8 @@ class LinkView:
         # A copy in the view is a copy of the source.
         metadata = {**module.metadata, "source_sha256": module.source_digest()}
         metadata.pop("bitcode_sha256", None)
-        bitcode, built = (self._bitcode(module, kind) for kind in ("view", "build"))
-        return replace(module, bitcode=bitcode, link_facts=self._facts_file, built=built, metadata=metadata)
-
-    def _bitcode(self, module: Module, kind: str) -> Path:
-        key = key_of(self._key, module.name, module.digest(), kind)
-        path = _bitcode.get(key)
-        if path is None:
-            owners = self._owners.get(module.name, {}) if kind == "view" else {}
-            with _errors_name(module):
-                data, _ = change_linkage(module.bitcode.read_bytes(), self._linkages(module.name, owners))
-            with errors_name_cache():
-                path = _bitcode.put(key, data)
-        return path
+        bitcode = _changed(module, key_of(self._key, module.name, module.digest()), self._linkages)
+        return replace(module, bitcode=bitcode, link_facts=self._facts_file, plain=module.bitcode, metadata=metadata)
 
     @cached_property
     def _modules(self) -> list[Module]:
@@ -136,9 +125,10 @@ class LinkView:
         found: dict[str, dict[str, str]] = _owners.remembered(self._key, self._find_owners)["owners"]
         return found
 
-    def _linkages(self, module: str, owners: Mapping[str, str]) -> dict[bytes, int]:
+    def _linkages(self, module: str) -> dict[bytes, int]:
         linkages = {name: INTERNAL for name, use in self._read_facts.uses.items() if use == OWN}
-        linkages |= {name: WEAK_ODR if owner == module else AVAILABLE_EXTERNALLY for name, owner in owners.items()}
+        owners = self._owners.get(module, {}).items()
+        linkages |= {name: WEAK_ODR if owner == module else AVAILABLE_EXTERNALLY for name, owner in owners}
         return {name.encode(errors="surrogateescape"): linkage for name, linkage in linkages.items()}
 
     def _find_owners(self) -> dict[str, dict[str, dict[str, str]]]:
@@ -161,6 +151,30 @@ class LinkView:
             for member in (owner, *others) if others else ():
                 owners.setdefault(member, {})[name] = owner
         return {"owners": owners}
+
+
+def as_built(module: Module) -> Module:
+    """Return a module of the view as a build with its facts compiles it: clang emits the functions that it shares, too.
+
+    Other modules stay as they are.
+    """
+    if module.plain is None or module.link_facts is None:
+        return module
+    plain, facts = replace(module, bitcode=module.plain), module.link_facts
+    key = key_of(_REVISION, *plain.contents())
+    bitcode = _changed(plain, key, lambda _: dict.fromkeys(own_functions(read_lines(str(facts))), INTERNAL))
+    return replace(module, bitcode=bitcode)
+
+
+def _changed(module: Module, key: str, linkages: Callable[[str], Mapping[bytes, int]]) -> Path:
+    """Return the bitcode of a module with the linkages of its functions, stored under a key."""
+    path = _bitcode.get(key)
+    if path is None:
+        with _errors_name(module):
+            data, _ = change_linkage(module.bitcode.read_bytes(), linkages(module.name))
+        with errors_name_cache():
+            path = _bitcode.put(key, data)
+    return path
 
 
 @contextmanager

@@ -101,6 +101,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         "DECISION": policy.decision,
         "INDICES": ", ".join([*indices, "-1"]),
         "COUNT": str(len(policy.features)),
+        "LEAVES_TO_CLANG": "true" if policy.name == "default" else "false",
         "USES_DEFAULT": "true" if INLINING_DEFAULT in policy.features else "false",
         "OWN": str(len(own)),
         "FACTS": fill_template("link_facts.cpp", {}),

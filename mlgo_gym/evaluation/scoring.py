@@ -24,6 +24,7 @@ from typing import Any
 import mlgo_gym
 from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.compiler.callee_features import uses_callee_features
+from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.statistics import Change
@@ -115,11 +116,15 @@ class _Candidate:
     corpus: str
     explain: bool
     seconds: float
+    link_view: bool
 
     def environment(self) -> CompilerEnv:
         uses_callees = not self.is_rule or uses_callee_features(RuleText.parse(self.text, "the candidate").features)
         reads_code = not self.is_rule and _CODE.search(self.text) is not None
-        return _environment(self.corpus, self.explain, callee_features=uses_callees or self.explain, ir=reads_code)
+        callee_features = uses_callees or self.explain
+        return _environment(
+            self.corpus, self.explain, callee_features=callee_features, ir=reads_code, link_view=self.link_view
+        )
 
     def start(self, capacity: int) -> SequentialRunner[str, _Outcome]:
         """Return the runner of a worker process, after its limits are set."""
@@ -170,6 +175,7 @@ def score(
     end_above: float = 0.02,
     explain: bool = True,
     seed: int = 0,
+    link_view: bool = False,
 ) -> Score:
     """Compile a sample of training modules under a heuristic, and compare them with plain clang.
 
@@ -180,7 +186,7 @@ def score(
         source_or_path: A condition (`mlgo_gym.policies.rules`), or Python that defines `inline(features) -> bool`, with
             a dict of numbers by name, or `act(observation, info) -> int`; as text, or the path of a `.rule` or `.py`.
             A program whose text has the string `"code"` gets `info["code"]`; the compiles take longer.
-        corpus: Name of a corpus, without level and part.
+        corpus: Name of a corpus, without level and part, of which training modules count; or the path of one.
         level: Optimisation level, `Oz` or `Os`.
         compiles: Number of modules in the sample (≥ 1).
         seconds: Wall time of the candidate with its compiles (> 0).
@@ -188,6 +194,7 @@ def score(
             which at least 8 have decisions. Each of these parts has modules of as many projects as possible.
         explain: Whether to find the costly decisions, in about twice the time.
         seed: Seed of the sample.
+        link_view: Whether functions have the linkages that they have after the recorded link.
 
     Raises:
         MlgoError: The corpus does not exist, the path cannot be read, or a number is outside its range.
@@ -195,14 +202,16 @@ def score(
     if compiles < 1 or not seconds > 0:
         raise MlgoError(f"expected compiles ≥ 1 and seconds > 0, got {compiles} and {seconds:g}")
     text, is_rule = _source(source_or_path)
-    candidate = _Candidate(text, is_rule, f"{corpus}@{level}:train", explain, float(seconds))
+    is_path = parse_corpora(corpus)[0].is_path
+    specification = corpus if is_path else f"{corpus}@{level}:train"
+    candidate = _Candidate(text, is_rule, specification, explain, float(seconds), link_view)
     try:
         env = candidate.environment()
     except PolicyError as error:
         return Score(error=str(error))
     modules = env.corpus.sample(min(compiles, len(env.corpus)), seed=seed)
     names = _by_turns([module.name for module in modules], env.corpus.project)
-    facts = [[module.name, module.digest(), list(module.flags or ())] for module in modules]
+    facts = [[module.name, module.contents(), list(module.flags or ())] for module in modules]
     key = key_of(mlgo_gym.__version__, text, env.toolchain.digest(), facts, end_above, explain)
     if is_rule and (record := _CACHE.get(key)) is not None:
         record["regressions"] = tuple((name, growth) for name, growth in record["regressions"])
@@ -272,9 +281,8 @@ def _change(outcomes: Mapping[str, _Outcome]) -> Change:
 
 
 @lru_cache(maxsize=4)
-def _environment(corpus: str, credit: bool, *, callee_features: bool, ir: bool) -> CompilerEnv:
-    arguments = {"corpus": corpus, "callee_features": callee_features, "credit": credit, "ir": ir}
-    return make_environment("mlgo/Inline-v0", arguments)
+def _environment(corpus: str, credit: bool, **arguments: bool) -> CompilerEnv:
+    return make_environment("mlgo/Inline-v0", {"corpus": corpus, "credit": credit, **arguments})
 
 
 def _source(source_or_path: str | Path) -> tuple[str, bool]:

@@ -13,6 +13,7 @@ from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.flags import edit_flags
+from mlgo_gym.corpus.link_view import as_built
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
@@ -260,7 +261,7 @@ class CorpusSearch:
             refuse_other_identity(output, recorded, header)
             done = [found[name, identity] for name, identity in identities.items() if (name, identity) in found]
             for result in done:
-                module = _built(env.corpus.module(result.module))
+                module = as_built(env.corpus.module(result.module))
                 if self.recipes and result.improved and not recipe_path(self.recipes, module.digest()).exists():
                     self._keep(env, make_recipe(env, module, result))
                 yield result
@@ -274,7 +275,7 @@ class CorpusSearch:
 
     def _keep(self, env: CompilerEnv, recipe: Recipe) -> None:
         assert self.recipes is not None, "a recipe is made for a folder"
-        module = _built(env.corpus.module(recipe.module))
+        module = as_built(env.corpus.module(recipe.module))
         # A remote worker has other paths for the files in the flags.
         local = replace(recipe, flags=recipe_flags(env, module)) if module.inputs else recipe
         keep_recipe(local, self.recipes, module.bitcode.read_bytes())
@@ -287,7 +288,7 @@ class CorpusSearch:
             self.recipes.mkdir(parents=True, exist_ok=True)
             advisor = EVICTION.name if searches_evictions(env) else INLINING.name
             for name in names:
-                path = recipe_path(self.recipes, _built(env.corpus.module(name)).digest())
+                path = recipe_path(self.recipes, as_built(env.corpus.module(name)).digest())
                 comparable_recipe(path, advisor, recipe_metric(env))
         work = EnvironmentWork(self.environment, arguments, self._start, [self.start])
         with work.workers(env, execution) as workers, closing(workers.run(deque(names))) as results:
@@ -312,14 +313,9 @@ class CorpusSearch:
             module = env.corpus.module(name)
             result = search_module(env, module, seed=self.seed, start=self.start, **limits)
             kept = self.recipes is not None and result.improved
-            return result, make_recipe(env, _built(module), result) if kept else None
+            return result, make_recipe(env, as_built(module), result) if kept else None
         except MlgoError as error:
             return self._failure(name, str(error)), None
-
-
-def _built(module: Module) -> Module:
-    """Return a module as builds compile it: the clang of a build emits the functions that it shares, too."""
-    return module if module.built is None else replace(module, bitcode=module.built)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], SearchResult]]:

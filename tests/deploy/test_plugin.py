@@ -79,6 +79,12 @@ def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode
             subprocess.run([*driver, *flags, "-o", tmp_path / "plain.o"], check=True)
             subprocess.run([*driver, *flags, *options, "-o", output], check=True)
             assert output.read_bytes() == (tmp_path / "plain.o").read_bytes(), flags
+    remarks = []
+    for policy in ("threshold:20", "default"):
+        build_plugin(decision_code(policy), llvm, plugin, compiler=f"clang++-{major}")
+        words = [*driver, "-Oz", loaded, "-Rpass=inline-ml", "-o", tmp_path / "a.o"]
+        remarks.append(subprocess.run(words, check=True, capture_output=True, text=True).stderr)
+    assert [bool(remark) for remark in remarks] == [True, False], "clang's own advisor costs less"
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert ("@" in code, "FeatureIndex::cost_estimate" in code) == (False, True)
     with pytest.raises(PolicyError, match="expected last-call or rule:FILE, got 'never'"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym import open_corpus
+from mlgo_gym import open_corpus, score
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.envs import InlineEnv
@@ -19,6 +19,7 @@ from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, Program
 from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
+from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from tests.cli.command import run
 from tests.conftest import write_files
@@ -144,11 +145,13 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
         "--link",
         "--json",
     ]
-    beyond = []
+    beyond, sums = [], []
     for words in ((), ("--link-view",)):
         result = run(*command, *words)
         assert result.exit_code == 0, result.output
-        beyond.append([row["objects"] / row["linked"] - 1 for row in json.loads(result.stdout)["links"]])
+        links = json.loads(result.stdout)["links"]
+        beyond.append([row["objects"] / row["linked"] - 1 for row in links])
+        sums.append({row["policy"]: row["objects"] for row in links})
     without, within = beyond
     assert min(without[:2]) > 0.1
     assert max(map(abs, within[:2])) < 0.02  # alignment
@@ -170,6 +173,10 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
         observation, _, done, _, info = view.step(info["default_action"])
         seen.add(observation[copies])
     assert {1, 2} <= seen
+    # A score is that of the sums, without the module that has no decision.
+    fixed = object_sizes(objects.object("c.o")).text
+    totals = [score("cost_estimate < 30000", corpus=str(corpus), link_view=on).total for on in (False, True)]
+    assert totals == [pytest.approx((rows["always"] - fixed) / (rows["default"] - fixed) - 1) for rows in sums]
     # Evaluations give their corpus to further environments.
     assert [module.digest() for module in InlineEnv(corpus=view.corpus, link_view=True).corpus] == digests
     assert "link.facts" in pack_module(view.corpus, "a.o")

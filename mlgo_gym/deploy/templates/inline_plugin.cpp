@@ -135,7 +135,7 @@ InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams
   // A module that is optimised again in the link, where it gets its linkages, is for clang until then.
   bool IsBeforeLink =
       Context.LTOPhase == ThinOrFullLTOPhase::ThinLTOPreLink || Context.LTOPhase == ThinOrFullLTOPhase::FullLTOPreLink;
-  if (!Manager || IsBeforeLink || !isForSize(M))
+  if (@LEAVES_TO_CLANG@ || !Manager || IsBeforeLink || !isForSize(M))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
   return new @ADVISOR@(M, *Manager, [&FAM, Params](CallBase &Call) { return defaultDecision(Call, FAM, Params); });
 }
