@@ -82,8 +82,8 @@ def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode
     remarks = []
     for policy in ("threshold:20", "default"):
         build_plugin(decision_code(policy), llvm, plugin, compiler=f"clang++-{major}")
-        words = [*driver, "-Oz", loaded, "-Rpass=inline-ml", "-o", tmp_path / "a.o"]
-        remarks.append(subprocess.run(words, check=True, capture_output=True, text=True).stderr)
+        remarked = [*driver, "-Oz", loaded, "-Rpass=inline-ml", "-o", str(tmp_path / "a.o")]
+        remarks.append(subprocess.run(remarked, check=True, capture_output=True, text=True).stderr)
     assert [bool(remark) for remark in remarks] == [True, False], "clang's own advisor costs less"
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert ("@" in code, "FeatureIndex::cost_estimate" in code) == (False, True)
