@@ -101,9 +101,9 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
         self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
         self._sub_envs = [
             SubEnvironment(
-                self._maker, number, prefetch, self.autoreset_mode, OrderCursor(number, num_envs), max_episode_steps
+                self._maker, env_id, prefetch, self.autoreset_mode, OrderCursor(env_id, num_envs), max_episode_steps
             )
-            for number in range(num_envs)
+            for env_id in range(num_envs)
         ]
         self._everyone = self._delivered = list(range(num_envs))
         self._loop = EventLoop(self._sub_envs)
@@ -146,11 +146,11 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
             CompilerError: the compiler fails on a named module.
         """
         chosen = read_options(options, (*_STARTS, "reset_mask"))
-        numbers = self._reset_mask(chosen)
-        self._begin(numbers, seed, chosen)
+        env_ids = self._reset_mask(chosen)
+        self._begin(env_ids, seed, chosen)
         with uninterrupted():
-            self._collect(len(numbers), frozenset(numbers))
-        infos = {number: self._sub_envs[number].step_result()[3] for number in numbers}
+            self._collect(len(env_ids), frozenset(env_ids))
+        infos = {env_id: self._sub_envs[env_id].step_result()[3] for env_id in env_ids}
         self._delivered = self._everyone
         decisions = [sub_env.shown_decision for sub_env in self._sub_envs]
         return self.task.observe_batch(decisions), batch_infos(infos, self.num_envs)
@@ -177,24 +177,24 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
 
         `recv()` returns each when it is ready. The other arguments are those of `reset()`, without `reset_mask`.
         """
-        numbers = self._chosen(env_ids, mask, self._everyone)
-        self._begin(numbers, seed, read_options(options, _STARTS))
+        env_ids = self._chosen(env_ids, mask, self._everyone)
+        self._begin(env_ids, seed, read_options(options, _STARTS))
 
-    def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
+    def _begin(self, env_ids: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()
         seeds = spread_seeds(seed, self.num_envs)
         values = {key: self._per_sub_env(value, key) for key, value in options.items()}
         starts = [
-            self._maker.read_start({key: row[number] for key, row in values.items()}, self.env_type.__name__)
-            for number in range(self.num_envs)
+            self._maker.read_start({key: row[env_id] for key, row in values.items()}, self.env_type.__name__)
+            for env_id in range(self.num_envs)
         ]
         with uninterrupted():
-            for number in numbers:
-                sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
+            for env_id in env_ids:
+                sub_env, sub_env_seed = self._sub_envs[env_id], seeds[env_id]
                 if sub_env_seed is not None:
                     sub_env.seed(sub_env_seed)
-                sub_env.begin(starts[number])
-                self._loop.expect(number)
+                sub_env.begin(starts[env_id])
+                self._loop.expect(env_id)
 
     def _per_sub_env(self, value: Any, key: str) -> list[Any]:
         if value is None or isinstance(value, (str, EpisodeState, Mapping)):
@@ -213,17 +213,17 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
             raise MlgoError("expected env_ids or mask, got both; omit one")
         if mask is not None:
             return self._masked("mask", mask)
-        return default if env_ids is None else self._numbers(env_ids)
+        return default if env_ids is None else self._checked_ids(env_ids)
 
-    def _numbers(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
+    def _checked_ids(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
         indices = np.asarray(env_ids)
         if indices.dtype == np.bool_:
             raise MlgoError(f"expected env_ids as indices, got booleans {indices.tolist()}; pass mask=…")
-        numbers: list[int] = indices.tolist()
-        is_list = indices.ndim == 1 and (indices.dtype.kind in "iu" or not numbers)
-        if not is_list or len(set(numbers)) < len(numbers) or not set(self._everyone).issuperset(numbers):
-            raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {numbers}")
-        return numbers
+        chosen: list[int] = indices.tolist()
+        is_list = indices.ndim == 1 and (indices.dtype.kind in "iu" or not chosen)
+        if not is_list or len(set(chosen)) < len(chosen) or not set(self._everyone).issuperset(chosen):
+            raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {chosen}")
+        return chosen
 
     def step(self, actions: Any) -> Step:
         """Answer the decisions of all environments and return the next, whatever `batch_size` is.
@@ -238,8 +238,8 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
         """
         with uninterrupted():
             self._send(actions, self._everyone)
-            numbers = self._collect(self.num_envs)
-        return self._results(numbers)
+            env_ids = self._collect(self.num_envs)
+        return self._results(env_ids)
 
     def send(
         self,
@@ -262,25 +262,25 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
 
         No action is sent if it raises.
         """
-        numbers = self._chosen(env_ids, mask, self._delivered)
+        env_ids = self._chosen(env_ids, mask, self._delivered)
         with uninterrupted():
-            self._send(actions, numbers, masked=mask is not None)
+            self._send(actions, env_ids, masked=mask is not None)
 
-    def _send(self, actions: Any, numbers: list[int], *, masked: bool = False) -> None:
+    def _send(self, actions: Any, env_ids: list[int], *, masked: bool = False) -> None:
         self._refuse_if_closed()
         plain = isinstance(actions, np.ndarray) and actions.ndim == 1 and self._discrete
-        each = actions.tolist() if plain else list(iterate(self.action_space, actions))
-        expected = self.num_envs if masked else len(numbers)
-        if len(each) != expected:
-            raise MlgoError(f"expected {expected} actions, one per environment, got {len(each)}")
-        each = [each[number] for number in numbers] if masked else each
-        busy = self._loop.pending(numbers)
+        batch = actions.tolist() if plain else list(iterate(self.action_space, actions))
+        expected = self.num_envs if masked else len(env_ids)
+        if len(batch) != expected:
+            raise MlgoError(f"expected {expected} actions, one per environment, got {len(batch)}")
+        batch = [batch[env_id] for env_id in env_ids] if masked else batch
+        busy = self._loop.pending(env_ids)
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
-        answers = [self._sub_envs[number].encode(action) for number, action in zip(numbers, each, strict=True)]
-        for number, answer in zip(numbers, answers, strict=True):
-            self._sub_envs[number].act(answer)
-            self._loop.expect(number)
+        answers = [self._sub_envs[env_id].encode(action) for env_id, action in zip(env_ids, batch, strict=True)]
+        for env_id, answer in zip(env_ids, answers, strict=True):
+            self._sub_envs[env_id].act(answer)
+            self._loop.expect(env_id)
 
     def recv(self) -> Step:
         """Return the first `batch_size` environments that are ready.
@@ -304,17 +304,17 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
                 "async_reset() first"
             )
         with uninterrupted():
-            numbers = self._collect(count)
-        result = self._results(numbers)
+            env_ids = self._collect(count)
+        result = self._results(env_ids)
         result[4]["env_id"] = np.array(self._delivered, np.int64)
         return result
 
-    def _results(self, numbers: list[int]) -> Step:
-        if (count := len(numbers)) == self.num_envs:
-            numbers.sort()
-        self._delivered = numbers
+    def _results(self, env_ids: list[int]) -> Step:
+        if (count := len(env_ids)) == self.num_envs:
+            env_ids.sort()
+        self._delivered = env_ids
         rewards, terminations, truncations = np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-        sub_envs = [self._sub_envs[number] for number in numbers]
+        sub_envs = [self._sub_envs[env_id] for env_id in env_ids]
         decisions = [sub_env.shown_decision for sub_env in sub_envs]
         plain = [sub_env.episode for sub_env in sub_envs if sub_env.has_plain_info and sub_env.episode]
         if len(plain) == count:
@@ -329,15 +329,15 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
 
     def _collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
         """Return the indices of ready environments; raise the error of a failed one and keep the others."""
-        numbers = self._loop.collect(count, among)
-        for number in numbers:
-            error = self._sub_envs[number].take_error()
+        env_ids = self._loop.collect(count, among)
+        for env_id in env_ids:
+            error = self._sub_envs[env_id].take_error()
             if error is not None:
-                self._put_back = [other for other in numbers if other != number]
+                self._put_back = [ready for ready in env_ids if ready != env_id]
                 self._loop.put_back(self._put_back)
-                error.args, error.env_id = (f"environment {number}: {error}",), number
+                error.args, error.env_id = (f"environment {env_id}: {error}",), env_id
                 raise error
-        return numbers
+        return env_ids
 
     def action_masks(self) -> npt.NDArray[np.int8] | None:
         """Return 1 for each legal action, int8 of shape (num_envs, actions); None if actions are continuous.
@@ -351,7 +351,7 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
         for sub_env in self._sub_envs if self.task.masked else ():
             mask = None if sub_env.decision is None else self.task.action_mask(sub_env.decision)
             if mask is not None:
-                masks[sub_env.number] = mask
+                masks[sub_env.env_id] = mask
         return masks
 
     def render(self) -> tuple[Any, ...]:
@@ -365,8 +365,8 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
         view.__dict__.update(self._template.__dict__, **spaces)
         return view
 
-    def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
-        sub_env = self._sub_envs[number]
+    def _update_view(self, env_id: int, view: gym.Env[Any, Any]) -> None:
+        sub_env = self._sub_envs[env_id]
         view.__dict__.update(
             _episode=sub_env.shown_episode,
             _np_random=sub_env.np_random,
@@ -374,8 +374,8 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
             _cursor=sub_env.cursor,
         )
 
-    def _set_random(self, number: int, generator: np.random.Generator) -> None:
-        self._sub_envs[number].np_random, self._sub_envs[number].np_random_seed = generator, -1
+    def _set_random(self, env_id: int, generator: np.random.Generator) -> None:
+        self._sub_envs[env_id].np_random, self._sub_envs[env_id].np_random_seed = generator, -1
 
     @uninterrupted()
     def close_extras(self, **_: Any) -> None:

@@ -49,19 +49,19 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         """Return a single environment for `_update_view()`."""
 
     @abstractmethod
-    def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
+    def _update_view(self, env_id: int, view: gym.Env[Any, Any]) -> None:
         """Let a single environment show the current episode of one of these."""
 
     @abstractmethod
-    def _set_random(self, number: int, generator: np.random.Generator) -> None:
+    def _set_random(self, env_id: int, generator: np.random.Generator) -> None:
         """Replace the random generator of an environment."""
 
-    def _view(self, number: int) -> gym.Env[Any, Any]:
-        if number not in self._views:
-            self._views[number] = view = self._make_view()
+    def _view(self, env_id: int) -> gym.Env[Any, Any]:
+        if env_id not in self._views:
+            self._views[env_id] = view = self._make_view()
             self._shared = self._shared or frozenset({*dir(type(view)), *vars(view)})
-        view = self._views[number]
-        self._update_view(number, view)
+        view = self._views[env_id]
+        self._update_view(env_id, view)
         return view
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -82,7 +82,7 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         if name in _REFUSED or name.startswith("_"):
             reason = _REFUSED.get(name, "it is private")
             raise MlgoError(f"expected a method that leaves the environments where they are, got {name!r}; {reason}")
-        return [getattr(self._view(number), name) for number in env_ids]
+        return [getattr(self._view(env_id), name) for env_id in env_ids]
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of each environment; `call()` it, as Gymnasium does."""
@@ -101,12 +101,12 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def set_some(self, env_ids: Iterable[int], name: str, values: Sequence[Any]) -> None:
         """Set an attribute of some environments to a value each; `set_attr()` does it for all."""
-        for number, value in zip(env_ids, values, strict=True):
-            view = self._view(number)
+        for env_id, value in zip(env_ids, values, strict=True):
+            view = self._view(env_id)
             if name == _RANDOM:
                 if not isinstance(value, np.random.Generator):
                     raise MlgoError(f"expected np_random as a numpy.random.Generator, got {value!r}")
-                self._set_random(number, value)
+                self._set_random(env_id, value)
             elif name.startswith("_") or name in self._shared:
                 raise MlgoError(f"cannot set {name!r} of an environment: all share it; make the environments with it")
             else:
@@ -148,7 +148,7 @@ def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[in
         return [None] * count
     if isinstance(seed, (int, np.integer)):
         first = whole_number("seed", seed, 0)
-        return [first + number for number in range(count)]
+        return [first + env_id for env_id in range(count)]
     if isinstance(seed, str) or not hasattr(seed, "__len__"):
         raise MlgoError(f"expected seed as an integer ≥ 0 or a list of {count}, got {seed!r}")
     if len(seed) != count:

@@ -23,7 +23,7 @@ class SubEnvironment:
 
     Args:
         maker: Starts the episodes of all sub-environments.
-        number: Number of this one, for error messages.
+        env_id: Index of this one, for error messages.
         prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
             random generator has advanced.
         autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
@@ -40,13 +40,13 @@ class SubEnvironment:
     def __init__(
         self,
         maker: EpisodeMaker,
-        number: int,
+        env_id: int,
         prefetch: int,
         autoreset_mode: AutoresetMode,
         cursor: OrderCursor,
         max_steps: int | None,
     ) -> None:
-        self.number, self.cursor = number, cursor
+        self.env_id, self.cursor = env_id, cursor
         self.driver: EpisodeDriver | None = None
         self.episode: Episode | None = None
         self.last_episode: Episode | None = None
@@ -115,11 +115,11 @@ class SubEnvironment:
         if episode is None or episode.decision is None or self.outcome is not None:
             if self._next_error is not None or (self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP):
                 return None
-            raise NoEpisodeError(f"environment {self.number}: expected a pending decision, got none; reset it first")
+            raise NoEpisodeError(f"environment {self.env_id}: expected a pending decision, got none; reset it first")
         try:
             return episode.encode(action)
         except ActionError as error:
-            raise type(error)(f"environment {self.number}: {error}") from None
+            raise type(error)(f"environment {self.env_id}: {error}") from None
 
     def act(self, answer: Answer | None) -> None:
         """Answer the pending decision, or, with None, begin the next episode."""
