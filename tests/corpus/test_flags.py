@@ -16,10 +16,12 @@ from mlgo_gym.corpus.driver import cc1_line, code_generation_flags
 from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_argument
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.inspection import verify
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode, write_files
 from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_corpus
+from tests.fakes.drive import play
 
 LINE = "-cc1 -triple x86_64-linux -Oz -emit-obj -mllvm -inline-threshold=5 -fvisibility=hidden"
 
@@ -191,6 +193,10 @@ def test_only_compiles_with_allowed_flags_are_confined(calls: Path, toolchain: T
     with unconfined.session() as session:
         session.finish(30)
     assert (tmp_path / "usage").exists()
+    # Flags of the user are trusted.
+    flags = ["-Oz", "-Xclang", "-stack-usage-file", "-Xclang", str(tmp_path / "other")]
+    play(InlineEnv(corpus=calls, compile_options={"flags": flags}))
+    assert (tmp_path / "other").exists()
 
 
 def test_a_profile_is_only_read_from_the_corpus(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:

@@ -9,12 +9,24 @@ import pytest
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.explanation import Explanation, explain_module
+from mlgo_gym.evaluation.explanation.names import readable
 from mlgo_gym.evaluation.explanation.report import FIRST_INLINES, SECOND_INLINES, as_page, as_text, call_graph, picture
 from tests.conftest import MakeBitcode
 from tests.evaluation.runs import Page
 from tests.fakes.drive import run
 
 MODULE = "c/markdown"
+
+
+def test_names_are_readable_without_abi_tags_and_inline_namespaces() -> None:
+    for symbol, name in (
+        ("main", "main"),
+        ("_Z1fB5cxx11v", "f()"),
+        ("_ZNSt3__16vectorIiE4growEv", "std::vector<int>::grow()"),
+        ("_RNvC6shapes4area", "shapes::area"),
+        ("_Z-", "_Z-"),
+    ):
+        assert readable(symbol) == name
 
 
 @pytest.fixture(scope="module")

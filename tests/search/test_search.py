@@ -167,7 +167,7 @@ def test_decisions_that_break_it_are_infeasible(program: str, make_bitcode: Make
 
 def test_a_recipe_has_the_metric_and_the_costs_of_its_search(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     corpus = str(make_bitcode("families.c"))
-    weights = {"text": 1.0, "object": 0.5}
+    weights, flags = {"text": 1.0, "max_frame": 0.01}, set()
     for metric in ("text", "loaded", "object", weights):
         arguments: dict[str, Any] = {"corpus": corpus, "metric": metric}
         recipes = tmp_path / "new" / str(metric)
@@ -179,6 +179,12 @@ def test_a_recipe_has_the_metric_and_the_costs_of_its_search(make_bitcode: MakeB
         assert (recipe.metric if isinstance(metric, str) else json.loads(recipe.metric)) == metric
         assert recipe.costs == (result.cost, result.baseline)
         assert recipe.change == pytest.approx(-result.reduction)
+        flags.add(recipe.flags)
+    spills = {"corpus": str(make_bitcode("spills.c"))}
+    evictions = CorpusSearch("mlgo/RegAllocEvict-v0", spills, compiles=9, recipes=tmp_path / "evictions")
+    assert [result.improved for result in evictions.run()] == [True]
+    (path,) = (tmp_path / "evictions").glob("*.recipe")
+    assert flags == {read_recipe(path).flags}, "those of a compile without measurements"
     with pytest.raises(MlgoError, match=r"expected a recipe of inlining by text for .*, got one of inlining by object"):
         next(CorpusSearch(INLINE, {"corpus": corpus}, compiles=2, recipes=recipes.parent / "object").run())
     arguments["metric"] = dict(reversed(weights.items()))
