@@ -35,6 +35,8 @@ def search(env: CompilerEnv, module: str | None = None, **settings: Any) -> Sear
         (INLINE, "families.c", 3, 24, [744, 776, 1319, 1268, 964, 932, 855, 894, 769, 903, 853, 852, 869, 811, 733, 847,
             855, 879, 837, 757, 733, 756, 852, 695]),
         (INLINE, "families.c", 4, 10, [744, 776, 1155, 973, 1180, 1137, 1115, 843, 929, 734]),
+        (f"{INLINE} max_frame", "families.c", 3, 24, [40, 40, 56, 56, 56, 40, 40, 40, 56, 56, 40, 56, 40, 56, 56, 56,
+            56, 56, 40, 40, 56, 40, 56, 40]),
         (INLINE, "calls.c", 3, None, WHOLE),
         (INLINE, "calls.c", 3, 34, [*WHOLE, 131, 131, 131, 131, 144, 163, 131, 184, 145]),  # pairs follow
         ("mlgo/RegAllocEvict-v0", "spills.c", 3, 9, [4058] * 4 + [3144] * 5),
@@ -53,7 +55,8 @@ def test_a_seed_decides_what_a_search_tries(
         record(space, cost)
 
     monkeypatch.setattr(SearchSpace, "record", note)
-    env = make_environment(environment, {"corpus": str(make_bitcode(program))})
+    name, *metric = environment.split()
+    env = make_environment(name, {"corpus": str(make_bitcode(program)), **({"metric": metric[0]} if metric else {})})
     result = search(env, compiles=compiles, seed=seed)
     assert tried == expected
     assert (result.verified, result.compiles, result.failed) == (True, len(expected), 0)

@@ -306,6 +306,7 @@ def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -
         ("never_evict", "3:0 3:32 6:0 6:32 9:0 9:32 10:0 10:32 31:0 31:32 35:0 35:32 36:0 36:32 39:0 39:32 42:0 42:32"),
     ):
         found = label_evictions(env, load_policy(policy, env), "pressure", compiles=9, seed=3)
+        assert found.counts["failed"] == 0
         rows = zip(*(found.columns[name] for name in ("position", "answer", "costs")), strict=True)
         tried = [(at, np.flatnonzero(np.isfinite(costs))) for at, _, costs in rows]
         assert " ".join(f"{at}:{column}" for at, columns in tried for column in columns) == flips
