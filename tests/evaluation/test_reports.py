@@ -41,6 +41,7 @@ def test_policies_of_one_name_are_compared_module_by_module_and_others_with_all(
     assert (pair.better, pair.equal, pair.worse) == (1, 2, 1)
     assert pair.probability == 0.5
     assert found.notes == ("seed: 0 in before, 3 in after", "only in after: new")
+    assert "only in before: new" in compare({"before": AFTER, "after": BEFORE}).notes
     text = "\n".join(table.as_text() for table in found.tables())
     assert "Smaller now: rule" in text
     assert "Larger now: rule" in text
