@@ -134,30 +134,34 @@ def projects(theme: Theme) -> Figure:
 
 
 LINKED = {
-    "folding, --icf=all": ("Oz", "icf"),
-    "mlgo-gym build": ("rule", "gc"),
-    "mlgo-gym build, folding": ("rule, folding", "icf"),
-    "ThinLTO": ("thin", "gc"),
-    "ThinLTO, import limit 0": ("thin without imports", "gc"),
-    "full LTO": ("full", "gc"),
-    "g++ 12 -Oz": ("g++", "gc"),
+    "clang -Oz": ("Oz", "Oz"),
+    "mlgo-gym build": ("rule", "rule, folding"),
+    "ThinLTO": ("thin", "thin"),
+    "ThinLTO, import limit 0": ("thin without imports", "thin without imports"),
+    "full LTO": ("full", "full"),
+    "g++ 12 -Oz": ("g++", "g++"),
 }
-"""Bars of the picture of linked programs: build and link, as of benchmarks/linked.py."""
+"""Ways of the picture of linked programs: builds of benchmarks/linked.py for a link without folding, and with it."""
 
 
 def linked(theme: Theme) -> Figure:
-    """Return the size of linked C++ programs by way to build, a bar for the mean and a dot for each program."""
-    picture = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    """Return the size of linked C++ programs by way to build: a bar for each mean, and a dot for each program."""
+    picture = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = picture.subplots()
-    for place, (build, link) in enumerate(reversed(LINKED.values())):
-        changes = np.array(sorted(measurements.linked_programs(build, link).values()))
-        mean = 100 * np.expm1(np.log1p(changes).mean())
-        colour = theme.orange if build.startswith("rule") else theme.blue
-        axes.barh(place, mean, 0.62, color=colour, alpha=0.55)
-        axes.plot(100 * changes, np.full(len(changes), place), "o", ms=4, color=theme.ink, alpha=0.6, ls="")
+    links = (("gc", "--gc-sections", theme.blue, 0.2), ("icf", "--gc-sections --icf=all", theme.orange, -0.2))
+    for column, (link, title, colour, offset) in enumerate(links):
+        found = [measurements.linked_programs(builds[column], link) for builds in reversed(LINKED.values())]
+        logs = [np.log1p(list(changes.values())) for changes in found]
+        places = np.arange(len(LINKED)) + offset
+        axes.barh(
+            places, [100 * np.expm1(values.mean()) for values in logs], 0.38, color=colour, alpha=0.6, label=title
+        )
+        for place, values in zip(places, logs, strict=True):
+            axes.plot(100 * np.expm1(values), [place] * len(values), "o", ms=3, color=theme.ink, alpha=0.5, ls="")
     axes.axvline(0, color=theme.ink, lw=0.8)
-    axes.set(yticks=range(len(LINKED)), yticklabels=[*reversed(LINKED)], xlim=(-25, 10))
-    axes.set(xlabel="code of linked C++ programs against clang -Oz with --gc-sections; left is smaller")
+    axes.set(yticks=range(len(LINKED)), yticklabels=[*reversed(LINKED)])
+    axes.set(xlabel="size of 15 C++ programs against clang -Oz, --gc-sections; left is smaller")
+    picture.legend(loc="outside upper center", ncols=len(links))
     axes.grid(visible=False, axis="y")
     percentages(axes.xaxis)
     return picture
