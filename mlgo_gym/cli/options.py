@@ -69,8 +69,7 @@ def environment_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of an environment from options of a command; None and False count as not given.
 
-    Raises:
-        MlgoError: `--set` has no name or no equals sign.
+    Raises `MlgoError` if `--set` has no name or no equals sign.
     """
     limits = {"memory_limit": memory_limit, "cpu_limit": cpu_limit}
     # JSON has no infinity.
@@ -89,8 +88,7 @@ def environment_arguments(
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
     """Return the arguments in `NAME=VALUE` texts; NAME may be `compile_options.ENTRY`, and VALUE is JSON or a string.
 
-    Raises:
-        MlgoError: A text has no name or no equals sign, or `compile_options` is no object.
+    Raises `MlgoError` if a text has no name or no equals sign, or `compile_options` is no object.
     """
     settings: dict[str, Any] = {}
     for text in texts:

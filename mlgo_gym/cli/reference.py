@@ -58,8 +58,7 @@ def environments_page() -> str:
 def manual(name: str) -> str:
     """Return the page of an environment with all its arguments, infos and features; the id may have a module first.
 
-    Raises:
-        MlgoError: The id is unknown, or the environment has no compiler.
+    Raises `MlgoError` if the id is unknown, or the environment has no compiler.
     """
     env_id = name.removeprefix("mlgo_gym:")
     if env_id not in ENVIRONMENTS and ":" not in env_id:

@@ -341,13 +341,12 @@ class Corpus:
 def join_corpora(corpora: Sequence[Corpus], parts: Sequence[Sequence[Part]] = ()) -> Corpus:
     """Return the modules of several corpora with `CORPUS/` before their names.
 
+    Raises `CorpusError` if two corpora have one name.
+
     Args:
         corpora: the corpora; those without a module count, too.
         parts: the parts that each corpus was split into by project. Copies of modules that any of the corpora holds out
             from them are excluded.
-
-    Raises:
-        CorpusError: two corpora have one name.
     """
     by_name = {corpus.prefix.replace("/", ":"): corpus for corpus in corpora}
     if len(by_name) != len(corpora):

@@ -273,10 +273,10 @@ def pack_module(corpus: Corpus, name: str) -> dict[str, bytes]:
     try:
         module = corpus.module(name)
         files = {_BITCODE: module.bitcode.read_bytes()}
-        others = {_INDEX: module.thinlto_index, _LINK_FACTS: module.link_facts, _PLAIN: module.plain}
-        for file, beside in others.items():
-            if beside is not None:
-                files[file] = beside.read_bytes()
+        optional = {_INDEX: module.thinlto_index, _LINK_FACTS: module.link_facts, _PLAIN: module.plain}
+        for file, optional_path in optional.items():
+            if optional_path is not None:
+                files[file] = optional_path.read_bytes()
         for number, path in enumerate(module.inputs):
             files[_INPUT.format(number)] = Path(path).read_bytes()
     except (CorpusError, OSError) as error:

@@ -118,8 +118,7 @@ def rule_decision_code(name: str, features: tuple[str, ...], expression: str) ->
 def network_decision_code(name: str, network: Network) -> DecisionCode:
     """Return the code of a network's decision: output > 0 for one output; for two the larger, and 0 for equal ones.
 
-    Raises:
-        PolicyError: the network does not choose between 0 and 1.
+    Raises `PolicyError` if the network does not choose between 0 and 1.
     """
     check_outputs(network)
     decides = "outputs[0] > 0" if network.outputs == 1 else "outputs[1] > outputs[0]"
@@ -209,10 +208,7 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
     LLVM's build takes the header with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`, or `…_REGALLOCEVICTMODEL=` for
     evictions (llvm/cmake/modules/TensorFlowCompile.cmake). Release mode does not compute `inlining_default`. For a
     policy that uses it, the class computes the feature from the estimated cost, unless an LLVM supplies it after all;
-    its level is `Oz` or `Os`.
-
-    Raises:
-        PolicyError: the policy uses `inlining_default`, and there is no level.
+    its level is `Oz` or `Os`. Raises `PolicyError` if the policy uses `inlining_default`, and there is no level.
     """
     threshold = default_threshold(policy.name, policy.features, level)
     features = list(policy.features)

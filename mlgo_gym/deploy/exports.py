@@ -44,14 +44,13 @@ _RULES = ("default", "never", "always", "threshold")
 def policy_network(policy: str, *, callee_features: bool = False, evictions: bool = False) -> Network | None:
     """Return the network of `mlp:FILE`; None for a rule.
 
+    Raises `PolicyError` if there is no such policy, its file is no network, or the network needs callee features and
+    the target does not compute them.
+
     Args:
         policy: the policy.
         callee_features: whether the target computes callee features.
         evictions: whether the target also takes policies of evictions.
-
-    Raises:
-        PolicyError: there is no such policy, its file is no network, or the network needs callee features and the
-            target does not compute them.
     """
     kind, colon, _ = policy.partition(":")
     if kind in _RULES or is_rule(policy):
@@ -94,10 +93,8 @@ def default_threshold(policy: str, features: Sequence[str], level: str | None = 
     """Return the threshold of `COST` that replaces `inlining_default`; None if a policy does not use the feature.
 
     The interactive channel has that feature. Release mode does not. Development mode has an input of that name that
-    stays 0 (MLInlineAdvisor.cpp and DevelopmentModeInlineAdvisor.cpp of llvm/lib/Analysis).
-
-    Raises:
-        PolicyError: the policy uses the feature, and the level is neither `Oz` nor `Os`.
+    stays 0 (MLInlineAdvisor.cpp and DevelopmentModeInlineAdvisor.cpp of llvm/lib/Analysis). Raises `PolicyError` if the
+    policy uses the feature, and the level is neither `Oz` nor `Os`.
     """
     if level is not None and level not in THRESHOLDS:
         raise PolicyError(f"expected a level of {', '.join(THRESHOLDS)}, got {level!r}")

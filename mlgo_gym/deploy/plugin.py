@@ -56,8 +56,7 @@ class InstalledLlvm:
 def installed_llvm(llvm_config: str) -> InstalledLlvm:
     """Return the LLVM that an `llvm-config` describes.
 
-    Raises:
-        ToolchainError: there is no such program, or the LLVM is too old.
+    Raises `ToolchainError` if there is no such program, or the LLVM is too old.
     """
     if shutil.which(llvm_config) is None:
         raise ToolchainError(
@@ -193,8 +192,7 @@ _INPUT = re.compile(r"\(double\)features\[(\d+)\]")
 def rule_cpp(policy: str) -> DecisionCode:
     """Return the code of `rule:FILE` or of a bundled rule, for `plugin_code()`.
 
-    Raises:
-        PolicyError: The policy is no rule, or its file has no condition.
+    Raises `PolicyError` if the policy is no rule, or its file has no condition.
     """
     if not is_rule(policy):
         raise PolicyError(f"expected last-call or rule:FILE, got {policy!r}; export it with `mlgo-gym export plugin`")

@@ -65,10 +65,7 @@ def tflite_evictions(name: str, network: Network, *, for_tosa: bool = False) -> 
 
     The graph does what `eviction.c` does, for all columns at once: clang's own choice by
     `mlgo_gym.llvm.advisors.default_eviction`, the inputs of the network, and the column with the smallest output.
-    `for_tosa` is as in `tflite_model()`.
-
-    Raises:
-        MissingExtraError: ai-edge-litert is not installed.
+    `for_tosa` is as in `tflite_model()`. Raises `MissingExtraError` if ai-edge-litert is not installed.
     """
     graph = TfliteGraph(name, for_tosa=for_tosa)
     columns = EVICTION_COLUMNS

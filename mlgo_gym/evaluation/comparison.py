@@ -62,10 +62,10 @@ class Comparison:
             for title, rows in zip(("Smaller", "Larger"), pair.extremes(), strict=True):
                 if rows:
                     modules.append(extremes_table(f"{title} now: {name}", rows, self.metric, "before"))
-        first, *others = self.runs
+        first, *later_runs = self.runs
         columns = ("policy", "modules", "before", with_unit(self.metric), "total", "better", "equal", "worse")
         return [
-            Table(f"{', '.join(others)} against {first}: {self.metric}", columns, tuple(sums)),
+            Table(f"{', '.join(later_runs)} against {first}: {self.metric}", columns, tuple(sums)),
             Table(
                 "Change in % with 95 % interval over projects; probability of a smaller module (a tie counts half)",
                 ("policy", "geo-mean", "projects", "smaller"),
@@ -105,20 +105,20 @@ def compare(runs: Mapping[str, EvaluationResult]) -> Comparison:
     """
     if len(runs) < 2:
         raise MlgoError(f"expected two or more evaluations, got {len(runs)}; name the --output of each")
-    first, *others = runs.items()
+    first, *later_runs = runs.items()
     metric = first[1].configuration.metric
     pairs: list[tuple[EvaluatedPolicy, EvaluatedPolicy]] = []
     notes: list[str] = []
-    for other in others:
-        for difference in differences(first[1], other[1]):
+    for run in later_runs:
+        for difference in differences(first[1], run[1]):
             raise MlgoError(
-                f"{first[0]} and {other[0]} cannot be compared: {difference}; evaluate both on the same modules with "
+                f"{first[0]} and {run[0]} cannot be compared: {difference}; evaluate both on the same modules with "
                 "the same compiler and flags"
             )
-        notes += _notes(first, other)
-        shared = [(name, name) for name in other[1].policies if name in first[1].policies]
-        for later, before in shared or product(other[1].policies, first[1].policies):
-            pairs.append((EvaluatedPolicy(other[0], later), EvaluatedPolicy(first[0], before)))
+        notes += _notes(first, run)
+        shared = [(name, name) for name in run[1].policies if name in first[1].policies]
+        for later, before in shared or product(run[1].policies, first[1].policies):
+            pairs.append((EvaluatedPolicy(run[0], later), EvaluatedPolicy(first[0], before)))
     values = {policy: runs[policy.run].values(policy.policy, metric) for pair in pairs for policy in pair}
     finished = [measured.keys() for measured in values.values() if measured]
     common = set(finished[0]).intersection(*finished) if finished else set[str]()
@@ -152,30 +152,30 @@ def on_common_modules(results: Mapping[str, EvaluationResult]) -> dict[str, Eval
     return {name: replace(result, only=common[result.configuration.modules_digest]) for name, result in results.items()}
 
 
-def _notes(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> list[str]:
+def _notes(first: tuple[str, EvaluationResult], later_run: tuple[str, EvaluationResult]) -> list[str]:
     """Return the differences between two evaluations that do not prevent a comparison."""
-    before, later = first[1], other[1]
+    before, later = first[1], later_run[1]
     lines = []
     for name in ("mlgo_gym", "seed"):
         values = getattr(before.configuration, name), getattr(later.configuration, name)
         if values[0] != values[1]:
-            lines.append(f"{name}: {values[0]} in {first[0]}, {values[1]} in {other[0]}")
+            lines.append(f"{name}: {values[0]} in {first[0]}, {values[1]} in {later_run[0]}")
     identities = before.configuration.policies, later.configuration.policies
     shared = [name for name in later.policies if name in before.policies]
     lines += [
-        f"{name} is another policy in {other[0]}: {identities[1][name]}, was {identities[0][name]}"
+        f"{name} is another policy in {later_run[0]}: {identities[1][name]}, was {identities[0][name]}"
         for name in shared
         if identities[0][name] != identities[1][name]
     ]
-    for run, result in (first, other):
+    for run, result in (first, later_run):
         single = [name for name in result.policies if name not in shared]
         lines += [f"only in {run}: {', '.join(single)}"] if shared and single else []
     return lines
 
 
-def differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:
+def differences(first: EvaluationResult, second: EvaluationResult) -> Iterator[str]:
     """Yield the reasons why two evaluations cannot be compared."""
-    before, after = first.configuration, other.configuration
+    before, after = first.configuration, second.configuration
     for name in ("environment", "metric", "clang"):
         ours, theirs = getattr(before, name), getattr(after, name)
         if ours != theirs:
@@ -186,18 +186,18 @@ def differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[st
         if ours != theirs:
             yield f"the argument {name} is {ours!r} in the first and {theirs!r} in the second"
     if before.modules_digest != after.modules_digest:
-        yield from _module_differences(first, other)
+        yield from _module_differences(first, second)
     # Another baseline points to a difference that no configuration records.
     metric = before.metric
     baselines = _baselines(first, metric)
-    for name, value in _baselines(other, metric).items():
+    for name, value in _baselines(second, metric).items():
         if baselines.get(name, value) != value:
             yield f"plain clang's {metric} of {name} is {baselines[name]:g} in the first and {value:g} in the second"
 
 
-def _module_differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:
-    for name in sorted({*first.modules, *other.modules} if first.modules and other.modules else ()):
-        ours, theirs = first.modules.get(name), other.modules.get(name)
+def _module_differences(first: EvaluationResult, second: EvaluationResult) -> Iterator[str]:
+    for name in sorted({*first.modules, *second.modules} if first.modules and second.modules else ()):
+        ours, theirs = first.modules.get(name), second.modules.get(name)
         if ours is None or theirs is None:
             yield f"the module {name} is only in the {'second' if ours is None else 'first'}"
         elif ours.digest != theirs.digest:
@@ -205,7 +205,7 @@ def _module_differences(first: EvaluationResult, other: EvaluationResult) -> Ite
             yield f"the module {name} has other contents: {digests}"
         elif ours.flags != theirs.flags:
             yield f"the module {name} has {_flags_difference(set(ours.flags or ()), set(theirs.flags or ()))}"
-    corpora = [result.configuration.described_modules for result in (first, other)]
+    corpora = [result.configuration.described_modules for result in (first, second)]
     same_names = ", with other contents" * (corpora[0] == corpora[1])
     yield f"the modules are {corpora[0]} in the first and {corpora[1]} in the second{same_names}"
 

@@ -57,14 +57,14 @@ class Schedule:
     ) -> None:
         ordered = sorted(modules, key=lambda name: (-corpus.size(name), name))
         first = [(policy, module) for policy in policies[:1] for module in ordered]
-        others = [(policy, module) for module in ordered for policy in policies[1:]]
+        rest = [(policy, module) for module in ordered for policy in policies[1:]]
         results = list(results)
         done = {(result.policy, result.module) for result in results if result.status == DONE}
         self._without_decisions = {result.module for result in results if result.status == NO_DECISIONS}
         self._running = 0
         self._waiting = deque(
             Assignment(policy, module, corpus.project(module))
-            for policy, module in (*first, *others)
+            for policy, module in (*first, *rest)
             if (policy, module) not in done
         )
 

@@ -169,16 +169,13 @@ def linked_sizes(
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
-    passes of the linker run without a policy, or with its plugin.
+    passes of the linker run without a policy, or with its plugin. Raises `MlgoError` if the corpus has no links.
 
     Args:
         evaluated: The environment and the policies.
         trust_flags: Whether to run a link with arguments that do not only shape its result.
         modes: How the links are repeated.
         plugins: Pass plugins by policy, which lld loads.
-
-    Raises:
-        MlgoError: The corpus has no links.
     """
     env = evaluated.env
     build = env.corpus.path
@@ -303,10 +300,8 @@ def run_programs(evaluated: EvaluatedPolicies, *, trust: bool = False) -> Iterat
 
     A program that fails, hangs or prints a wrong output has an error, and the others run.
 
-    `trust` allows programs of a corpus that does not come with this package.
-
-    Raises:
-        MlgoError: The corpus has no programs, they are not trusted, or nothing counts instructions.
+    `trust` allows programs of a corpus that does not come with this package. Raises `MlgoError` if the corpus has no
+    programs, they are not trusted, or nothing counts instructions.
     """
     env = evaluated.env
     programs = read_programs(env.corpus, trust=trust)

@@ -269,8 +269,7 @@ def pack_actions(actions: Sequence[Any], space: gym.Space[Any]) -> str:
 def unpack_actions(text: str, space: gym.Space[Any]) -> list[Any]:
     """Return the actions that `pack_actions()` packed for the same action space.
 
-    Raises:
-        MlgoError: The text is no packed actions of this space.
+    Raises `MlgoError` if the text is no packed actions of this space.
     """
     try:
         packed = zlib.decompressobj()

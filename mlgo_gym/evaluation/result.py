@@ -210,10 +210,8 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
     It costs N compiles per module, and `mlgo-clang` does it if `MLGO_POLICY` names several policies. As there,
     `default` stands for plain clang, so with it no module grows. (Clang's own decisions over the channel may give
     another object; see docs/explanation/exactness.md.) Times and decisions are sums over all policies. A module fails
-    if all policies fail on it.
-
-    Raises:
-        MlgoError: There are fewer than two policies, or an episode has no result yet.
+    if all policies fail on it. Raises `MlgoError` if there are fewer than two policies, or an episode has no result
+    yet.
     """
     count = len(result.policies)
     if count < 2:
@@ -279,8 +277,7 @@ def load_result(folder: str | Path) -> EvaluationResult:
 def load_results(paths: Sequence[Path]) -> dict[str, EvaluationResult]:
     """Return the results in several folders by name: the last parts of each path that distinguish it, mostly one.
 
-    Raises:
-        MlgoError: A folder is named twice, has no results, or they are damaged.
+    Raises `MlgoError` if a folder is named twice, has no results, or they are damaged.
     """
     resolved = [path.resolve() for path in paths]
     for path, full in zip(paths, resolved, strict=True):
@@ -344,15 +341,14 @@ def _parsed(path: Path, parse: Callable[[Any], Line], expected: str, remedy: str
 class ResultFolder:
     """A folder of results to which this process alone adds.
 
+    Raises `MlgoError` if the folder has results of another configuration, is in use by another process, or is damaged.
+
     Args:
         path: The folder; made if it does not exist.
         configuration: Configuration of the new results.
 
     Attributes:
         configuration: The configuration, with the policies that the folder already has.
-
-    Raises:
-        MlgoError: The folder has results of another configuration, is in use by another process, or is damaged.
     """
 
     def __init__(self, path: Path, configuration: Configuration) -> None:

@@ -118,7 +118,7 @@ class Change:
     def between(
         cls,
         values: Mapping[str, float],
-        others: Mapping[str, float],
+        baselines: Mapping[str, float],
         projects: Mapping[str, str],
         trained: Iterable[str] = (),
     ) -> "Change":
@@ -126,8 +126,8 @@ class Change:
 
         Either policy was trained on the modules `trained`.
         """
-        modules = tuple(sorted(values.keys() & others.keys()))
-        pairs = tuple((values[name], others[name]) for name in modules)
+        modules = tuple(sorted(values.keys() & baselines.keys()))
+        pairs = tuple((values[name], baselines[name]) for name in modules)
         return cls(pairs, tuple(projects[name] for name in modules), modules, frozenset(trained) & {*modules})
 
     @property
@@ -205,7 +205,7 @@ class Change:
         It is the probability of improvement of Agarwal et al. 2021: the Mann-Whitney statistic of the runs of each
         task, averaged over tasks. A module corresponds to a task with one run, because a compile is deterministic.
         """
-        wins = [(value < other) + 0.5 * (value == other) for value, other in self.pairs]
+        wins = [(value < baseline) + 0.5 * (value == baseline) for value, baseline in self.pairs]
         return Estimate.of(self._project_means(wins)).value
 
     def extremes(self) -> tuple[list[Extreme], list[Extreme]]:

@@ -37,10 +37,7 @@ SECONDS = 600.0
 def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
     """Compile the module beside a recipe with its decisions; return the problem, or an empty string.
 
-    Recipes are untrusted input: flags that do more than shape code are not run.
-
-    Raises:
-        CompilerError: clang fails.
+    Recipes are untrusted input: flags that do more than shape code are not run. Raises `CompilerError` if clang fails.
     """
     bitcode = path.with_suffix(".bc")
     if not bitcode.is_file():
@@ -93,6 +90,8 @@ def search_recipe(
 ) -> Recipe:
     """Return the best inlining that a search finds for a module, compiled as a driver's command line compiles it.
 
+    Raises `MlgoError` if the flags or the module cannot be used, or the module cannot be searched.
+
     Args:
         data: The module's bitcode before any optimisation.
         source: Name of the module in the recipe.
@@ -101,9 +100,6 @@ def search_recipe(
         policy: The policy to start from.
         compiles: Maximum number of compiles.
         metric: Metric of the search.
-
-    Raises:
-        MlgoError: The flags or the module cannot be used, or the module cannot be searched.
     """
     with temporary_folder() as folder:
         bitcode = folder / "module.bc"

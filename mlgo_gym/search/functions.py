@@ -50,7 +50,7 @@ class FunctionSearch:
         if space.start is not None:
             self._try(self._legal(space.start))
         if space.budget.remaining >= _MIN_RULES:
-            for policy in space.others.values():
+            for policy in space.further_policies.values():
                 self._try(self._legal(policy))
         while space.budget.remaining > 1 and not space.budget.is_spent:
             self._try_flips()
@@ -92,10 +92,10 @@ class FunctionSearch:
             decisions = best.functions[name]
             index = int(self._generator.integers(len(decisions)))
             _, answer, legal = decisions[index]
-            others = [column for column in legal if column != answer]
-            if others:
-                takes_nothing = others[-1] == self._nothing and self._generator.random() < NOTHING
-                flips[name, index] = self._nothing if takes_nothing else int(self._generator.choice(others))
+            columns = [column for column in legal if column != answer]
+            if columns:
+                takes_nothing = columns[-1] == self._nothing and self._generator.random() < NOTHING
+                flips[name, index] = self._nothing if takes_nothing else int(self._generator.choice(columns))
 
         def choose(decision: Decision, _: int) -> int:
             name, _, index = decision.site

@@ -350,9 +350,9 @@ class ExpectedCompile:
                 self.replace(trial, functions, self.contexts_of(trial, replaced, functions))
 
 
-def _replace(values: dict[str, int], other: FunctionSizes, function: str) -> int:
+def _replace(values: dict[str, int], sizes: FunctionSizes, function: str) -> int:
     """Replace the value of a function by that of another compile; return the growth."""
-    value = other.functions.get(function, 0)
+    value = sizes.functions.get(function, 0)
     growth = value - values.pop(function, 0)
     if value:
         values[function] = value

@@ -144,7 +144,7 @@ class SearchSpace:
         return policies
 
     @property
-    def others(self) -> dict[str, Policy]:
+    def further_policies(self) -> dict[str, Policy]:
         """The policies of the portfolio but the start, which a search compiles before them."""
         return {name: policy for name, policy in self.portfolio.items() if name != self.start_name}
 

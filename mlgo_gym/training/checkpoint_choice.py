@@ -155,8 +155,7 @@ class MarginChoice:
     def choose(self, network: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
         """Return the network with the margin.
 
-        Raises:
-            MlgoError: no validation module has a decision, or all labels are of validation modules.
+        Raises `MlgoError` if no validation module has a decision, or all labels are of validation modules.
         """
         margin, tried = self.margins[0], list[MarginResult]()
         if len(self.margins) > 1:
