@@ -195,7 +195,7 @@ def test_only_compiles_with_allowed_flags_are_confined(calls: Path, toolchain: T
     assert (tmp_path / "usage").exists()
     # Flags of the user are trusted.
     flags = ["-Oz", "-Xclang", "-stack-usage-file", "-Xclang", str(tmp_path / "other")]
-    play(InlineEnv(corpus=calls, compile_options={"flags": flags}))
+    play(InlineEnv(corpus=open_corpus(calls), compile_options={"flags": flags}))
     assert (tmp_path / "other").exists()
 
 

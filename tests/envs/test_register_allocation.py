@@ -6,7 +6,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given
@@ -54,19 +53,6 @@ def play_legal(env: CompilerEnv, seed: int, share: float = 1.0, **options: str) 
 
 
 # Observations and actions
-
-
-def test_evictions_are_33_columns_of_19_features_and_priorities_four_features(spills: str) -> None:
-    evict, priority = RegAllocEvictEnv(corpus=spills), RegAllocPriorityEnv(corpus=spills)
-    assert evict.action_space == gym.spaces.Discrete(COLUMNS)
-    assert isinstance(evict.observation_space, gym.spaces.Dict)
-    assert evict.observation_space["action_mask"] == gym.spaces.Box(0, 1, (COLUMNS,), np.int8)
-    assert evict.observation_space["observations"].shape == (19 * COLUMNS + 1,) == (len(evict.feature_names),)
-    assert (evict.feature_names[0], evict.feature_names[-1]) == ("is_free[0]", "progress")
-    assert priority.feature_names == ("li_size", "stage", "weight", "weight_infinite")
-    assert isinstance(priority.observation_space, gym.spaces.Box)
-    assert priority.observation_space.high.tolist() == [np.inf, np.inf, 2**16, 1]
-    assert priority.action_space == gym.spaces.Box(0.0, 1.0, (1,), np.float32)
 
 
 def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:

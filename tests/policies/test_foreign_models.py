@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym import CompilerEnv, Network
-from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.foreign_model import ForeignModel, ForeignPolicy, ModelTensor
@@ -250,14 +250,6 @@ def test_a_model_that_fails_or_gives_another_output_is_refused(inline: CompilerE
     policy = ForeignPolicy(inline, "onnx", model(compute, output=tensor("action", 1, "int64")), [])
     with pytest.raises(PolicyError, match=message):
         policy.act(*inline.reset(seed=0))
-
-
-def test_missing_libraries_name_extras(inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind, library in {"tflite": "ai_edge_litert.interpreter", "onnx": "onnxruntime"}.items():
-        monkeypatch.setitem(sys.modules, library, None)
-        (tmp_path / "model").write_bytes(b"x")
-        with pytest.raises(MissingExtraError, match=f"needs the extra '{kind}'"):
-            load_policy(f"{kind}:{tmp_path / 'model'}", inline)
 
 
 @pytest.mark.libraries
