@@ -17,7 +17,6 @@ smallest and the largest; each module's is that of the medians of its repetition
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import random
@@ -104,7 +103,7 @@ def smallest_loop(compilation: Compilation, advisor: Advisor, answers: Sequence[
     while piece := os.read(log, 65536):
         data += piece
         if not size and b"\n" in data:  # the first line has the types of the features
-            size = LogHeader.from_json(json.loads(data.partition(b"\n")[0])).observation_bytes
+            size = LogHeader.parse(data.partition(b"\n")[0]).observation_bytes
         start = data.find(b'{"observation":')
         end = data.find(b"\n", start) + 1
         if start >= 0 and end and len(data) > end + size:

@@ -16,7 +16,6 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.feature_layout import FeatureLayout
 from mlgo_gym.tasks.features import BOUNDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.task import GRAPH, Task
@@ -77,8 +76,8 @@ class InlineTask(Task):
             low[:], high[: len(EDGE_COLUMNS)] = np.minimum(low, 0), np.inf
             nodes = gym.spaces.Box(0, np.inf, (len(NODE_COLUMNS),))
             self.observation_space = CallGraphSpace(nodes, gym.spaces.Box(low, high))
-        self._default = _offset(header, INLINING_DEFAULT)
-        self._block_count = _offset(header, "callee_basic_block_count")
+        self._default = header.offsets[INLINING_DEFAULT]
+        self._block_count = header.offsets["callee_basic_block_count"]
         self._choice = self._block_count if self._misplaced else self._default
         self._nothing = bytes(self.layout.dtype.itemsize)
 
@@ -89,7 +88,7 @@ class InlineTask(Task):
         """
         trial = probe(toolchain, INLINING)
         # The call of the tiny module saves instructions: every clang inlines it.
-        offset = _offset(trial.header, INLINING_DEFAULT)
+        offset = trial.header.offsets[INLINING_DEFAULT]
         self._misplaced = not any(trial.first[offset : offset + _WIDTH])
         return ()
 
@@ -150,12 +149,6 @@ class InlineTask(Task):
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         return "inline the call" if int(action) else "keep the call"
-
-
-def _offset(header: LogHeader, name: str) -> int:
-    fields = header.dtype.fields
-    assert fields is not None
-    return fields[name][1]
 
 
 class InliningEnv(CompilerEnv):

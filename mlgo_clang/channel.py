@@ -1,8 +1,4 @@
-"""A channel: its header, its two pipes, and the servers that read clang's observations and write the advice.
-
-`mlgo_gym.llvm.training_log` reads all of LLVM's format. It needs `json`, whose import takes as long as the compile of a
-small file. This module reads the one line that LLVM's `TrainingLogger` always writes in the same form.
-"""
+"""A channel: its two pipes, and the servers that read clang's observations and write the advice."""
 
 from __future__ import annotations
 
@@ -11,122 +7,69 @@ import struct
 
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import remove_folder
+from mlgo_clang.protocol import LogDecoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from mlgo_clang.native import NativeServer
+    from mlgo_clang.protocol import Header
 
-    Decide = Callable[[bytes, int], int]
-    """Takes a buffer and the offset of an observation in it, and returns the advice."""
+    Decide = Callable[[bytes], int]
+    """Takes an observation and returns the advice."""
 
-    Bind = Callable[["Header"], Decide | NativeServer]
+    Bind = Callable[[Header], Decide | NativeServer]
     """Takes the header of a channel; returns the function that decides, or the server of the channel."""
-
-_SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "int8_t": 1}
-_LARGEST_OBSERVATION = 1 << 24
-_LONGEST_HEADER = 1 << 20
-
-
-class Tensor:
-    """One feature: its offset in an observation in bytes, its number of elements, and their type in C++."""
-
-    def __init__(self, offset: int, count: int, type: str) -> None:  # noqa: A002 - LLVM's own name of it
-        self.offset, self.count, self.type = offset, count, type
-
-
-class Header:
-    """The features of an advisor by name (`tensors`), and the bytes of an observation (`size`)."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], size: int) -> None:
-        self.tensors, self.size = tensors, size
-
-
-def read_header(line: bytes) -> Header:
-    """Return the header in the first line of a channel; raise ProtocolError if the advice is not one `int64_t`."""
-    try:
-        features, advice = line.decode("ascii").split('],"advice":')
-        if _field(advice, "type") != "int64_t" or _element_count(advice) != 1:
-            raise ValueError(advice)
-        tensors = {}
-        offset = 0
-        for text in features.split("{")[2:]:
-            kind = _field(text, "type")
-            count = _element_count(text)
-            tensors[_field(text, "name")] = Tensor(offset, count, kind)
-            offset += count * _SIZES[kind]
-    except (ValueError, LookupError) as error:
-        raise ProtocolError(f"expected a header of features and advice, got {line[:200]!r}") from error
-    if offset > _LARGEST_OBSERVATION:
-        raise ProtocolError(f"expected observations of at most {_LARGEST_OBSERVATION} bytes, got a header for {offset}")
-    return Header(tensors, offset)
-
-
-def _field(text: str, name: str) -> str:
-    return text.split(f'"{name}":"', 1)[1].split('"', 1)[0]
-
-
-def _element_count(text: str) -> int:
-    count = 1
-    for extent in text.split('"shape":[', 1)[1].split("]", 1)[0].split(","):
-        count *= int(extent)
-    return count
 
 
 class RuleServer:
-    """Answers each observation of `size` bytes by a function of Python."""
+    """Answers each observation by a function of Python."""
 
-    def __init__(self, size: int, decide: Decide) -> None:
+    def __init__(self, decide: Decide) -> None:
         self.decisions = 0
-        self._size, self._decide = size, decide
+        self._decide = decide
         self._log = self._advice = -1
-        self._data = b""
+        self._decoder = LogDecoder()
 
-    def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
+    def start(self, log: int, advice: int, decoder: LogDecoder, messages: int, folder: int) -> None:
         """Start to serve a channel by the descriptors of its observations and advice.
 
-        `data` are the bytes after the header, `messages` is the file of clang's standard error, and `folder` the folder
-        in which clang prints code; -1 if it prints to standard error. A rule needs neither.
+        `decoder` has read the header, `messages` is the file of clang's standard error, and `folder` the folder in
+        which clang prints code; -1 if it prints to standard error. A rule needs neither.
         """
         del messages, folder
-        self._log, self._advice = log, advice
-        self._answer(data)
+        self._log, self._advice, self._decoder = log, advice, decoder
+        self._answer()
 
     def serve(self, others: Sequence[int], milliseconds: int) -> bool:
         """Answer what clang has written; return whether it can still write."""
         del others, milliseconds
         try:
-            new = os.read(self._log, 1 << 16)
+            data = os.read(self._log, 1 << 16)
         except BlockingIOError:
             return True
-        if not new:
+        if not data:
             return False
-        self._answer(self._data + new if self._data else new)
+        if (observation := self._decoder.take_observation(data)) is not None:
+            self._advise(observation[1])
+        else:
+            self._decoder.feed(data)
+            self._answer()
         return True
 
-    def _answer(self, data: bytes) -> None:
-        position = 0
-        while (newline := data.find(b"\n", position)) >= 0:
-            if data.startswith(b'{"context"', position):
-                position = newline + 1
-                continue
-            end = newline + 1 + self._size
-            if len(data) <= end:
-                break
-            if not data.startswith(b'{"observation"', position) or data[end] != 10:
-                raise ProtocolError(
-                    f"expected an observation of {self._size} bytes and a newline, got "
-                    f"{data[position : position + 100]!r}"
-                )
-            advice = self._decide(data, newline + 1)
-            try:
-                os.write(self._advice, advice.to_bytes(8, "little", signed=True))
-            except BlockingIOError:
-                raise ProtocolError("clang requests decisions without reading the advice") from None
-            self.decisions += 1
-            position = end + 1
-        self._data = data[position:]
+    def _answer(self) -> None:
+        while (event := self._decoder.next_event()) is not None:
+            if not isinstance(event, str):
+                self._advise(event[1])
+
+    def _advise(self, observation: bytes) -> None:
+        advice = self._decide(observation)
+        try:
+            os.write(self._advice, advice.to_bytes(8, "little", signed=True))
+        except BlockingIOError:
+            raise ProtocolError("clang requests decisions without reading the advice") from None
+        self.decisions += 1
 
 
 class Channel:
@@ -141,7 +84,7 @@ class Channel:
     def __init__(self, base: str, bind: Bind, *, prints: bool) -> None:
         self.base, self.bind, self.prints = base, bind, prints
         self.advice = self.log = self.folder = -1
-        self.data = b""
+        self.decoder = LogDecoder()
         self.server: RuleServer | NativeServer | None = None
 
     def open(self) -> None:
@@ -160,20 +103,17 @@ class Channel:
         if self.server is not None:
             return self.server.serve(others, milliseconds)
         try:
-            self.data += os.read(self.log, 1 << 16)
+            self.decoder.feed(os.read(self.log, 1 << 16))
         except BlockingIOError:
             return True
-        line, newline, rest = self.data.partition(b"\n")
-        if newline:
-            header = read_header(line)
-            decide = self.bind(header)
-            self.server = RuleServer(header.size, decide) if callable(decide) else decide
-            self.remove_names()
-            self.server.start(self.log, self.advice, rest, messages, self.folder)
-            return self.server.serve(others, milliseconds)
-        if len(self.data) > _LONGEST_HEADER:
-            raise ProtocolError(f"expected a header of at most {_LONGEST_HEADER} bytes, got a longer line")
-        return True
+        if (header := self.decoder.read_header()) is None:
+            return True
+        header.check_advice("int64_t")
+        decide = self.bind(header)
+        self.server = RuleServer(decide) if callable(decide) else decide
+        self.remove_names()
+        self.server.start(self.log, self.advice, self.decoder, messages, self.folder)
+        return self.server.serve(others, milliseconds)
 
     def remove_names(self) -> None:
         """Remove the files of the channel once both ends are open, and the folder after the last channel."""
@@ -239,7 +179,7 @@ def inlining_rule(policy: str) -> Bind | None:
     name, _, argument = policy.partition(":")
     if policy in ("never", "always"):
         advice = int(policy == "always")
-        return lambda _header: lambda _data, _start: advice
+        return lambda _header: lambda _observation: advice
     return _below(threshold_of(argument)) if name == "threshold" else None
 
 
@@ -259,8 +199,8 @@ def _below(threshold: float) -> Bind:
         tensor = header.tensors.get("cost_estimate")
         if tensor is None or tensor.type != "int64_t":
             raise PolicyError("threshold needs the feature cost_estimate, which this clang does not compute")
-        offset = tensor.offset
+        offset = header.offsets[tensor.name]
         unpack = struct.Struct("<q").unpack_from
-        return lambda data, start: int(unpack(data, start + offset)[0] < threshold)
+        return lambda observation: int(unpack(observation, offset)[0] < threshold)
 
     return bind

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 
-from mlgo_clang.channel import Tensor, silence
+from mlgo_clang.channel import silence
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_checked, read_untrusted, write_cached
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import covers, read_lines
 from mlgo_clang.programs import run_program
+from mlgo_clang.protocol import Header, LogDecoder, Tensor
 from mlgo_clang.settings import PACKAGE, network_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from mlgo_clang.channel import Header
 
 _LOCK_SECONDS = 120.0
 """Longest wait for another compile that builds the same code; it takes two seconds, on a busy machine a minute."""
@@ -82,17 +82,15 @@ class NativeNetwork:
         """
         choices = ctypes.c_int32.in_dll(self.library, "mlgo_choices").value
         mask = header.tensors.get("mask")
-        if choices != (mask.count if mask is not None else 0):
+        if choices != (mask.size if mask is not None else 0):
             raise PolicyError(
-                f"expected a network that chooses {f'one of {mask.count}' if mask is not None else '0 or 1'}, got "
+                f"expected a network that chooses {f'one of {mask.size}' if mask is not None else '0 or 1'}, got "
                 f"{self.path}, which chooses {f'one of {choices}' if choices else '0 or 1'}; use a network for "
                 f"{'evictions' if mask is not None else 'inlining'}"
             )
-        tensors = dict(header.tensors)
-        for number, name in enumerate(self.callee_features):
-            tensors[name] = Tensor(header.size + 4 * number, 1, "float")
-        inputs = [_offset(tensors, name) for name in self._words("mlgo_inputs")]
-        sources = [_offset(header.tensors, name) for name in _SOURCES] if self.callee_features else []
+        extended = Header((*header.features, *(Tensor(name, "float", (1,)) for name in self.callee_features)))
+        inputs = [_offset(extended, name) for name in self._words("mlgo_inputs")]
+        sources = [_offset(header, name) for name in _SOURCES] if self.callee_features else []
         return NativeServer(self.library, header, inputs, sources, self._facts)
 
     def other_messages(self, printed: bytes) -> bytes:
@@ -160,19 +158,19 @@ def _facts(compiler: Sequence[str], program: os.stat_result) -> bytes:
     return os.fsencode("\n".join(facts))
 
 
-def _offset(tensors: Mapping[str, Tensor], name: str) -> int:
+def _offset(header: Header, name: str) -> int:
     """Return the offset of an input, `NAME` or `NAME[COLUMN]`, in an observation; its complement for a float."""
     feature, _, column = name.partition("[")
-    tensor = tensors.get(feature)
+    tensor = header.tensors.get(feature)
     number = int(column.removesuffix("]") or 0)
-    if tensor is None or tensor.type not in ("int64_t", "float") or number >= tensor.count:
+    if tensor is None or tensor.type not in ("int64_t", "float") or number >= tensor.size:
         raise PolicyError(
-            f"the network needs the feature {name}, and this clang has {', '.join(tensors)}; use the clang "
+            f"the network needs the feature {name}, and this clang has {', '.join(header.tensors)}; use the clang "
             "that the network was trained with"
         )
     if tensor.type == "float":
-        return ~(tensor.offset + number * 4)
-    return tensor.offset + number * 8
+        return ~(header.offsets[feature] + number * 4)
+    return header.offsets[feature] + number * 8
 
 
 class NativeServer:
@@ -194,14 +192,15 @@ class NativeServer:
         self._inputs = (ctypes.c_int32 * len(inputs))(*inputs)
         self._channel = ctypes.c_void_p()
 
-    def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
+    def start(self, log: int, advice: int, decoder: LogDecoder, messages: int, folder: int) -> None:
         """Start to serve a channel, with the arguments of `RuleServer.start()`."""
         native = self._library
         native.mlgo_channel.restype = native.mlgo_prediction_start.restype = ctypes.c_void_p
-        size, length = ctypes.c_int64(self._header.size), ctypes.c_int64(len(data))
+        data = decoder.rest
+        size, length = ctypes.c_int64(self._header.observation_bytes), ctypes.c_int64(len(data))
         self._channel.value = native.mlgo_channel(log, advice, size, self._inputs, data, length)
         if self._sources:
-            offsets = [tensor.offset for tensor in self._header.tensors.values()]
+            offsets = self._header.offsets.values()
             table = (ctypes.c_int32 * len(offsets))(*offsets)
             prediction = ctypes.c_void_p(native.mlgo_prediction_start(False))
             native.mlgo_prediction_layout(prediction, table, len(offsets), *self._sources)

@@ -30,7 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mlgo_clang.channel import Bind, Decide, Header
+    from mlgo_clang.channel import Bind, Decide
+    from mlgo_clang.protocol import Header
 
     Visit = tuple[int, list[int], str]
     """Number of the visit, decisions, and context."""
@@ -138,12 +139,12 @@ def replay(decisions: Sequence[int]) -> Bind:
         remaining = iter(decisions)
         mask = header.tensors.get("mask")
 
-        def decide(data: bytes, start: int) -> int:
+        def decide(observation: bytes) -> int:
             decision = next(remaining, None)
             if decision is None:
                 raise PolicyError(f"clang requests more than the {len(decisions)} decisions of the recipe")
             # LLVM does not check a column.
-            if mask is not None and not (decision < mask.count and data[start + mask.offset + 8 * decision]):
+            if mask is not None and not (decision < mask.size and observation[header.offsets["mask"] + 8 * decision]):
                 raise PolicyError(f"clang cannot take column {decision} of the recipe here; search again")
             return decision
 

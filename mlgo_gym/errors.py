@@ -90,21 +90,6 @@ class SnapshotError(MlgoError):
     """A running clang that cannot be copied on this machine or in its state."""
 
 
-class TrainingLogError(MlgoError):
-    """A training log or channel that breaks LLVM's format.
-
-    `offset` is the position of the first offending byte, counted from the start of the log.
-    """
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(f"{message} (at byte {offset})")
-        self.message = message
-        self.offset = offset
-
-    def __reduce__(self) -> tuple[type[TrainingLogError], tuple[str, int]]:
-        return type(self), (self.message, self.offset)
-
-
 class CompilerError(MlgoError):
     """A compile that failed.
 

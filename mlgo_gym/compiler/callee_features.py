@@ -6,7 +6,6 @@ last call, and whether earlier calls of it were kept. Clang's own features conta
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -61,9 +60,10 @@ def uses_callee_features(features: Iterable[str]) -> bool:
 @lru_cache(maxsize=64)
 def with_callee_features(header: LogHeader) -> LogHeader:
     """Extend the header of an inlining channel by float32 tensors of shape (1,), or raise `ToolchainError`."""
-    if missing := [name for name in SOURCE_FEATURES if name not in {spec.name for spec in header.features}]:
+    if missing := [name for name in SOURCE_FEATURES if name not in header.tensors]:
         raise ToolchainError(
             f"expected a clang with the features {', '.join(SOURCE_FEATURES)} for callee features, got one without "
             f"{', '.join(missing)}; use callee_features=False"
         )
-    return replace(header, features=(*header.features, *(TensorSpec(name, "float", (1,)) for name in CALLEE_FEATURES)))
+    features = (*header.features, *(TensorSpec(name, "float", (1,)) for name in CALLEE_FEATURES))
+    return LogHeader(features, header.advice)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
+from mlgo_clang.errors import ProtocolError
 from mlgo_clang.files import abandoned_folders, process_prefix, remove_folder, scratch_parent
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.limits import Limits
@@ -28,9 +29,8 @@ from mlgo_gym.compiler.process import (
     file_id,
 )
 from mlgo_gym.compiler.waiting import uninterrupted
-from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader
+from mlgo_gym.llvm.training_log import LogDecoder
 
 _PREFIX = "mlgo-gym-"
 
@@ -94,7 +94,7 @@ class Channel:
         self.context = ""
         self.ahead = 0
         self.ended = False
-        self.error: TrainingLogError | None = None
+        self.error: ProtocolError | None = None
         self._number = number
         self.advisor = advisor
         self._unsent = bytearray()
@@ -138,7 +138,7 @@ class Channel:
                 return True
             try:
                 self._decode(data, ready)
-            except TrainingLogError as error:
+            except ProtocolError as error:
                 self.error = error
                 return False
             if len(data) < _READ_SIZE:
@@ -150,21 +150,17 @@ class Channel:
         first = decoder.header is None
         decoder.feed(data)
         while (event := decoder.next_event()) is not None:
-            if isinstance(event, Context):
-                self.context = event.name
+            if isinstance(event, str):
+                self.context = event
             elif self.ahead:
                 self.ahead -= 1
             else:
-                ready.append(Decision(self._number, DecisionSite(self.context, 0, event.number), event.payload))
+                index, payload = event
+                ready.append(Decision(self._number, DecisionSite(self.context, 0, index), payload))
         if first and decoder.header is not None:
-            self._check_header(decoder.header)
+            decoder.header.check_advice(self.advisor.scalar_type)
         if self._unsent:
             self._send()
-
-    def _check_header(self, header: LogHeader) -> None:
-        scalar, advice = self.advisor.scalar_type, header.advice
-        if advice is None or advice.type != scalar or advice.size != 1:
-            raise TrainingLogError(f"expected advice of one {scalar} in the header, got {advice}", 0)
 
     def send_ahead(self, answers: Sequence[bytes], requested: int) -> None:
         """Send the answers to the next decisions, of which `requested` were read already."""

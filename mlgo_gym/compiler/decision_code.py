@@ -8,7 +8,6 @@ clang copies into callers.
 import copy
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -167,7 +166,7 @@ class DecisionCode:
         expected = output.expected_calls()
         if len(component) > 1:
             # clang skips the calls in functions that it has removed, which only their uses show.
-            offset = sum(spec.nbytes for spec in takewhile(lambda spec: spec.name != "callee_users", header.features))
+            offset = header.offsets["callee_users"]
             users = int.from_bytes(payload[offset : offset + 8], "little", signed=True)
             expected = (call for call in expected if self._users(call.callee) == users)
         self._call = first = next(expected, None)

@@ -14,7 +14,6 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
-from itertools import accumulate
 from typing import NamedTuple
 
 from typing_extensions import Self
@@ -151,9 +150,8 @@ class InliningOutput:
 
     def _set_layout(self, header: LogHeader) -> None:
         self._header = header
-        starts = accumulate((spec.nbytes for spec in header.features), initial=0)
         # clang prints the features as int64, of an embedding its first element.
-        offsets = {spec.name: start for spec, start in zip(header.features, starts, strict=False) if spec.nbytes >= 8}
+        offsets = {name: offset for name, offset in header.offsets.items() if header.tensors[name].nbytes >= 8}
         table = (ctypes.c_int * len(offsets))(*offsets.values())
         sources = (offsets.get(name, -1) for name in _SOURCES)
         self._native.mlgo_prediction_layout(self._state, table, len(offsets), *sources)

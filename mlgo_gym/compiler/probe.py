@@ -40,9 +40,10 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
     key = key_of(toolchain.identity, advisor.name, advisor.flags("BASE"), flags)
     with suppress(KeyError, TypeError, ValueError):  # unknown, or written by another release
         known = _memory.get(key) or {}
-        return Probe(LogHeader.from_json(known["header"]), int(known["decisions"]), bytes.fromhex(known["first"]))
+        header = LogHeader.parse(str(known["header"]).encode())
+        return Probe(header, int(known["decisions"]), bytes.fromhex(known["first"]))
     result = _measure(toolchain, advisor, flags)
-    _memory.put(key, {"header": result.header.to_json(), "decisions": result.decisions, "first": result.first.hex()})
+    _memory.put(key, {"header": result.header.json, "decisions": result.decisions, "first": result.first.hex()})
     return result
 
 

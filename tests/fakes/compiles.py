@@ -163,6 +163,6 @@ def _record(bitcode: Path, path: Path) -> None:
 
         compiled = drive(session, choose, 60.0)
         header = session.header()
-    line = json.dumps(header.to_json(), separators=(",", ":")) + "\n" if header is not None else ""
+    line = f"{header.json}\n" if header is not None else ""
     path.write_text(json.dumps({"header": line, "questions": questions}))
     path.with_suffix(".o").write_bytes(compiled.object_bytes)

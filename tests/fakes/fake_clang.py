@@ -154,7 +154,7 @@ class _Fake:
         """Return the header, with its fault."""
         if self._what == "other-version":
             value = json.loads(original)
-            value["features"].append({"name": "new_feature", "port": 0, "shape": [1], "type": "int64_t"})
+            value["features"].append({"name": "new_feature", "type": "int64_t", "port": 0, "shape": [1]})
             return json.dumps(value, separators=(",", ":")).encode() + b"\n"
         faulty = {
             "huge-question": original.replace(b'"shape":[1]', b'"shape":[4000000000]', 1),

@@ -50,9 +50,7 @@ STATUS = "clang exited with status {} while a policy decided"
 SILENT = "clang gave no sign of life for … s while a policy decided; raise --mlgo-timeout"
 TIMEOUT = "expected a decision or the end of clang within … s, got neither; clang was killed"
 FAILED = "clang failed with exit status 1"
-NOT_HEADER = "expected a header of features and advice, got"
-NOT_OBSERVATION = "expected an observation of 312 bytes and a newline, got"
-HUGE = "expected observations of at most 16777216 bytes, got a header for 32000000304"
+NOT_HEADER = "expected a header of features and advice, got …"
 
 
 def _dies(title: str, what: str, kind: str, message: str, words: str, driver: str) -> list[Fault]:
@@ -72,9 +70,9 @@ def _reset(title: str, what: str, error: str, message: str, driver: str, kind: s
     return Fault(title, what, Outcome("reset", error, kind, message, stderr), driver, before_fork=True)
 
 
-def _protocol(where: str, title: str, what: str, message: str, driver: str) -> Fault:
-    message = f"clang violated the protocol of the inlining advisor: {message}"
-    return Fault(title, what, Outcome(where, kind="protocol", message=message), driver, before_fork=where == "reset")
+def _protocol(where: str, title: str, what: str, message: str, driver: str = "") -> Fault:
+    outcome = Outcome(where, kind="protocol", message=f"clang violated the protocol of the inlining advisor: {message}")
+    return Fault(title, what, outcome, driver or message, before_fork=where == "reset")
 
 
 def _object(title: str, what: str, message: str, driver: str | None = None) -> Fault:
@@ -98,20 +96,20 @@ FAULTS = [
            "exit", "Cannot open inbound file"),
     _reset("the header is of another version", "other-version", "ToolchainError",
            "expected the header … of the inlining advisor, got …; make the environment with the flags", ""),
-    _protocol("reset", "the header is malformed JSON", "not-json", "expected a JSON line, got …", NOT_HEADER),
-    _protocol("reset", "the channel carries garbage", "garbage", "expected a JSON line, got …", NOT_HEADER),
+    _protocol("reset", "the header is malformed JSON", "not-json", NOT_HEADER),
+    _protocol("reset", "the channel carries garbage", "garbage", NOT_HEADER),
     _protocol("reset", "a line of the channel never ends", "endless-line",
-              "expected a JSON line of at most 1048576 bytes, got a longer one",
-              "expected a header of at most 1048576 bytes, got a longer line"),
-    _protocol("reset", "the header declares observations of 32 GB", "huge-question", HUGE, HUGE),
+              "expected a line of at most 1048576 bytes, got a longer one"),
+    _protocol("reset", "the header declares observations of 32 GB", "huge-question",
+              "expected observations of at most 16777216 bytes, got a header for 32000000304"),
     _protocol("step", "an observation is shorter than the header declares", "too-short",
-              "expected 312 bytes of tensors and a newline, got …", NOT_OBSERVATION),
+              "expected 312 bytes of tensors and a newline, got …"),
     _protocol("step", "an observation has a wrong number", "no-number",
-              "expected observation 1 of context '', got 7", ""),
+              "expected observation 1 of context '', got 7"),
     _protocol("reset", "an observation precedes any context", "no-context",
-              "expected a context, got an observation", ""),
+              "expected a context, got an observation"),
     _protocol("step", "an outcome replaces an observation", "outcome",
-              "expected a context with a name or an observation with a number, got …", NOT_OBSERVATION),
+              "expected a context with a name or an observation with a number, got …"),
     _reset("a context has no decision", "no-question", "NoDecisionError",
            "expected a decision on inlining in module 'faulty' of corpus …, got none", ""),
     _reset("the compiler closes the log and continues", "close-log", "CompilerError", TIMEOUT, SILENT, "timeout"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_clang.channel import read_header
+from mlgo_clang.errors import ProtocolError
 from mlgo_gym import CompilerEnv, Policy, load_policy
 from mlgo_gym.compiler.inlining_output import InliningOutput
 from mlgo_gym.corpus.flags import refused_argument
@@ -23,7 +23,7 @@ from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_descrip
 from mlgo_gym.corpus.importing import import_parquet, read_elf_sections, read_object_list
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.episode.attribution.recipe import read_recipe
-from mlgo_gym.errors import MlgoError, TrainingLogError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, load_result
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
@@ -135,7 +135,7 @@ def _training_log(data: bytes) -> None:
                 decoder.feed(data[start : start + size])
                 while (event := decoder.next_event()) is not None:
                     events.append(event)
-        except TrainingLogError as error:
+        except ProtocolError as error:
             failure = error
         outcomes.append([*events, str(failure)])
     # The events and the error do not depend on the size of the pieces.
@@ -219,7 +219,6 @@ FORMATS = {
     fuzzed.name: fuzzed
     for fuzzed in (
         Format("training-log", _training_log, (b'{"observation":0}\n', *JSON_TOKENS)),
-        Format("channel-header", read_header, JSON_TOKENS),
         Format("inlining-output", _inlining_output, (b"define ", b"\n", b"@", b'"', b"}\n", b"00"), seeds.printed_code),
         Format("bitcode", _bitcode, (b"BC\xc0\xde", b"\xde\xc0\x17\x0b"), seeds.bitcode),
         Format("elf", _object, (b"\xff" * 8, b"\x02\0\0\0", b"\x12\0\0\0", b"\xff\xff"), seeds.objects),

@@ -65,6 +65,6 @@ def test_another_error_and_a_large_input_are_findings() -> None:
 
 def test_a_process_reads_the_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("atheris")
-    assert fuzzing.fuzz(FORMATS["channel-header"], 100, 0, tmp_path) is None
-    assert "channel-header               100 inputs" in capsys.readouterr().out
-    assert any((tmp_path / "channel-header" / "corpus").iterdir())
+    assert fuzzing.fuzz(FORMATS["training-log"], 100, 0, tmp_path) is None
+    assert "training-log                 100 inputs" in capsys.readouterr().out
+    assert any((tmp_path / "training-log" / "corpus").iterdir())
