@@ -37,7 +37,7 @@ ELSEWHERE = {
     "docs/how_to/many_machines.md": "needs a cluster; tests/scheduling runs on one with the RL libraries",
     "docs/how_to/rust.md": "needs cargo and sources of crates; tests/mlgo_clang/test_rustc.py builds with them",
     "docs/tutorials/first_episode.md": "tests/test_pages.py runs it",
-    "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/ten_programs.py builds it alike",
+    "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/linked.py builds it alike",
     "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_examples.py runs its programs",
 }
 """Reasons to skip a page, by its path."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from benchmarks.held_out import RULES
 from benchmarks.measuring import RESULTS, Sizes, facts
 from benchmarks.protocol import LEVELS
@@ -156,25 +154,6 @@ def _others(title: str, runs: Sequence[Mapping[str, Any]]) -> Facts | None:
     if policy in held_out("others", level):
         return facts(list(held_out("others", level)[policy].values()))
     return joined([run["others"] for run in runs]) if all("others" in run for run in runs) else None
-
-
-def builds(result: str, build: str) -> Facts:
-    """Return a build of ten or of linked programs against plain clang at -Oz: changes by key, and CPU time."""
-    rows = [row for row in read(result).values() if {build, "Oz"} <= row["variants"].keys()]
-    pairs = [(row["variants"][build], row["variants"]["Oz"]) for row in rows]
-    seconds = np.sum([[variant["seconds"] for variant in pair] for pair in pairs], axis=0)
-    unseen = [pair for pair, row in zip(pairs, rows, strict=True) if not row.get("trained")]
-
-    def change(key: str, chosen: Sequence[Any] = pairs) -> Change:
-        return Change(tuple((built[key], plain[key]) for built, plain in chosen if plain.get(key)))
-
-    return {
-        "programs": len(rows),
-        **{key: change(key) for key in ("text", "unwind", "file", "instructions")},
-        "unseen": change("text", unseen),
-        "ratio": seconds[0] / seconds[1] if rows else 0.0,
-        "tests": [built["tests"] for built, _ in pairs if built.get("tests") is not None],
-    }
 
 
 @cache

@@ -12,7 +12,7 @@ from benchmarks import exactness
 from benchmarks.measuring import facts
 from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
-from docs.site import measurements
+from docs.site import linked, measurements
 from docs.site.measurements import benchmark, interval, percent, read, searched
 from mlgo_gym.corpus.driver import DEFAULT_TARGET, TARGETS
 
@@ -116,39 +116,6 @@ def run_time() -> Rows:
         worst, change = row["worst"]
         own = [changes[2], f"{worst}, {percent(change)}"] if policy else ["-", "-"]
         yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
-
-
-TEN_BUILDS = {
-    "O2": "plain -O2",
-    "last-call": "wrapper, `last-call`",
-}
-"""Title of each build that is compared with plain clang at -Oz."""
-
-
-def by_program(result: str, heading: Sequence[str], titles: Mapping[str, str]) -> Rows:
-    """Yield the linked bytes of each program by plain clang at -Oz, and their change in each build."""
-    yield [*heading, "plain -Oz", *titles.values()]
-    for name, row in read(result).items():
-        variants, plain = row["variants"], row["variants"]["Oz"]["text"]
-        cells = [percent(variants[build]["text"] / plain - 1) if build in variants else "" for build in titles]
-        trained = ["yes" if row["trained"] else "no"] if "trained" in row else []
-        yield [name, *trained, f"{plain:,}", *cells]
-
-
-def ten_builds() -> Rows:
-    """Yield the change of each build over its programs: geometric means and totals, and the sum of the CPU time."""
-    heading = ["build", "programs", "linked `.text`", "in total", "never near training, in total", "larger"]
-    yield [*heading, "file", "instructions", "CPU time", "own tests pass"]
-    for name, title in TEN_BUILDS.items():
-        row = measurements.builds("ten_programs", name)
-        changes = [percent(change) for change in (row["text"].mean, row["text"].total, row["unseen"].total)]
-        others = [percent(row[key].mean) for key in ("file", "instructions")]
-        yield [title, str(row["programs"]), *changes, str(row["text"].worse), *others, *_cost_and_tests(row)]
-
-
-def _cost_and_tests(row: Mapping[str, Any]) -> list[str]:
-    tests = f"{sum(row['tests'])} of {len(row['tests'])}" if row["tests"] else ""
-    return [f"{row['ratio']:.2f} times", tests]
 
 
 def targets() -> Rows:
@@ -293,29 +260,6 @@ def readme() -> Rows:
         ]
 
 
-LINKED = {
-    "last-call": "`last-call`",
-    "facts": "`last-call`, link facts",
-    "Os facts": "-Os, `last-call`, link facts",
-}
-
-
-def linked_builds() -> Rows:
-    """Yield the change of each build over the held-out libraries, against plain clang at -Oz."""
-    columns = ("geometric mean", "95 % interval", "in total", "larger", "unwinding", "file", "programs", "instructions")
-    yield ["build", "libraries", *columns, "CPU time", "own tests pass"]
-    for name, title in LINKED.items():
-        row = measurements.builds("linked_programs", name)
-        text, counts = row["text"], row["instructions"]
-        changes = [percent(text.mean), interval(text.estimate.interval), percent(text.total), str(text.worse)]
-        others = [
-            *(percent(row[key].total) for key in ("unwind", "file")),
-            str(len(counts.pairs)),
-            percent(counts.mean),
-        ]
-        yield [title, str(row["programs"]), *changes, *others, *_cost_and_tests(row)]
-
-
 def graph_learning() -> Rows:
     """Yield the graph network and rules on test modules, against plain clang and against `last-call`."""
     columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
@@ -367,8 +311,12 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "held_out": held_out,
     "held_out.networks": partial(held_out, networks=True),
     "learning": learning,
-    "linked.builds": linked_builds,
-    "linked.libraries": partial(by_program, "linked_programs", ["library"], LINKED),
+    **{f"linked.programs.{link}": partial(linked.by_program, link) for link in ("gc", "icf")},
+    **{f"linked.builds.{link}": partial(linked.by_group, link) for link in ("gc", "icf")},
+    "linked.levels": linked.by_level,
+    "linked.older_facts": linked.older_facts,
+    "linked.steps": linked.by_step,
+    "linked.view": linked.in_view,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": readme,
     "performance.episodes": episode_speed,
@@ -381,6 +329,4 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "statistics.coverage": coverage,
     "targets.list": targets,
     "targets.sizes": target_sizes,
-    "ten.builds": ten_builds,
-    "ten.programs": partial(by_program, "ten_programs", ["program", "near training"], TEN_BUILDS),
 }

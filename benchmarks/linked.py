@@ -1,0 +1,380 @@
+"""Libraries and programs as the linker leaves them, in each way to build: the table of "Make a C++ project smaller".
+
+    python -m benchmarks.linked --work runs/linked [--only ninja yaml-cpp] [--builds Oz rule] [--jobs 2]
+
+Sources come from Debian (`deb-src` lines in the sources of apt) and from the package index. Their digests and flags,
+and the rule that chose them, are in benchmarks/sources/linked.toml. Required are clang-22, lld-22, llvm-22-dev, g++,
+valgrind, libgtest-dev, libgmock-dev and libbenchmark-dev. Policies run in the plugin. The linker keeps the roots of a
+program: `main`, or the interface of a library, by default all functions with external linkage. Each build is linked
+with `--gc-sections`, and with `--icf=all` too. Builds of `CHECKED` are also linked with the program and the own tests
+of the project. The output of the program must be that of the plain build. Objects are kept under the digest of their
+command. The same command resumes, and `--again` measures again. The results also have sums of objects in the link view.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
+from mlgo_gym.cache import key_of, sha256_of
+from mlgo_gym.corpus import open_corpus
+from mlgo_gym.deploy.c_code import DecisionCode, decision_code
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
+from mlgo_gym.episode.metrics.counters import count_program, find_counter
+from mlgo_gym.llvm.folding import Folding
+from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
+from mlgo_gym.llvm.sizes import object_sizes
+
+COMPILERS = {"clang": ("clang-22", "clang++-22"), "gcc": ("gcc", "g++")}
+FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
+LLD = ("clang++-22", "-fuse-ld=lld", "-Wl,--gc-sections")
+ALONE = ("-no-pie", "-nostdlib", "-Wl,-s", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--defsym=__dso_handle=0")
+LINKS = {"gc": (), "icf": ("-Wl,--icf=all",)}
+LTO = ("-Wl,-mllvm,-relocation-model=pic",)
+"""Compiles of all builds are position-independent, by the default of Debian."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """How programs are compiled and linked.
+
+    Attributes:
+        flags: Level, and kind of LTO.
+        policy: Policy of the plugin; empty for none.
+        facts: Identical code folding of the link facts, which are those of the plain build of the level; `older` for
+            facts of an earlier version; empty for no facts.
+        link: Further arguments of the link.
+        compiler: A key of `COMPILERS`.
+    """
+
+    flags: tuple[str, ...] = ("-Oz",)
+    policy: str = ""
+    facts: str = ""
+    link: tuple[str, ...] = ()
+    compiler: str = "clang"
+
+
+PLAIN = "Oz"
+BUILDS = {
+    PLAIN: Build(),
+    "internal": Build(policy="default", facts="none"),
+    "rule": Build(policy="last-call", facts="none"),
+    "internal, folding": Build(policy="default", facts="all"),
+    "rule, folding": Build(policy="last-call", facts="all"),
+    "last-call": Build(policy="last-call"),
+    "g++": Build(compiler="gcc"),
+    "Os": Build(("-Os",)),
+    "Os rule": Build(("-Os",), "last-call", "none"),
+    "O2": Build(("-O2",)),
+    "O2 internal": Build(("-O2",), "default", "none"),
+    "thin": Build(("-Oz", "-flto=thin")),
+    "thin without imports": Build(("-Oz", "-flto=thin"), link=("-Wl,-mllvm,-import-instr-limit=0",)),
+    "full": Build(("-Oz", "-flto=full")),
+}
+OLDER = "rule, older facts"
+BUILDS_OF_NEWER = {PLAIN: BUILDS[PLAIN], "rule": BUILDS["rule"], OLDER: Build(policy="last-call", facts="older")}
+"""Builds of newer versions."""
+
+VIEW = ("", "never", "always", "random", "last-call")
+"""Policies in the link view; the first is clang alone."""
+
+RANDOM = """static int mlgo_yes(const float *features) {
+  unsigned hash = 1;
+  for (int i = 0; i < 3; ++i)
+    hash = (hash ^ (unsigned)(int)features[i]) * 2654435761u;
+  return hash >> 31;
+}"""
+"""Decisions by a hash of features."""
+
+CHECKED = (PLAIN, "internal", "rule", "Os rule", "O2", "O2 internal", OLDER)
+"""Builds whose programs and tests run."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A library or program in benchmarks/sources/linked.toml.
+
+    Attributes:
+        name: Name in the results.
+        archive: File name of its sources.
+        sha256: Digest of that file in hexadecimal.
+        get: Command that downloads the file to the current folder; `{python}` is this interpreter.
+        group: `experiment`, `other`, `new`, `C`; or `newer` for a newer version, measured with the facts of the older.
+        sources: Patterns of the sources that are linked, relative to the root of the sources.
+        exclude: Regular expression of paths that are not compiled.
+        flags: Further flags of the compiler.
+        configure: Shell command in the root of the sources, before the first compile.
+        roots: Regular expression of the functions with external linkage that the linker keeps.
+        run: Arguments of the program that the objects contain; empty for no run.
+        libraries: Libraries of that program.
+        folder: Folder of the run, relative to the root.
+        test_sources: Patterns of the sources of the project's own tests.
+        tests: Shell command in the folder of the program that links `$OBJECTS` with `$TESTS` by `$CXX`, and runs the
+            tests; empty without tests.
+        older: The program of the older version, of group `newer`.
+    """
+
+    name: str
+    archive: str
+    sha256: str
+    get: str
+    group: str
+    sources: tuple[str, ...]
+    exclude: str = "^$"
+    flags: str = ""
+    configure: str = "true"
+    roots: str = "."
+    run: str = ""
+    libraries: str = "-lpthread -ldl -lm"
+    folder: str = "."
+    test_sources: tuple[str, ...] = ()
+    tests: str = ""
+    older: str = ""
+
+    @property
+    def builds(self) -> Mapping[str, Build]:
+        """The builds by name."""
+        return BUILDS_OF_NEWER if self.older else BUILDS
+
+
+def read_programs() -> dict[str, Program]:
+    """Return the programs by name; needs Python 3.11."""
+    tables: dict[str, dict[str, Any]] = importlib.import_module("tomllib").loads((SOURCES / "linked.toml").read_text())
+    fields = {
+        name: {key: tuple(item) if isinstance(item, list) else item for key, item in table.items()}
+        for name, table in tables.items()
+    }
+    return {name: Program(name=name, **cast("dict[str, Any]", table)) for name, table in fields.items()}
+
+
+class Bench:
+    """The unpacked sources of a program, and its builds."""
+
+    def __init__(self, program: Program, options: argparse.Namespace) -> None:
+        self.program, self._options = program, options
+        self._work: Path = options.work / program.name
+        self.root: Path = self._work / "source"
+        self._objects: Path = self._work / "objects"
+        if not (self._work / "configured").exists():
+            self._unpack()
+        sources = self._found(program.sources)
+        self.sources = [source for source in sources if not re.search(program.exclude, source)]
+
+    def _unpack(self) -> None:
+        archives: Path = self._options.work / "sources"
+        archives.mkdir(parents=True, exist_ok=True)
+        archive = archives / self.program.archive
+        if not archive.exists():
+            subprocess.run(shlex.split(self.program.get.format(python=sys.executable)), cwd=archives, check=True)
+        if sha256_of(archive) != self.program.sha256:
+            raise SystemExit(f"expected {archive} with the SHA-256 {self.program.sha256}, got another; remove the file")
+        shutil.rmtree(self._work, ignore_errors=True)
+        with tarfile.open(archive) as file:
+            file.extractall(self._work / "unpacked", filter="tar")
+        (unpacked,) = (self._work / "unpacked").iterdir()
+        unpacked.rename(self.root)
+        shutil.copytree(SOURCES / "programs", self.root / "driver")
+        subprocess.run(["bash", "-ec", self.program.configure], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
+        self._objects.mkdir()
+        (self._work / "configured").touch()
+
+    def _found(self, patterns: Sequence[str]) -> list[str]:
+        return sorted({str(path.relative_to(self.root)) for pattern in patterns for path in self.root.glob(pattern)})
+
+    def compile(self, build: Build, sources: Sequence[str]) -> list[Path]:
+        """Return the objects of sources in their order; compile those that are missing."""
+        words, settings = [*FLAGS, *build.flags, *shlex.split(self.program.flags)], {}
+        digests = [self.program.sha256, self.program.configure, _version(build.compiler)]
+        if build.policy:
+            plugin = _plugin(build.policy, self._options.work)
+            words.append(f"-fpass-plugin={plugin}")
+            digests.append(sha256_of(plugin))
+        if build.facts:
+            settings["MLGO_LINK_FACTS"] = str(self.facts(build.flags[0], build.facts))
+            digests.append(sha256_of(settings["MLGO_LINK_FACTS"]))
+
+        def compiled(source: str) -> Path:
+            output = self._objects / f"{key_of(source, words, digests)}.o"
+            if not output.exists():
+                compiler = COMPILERS[build.compiler][not source.endswith((".c", ".bc"))]
+                part = output.with_suffix(f".{os.getpid()}")
+                command = [compiler, *words, "-c", source, "-o", str(part)]
+                subprocess.run(
+                    command, cwd=self.root, env={**os.environ, **settings}, check=True, stdin=subprocess.DEVNULL
+                )
+                part.rename(output)
+            return output
+
+        with ThreadPoolExecutor(self._options.jobs) as pool:
+            return list(pool.map(compiled, sources))
+
+    def facts(self, level: str, folding: str) -> Path:
+        """Return the file of the link facts of the plain build of a level, or of an older version."""
+        if folding == "older":
+            return Bench(read_programs()[self.program.older], self._options).facts(level, "none")
+        objects = self.compile(Build((level,)), self.sources)
+        path = self._work / f"{level}-{folding}.facts"
+        LinkFacts.of_objects((file.read_bytes() for file in objects), cast("Folding", folding)).write(path)
+        return path
+
+    def link(self, objects: Sequence[Path], arguments: Sequence[str]) -> list[int]:
+        """Link the roots and what they need; return bytes of code, of unwind tables, and of the stripped file."""
+        roots = set[str]()
+        for file in self.compile(BUILDS[PLAIN], self.sources):
+            table = read_symbol_table(read_elf(file.read_bytes()))
+            if table is not None:
+                roots.update(table.names(table.symbols[table.functions & (table.symbols["info"] >> 4 == 1)]))
+        kept = sorted(root for root in roots if re.search(self.program.roots, root))
+        with tempfile.TemporaryDirectory() as folder:
+            symbols, output = Path(folder, "roots"), Path(folder, "linked")
+            symbols.write_text("\n".join([f"-Wl,-e,{kept[0]}", *(f"-Wl,-u,{root}" for root in kept)]))
+            subprocess.run([*LLD, *ALONE, *arguments, "-o", output, f"@{symbols}", *objects], check=True)
+            data = output.read_bytes()
+        sections = read_elf(data).named_sections()
+        unwind = sum(len(sections.get(section, b"")) for section in (".eh_frame", ".gcc_except_table"))
+        return [object_sizes(data).text, unwind, len(data)]
+
+    def measure(self, name: str) -> dict[str, Any]:
+        """Return CPU seconds, bytes of the objects and of the linked files by link, and for `CHECKED` the checks."""
+        build, start = self.program.builds[name], cpu_seconds()
+        known = {path.name for path in self._objects.iterdir()}
+        objects = self.compile(build, self.sources)
+        row: dict[str, Any] = {}
+        if not {path.name for path in objects} & known:
+            row["seconds"] = round(cpu_seconds() - start, 2)
+        is_lto = any("-flto" in flag for flag in build.flags)
+        row["objects"] = None if is_lto else sum(object_sizes(path.read_bytes()).text for path in objects)
+        lto = (*build.flags, *LTO, *build.link) if is_lto else ()
+        if name == PLAIN:
+            row["whole"] = self.link(objects, ("-Wl,--no-gc-sections",))
+        return row | {kind: self.link(objects, (*arguments, *lto)) for kind, arguments in LINKS.items()}
+
+    def check(self, name: str) -> dict[str, Any]:
+        """Return executed instructions and digest of the output of the run, and whether the own tests pass."""
+        row: dict[str, Any] = {"instructions": None}
+        objects = self.compile(self.program.builds[name], self.sources)
+        if self.program.run:
+            program = self._work / "program"
+            subprocess.run([*LLD, "-o", program, *objects, *shlex.split(self.program.libraries)], check=True)
+            words = [str(program), *shlex.split(self.program.run)]
+            counted = count_program(words, self.root / self.program.folder, find_counter())
+            row = {"instructions": counted.instructions, "output": hashlib.sha256(counted.output).hexdigest()}
+        if self.program.tests:
+            tests = self.compile(BUILDS[PLAIN], self._found(self.program.test_sources))
+            named = {}
+            for kind, sources, files in (
+                ("TESTS", self._found(self.program.test_sources), tests),
+                ("OBJECTS", self.sources, objects),
+            ):
+                folder = self._work / f"linked-{kind.lower()}"
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                links = [folder / f"{source.replace('/', '-')}.o" for source in sources]
+                for link, file in zip(links, files, strict=True):
+                    link.symlink_to(file)
+                named[kind] = shlex.join(map(str, links))
+            command = ["bash", "-ec", self.program.tests]
+            settings = {**os.environ, **named, "CXX": shlex.join(LLD)}
+            row["tests"] = subprocess.run(command, cwd=self._work, env=settings, check=False).returncode == 0
+        return row
+
+    def view(self) -> dict[str, list[int]]:
+        """Return by policy the bytes of the objects of all modules in the link view, and those of the linked file."""
+        folder, facts = self._work / "view", self.facts("-Oz", "none")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        front_end = Build(("-Oz", "-emit-llvm", "-Xclang", "-disable-llvm-passes"))
+        for source, file in zip(self.sources, self.compile(front_end, self.sources), strict=True):
+            (folder / f"{source.replace('/', '-')}.bc").symlink_to(file)
+        corpus = open_corpus(folder, flags=(), link_view=True, link_facts=facts)
+        modules = [str(module.bitcode.resolve()) for module in corpus]
+        found = {}
+        for policy in VIEW:
+            objects = self.compile(Build(policy=policy, facts="none" if policy == "last-call" else ""), modules)
+            text = sum(object_sizes(path.read_bytes()).text for path in objects)
+            found[policy or "clang"] = [text, self.link(objects, ())[0]]
+        return found
+
+
+def _version(compiler: str) -> str:
+    return subprocess.run([COMPILERS[compiler][1], "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _plugin(policy: str, work: Path) -> Path:
+    path = work / f"{policy}.so"
+    if not path.exists():
+        features = ("cost_estimate", "callee_basic_block_count", "caller_basic_block_count")
+        code = (
+            DecisionCode(policy, features, RANDOM)
+            if policy == "random"
+            else decision_code(policy, callee_features=True)
+        )
+        build_plugin(code, installed_llvm("llvm-config-22"), path)
+    return path
+
+
+def main() -> None:
+    """Measure what the results lack, and print it against the plain build."""
+    programs = read_programs()
+    parser = command_line(__doc__)
+    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
+    parser.add_argument("--only", nargs="+", choices=programs, default=list(programs), help="programs (default: all)")
+    parser.add_argument(
+        "--builds",
+        nargs="+",
+        choices=[*BUILDS, OLDER, "view"],
+        default=[*BUILDS, OLDER, "view"],
+        help="builds (default: all)",
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="concurrent compiles (default: 2)")
+    parser.add_argument("--again", action="store_true", help="measure again what the results have")
+    parser.add_argument("--output", type=Path, default=RESULTS / "linked.json", help="JSON file of the results")
+    options = parser.parse_args()
+    options.work = options.work.absolute()
+    benches = {name: Bench(programs[name], options) for name in options.only}
+    table = Table({"program": "<10", "build": "<20", **dict.fromkeys(LINKS, ">+12.2%"), "tests": ">8"})
+    for step, key, builds in ((Bench.measure, "gc", options.builds), (Bench.check, "instructions", CHECKED)):
+        for build in (build for build in builds if build in options.builds):
+            for name, bench in ((name, bench) for name, bench in benches.items() if build in bench.program.builds):
+                found = read_json(options.output, {}).get(name, {}).get("builds", {})
+                if options.again or key not in found.get(build, {}):
+                    new = step(bench, build)
+                    results = read_json(options.output, {})  # another call may have written others
+                    row = results.setdefault(name, {"archive": bench.program.archive, "group": bench.program.group})
+                    row |= {"older": bench.program.older, "modules": len(bench.sources)}
+                    found = row.setdefault("builds", {})
+                    found.setdefault(build, {}).update(new)
+                    write_json(options.output, results)
+                row, plain = found[build], found[PLAIN]
+                if row.get("output", plain.get("output")) != plain.get("output"):
+                    raise SystemExit(f"{name}, {build}: expected the output of the plain build, got another")
+                changes = [row[kind][0] / plain[kind][0] - 1 for kind in LINKS]
+                table.row(name, build, *changes, str(row.get("tests", "")))
+    for name, bench in benches.items():
+        is_missing = options.again or "view" not in read_json(options.output, {})[name]
+        if "view" in options.builds and not bench.program.older and is_missing:
+            view = bench.view()
+            results = read_json(options.output, {})
+            results[name]["view"] = view
+            write_json(options.output, results)
+            print(name, view, flush=True)
+
+
+if __name__ == "__main__":
+    main()

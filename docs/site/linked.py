@@ -1,0 +1,164 @@
+"""The tables of linked programs, from docs/results/linked.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from docs.site.measurements import interval, percent, read
+from mlgo_gym.evaluation.statistics import Change
+
+Program = Mapping[str, Any]
+"""A row of the results."""
+
+GROUPS = {
+    "five projects": ("experiment",),
+    "eight others": ("other",),
+    "two new": ("new",),
+    "15 in C++": ("experiment", "other", "new"),
+    "three in C": ("C",),
+}
+"""Titles of sets of programs, with their groups in the results."""
+
+STEPS = {
+    "internal": "facts, clang's own choices",
+    "rule": "facts, `last-call`",
+    "thin without imports": "ThinLTO without imports",
+    "full": "full LTO",
+    "thin": "ThinLTO",
+    "g++": "g++ 12",
+    "last-call": "`last-call` without facts",
+}
+"""Builds at -Oz, in the order of the tables."""
+
+
+def programs(*groups: str) -> dict[str, Program]:
+    """Return the programs of groups by name."""
+    return {name: row for name, row in read("linked").items() if row["group"] in groups}
+
+
+def build_of(step: str, link: str) -> str:
+    """Return the build for a link: with folding, facts are those of folding."""
+    return f"{step}, folding" if link == "icf" and step in ("internal", "rule") else step
+
+
+def changes(rows: Mapping[str, Program], build: str, value: Callable[[Any], Any], base: str = "Oz") -> Change:
+    """Return the changes of the programs that have a value in both builds; each program is a project."""
+    pairs = {
+        name: (value(row["builds"][build]), value(row["builds"][base]))
+        for name, row in rows.items()
+        if {build, base} <= row["builds"].keys() and value(row["builds"][build]) is not None
+    }
+    return Change(tuple(pairs.values()), tuple(pairs))
+
+
+def text(link: str, part: int = 0) -> Callable[[Any], Any]:
+    """Return the function from a build to the linked bytes of code, of unwind tables (1) or of the file (2)."""
+    return lambda build: build[link][part] if link in build else None
+
+
+def by_program(link: str) -> Iterator[Sequence[str]]:
+    """Yield the linked bytes of each program by plain clang at -Oz, and their change in each build."""
+    yield ["program", "modules", "plain -Oz", *STEPS.values()]
+    for name, row in programs(*GROUPS["15 in C++"], "C").items():
+        cells = [percent(changes({name: row}, build_of(step, link), text(link)).total) for step in STEPS]
+        yield [name, str(row["modules"]), f"{row['builds']['Oz'][link][0]:,}", *cells]
+
+
+def by_group(link: str) -> Iterator[Sequence[str]]:
+    """Yield the mean change of each build over sets of programs, and on how many `last-call` with facts is smaller."""
+    titles = ("five projects", "eight others", "15 in C++")
+    intervals = (cell for title in titles for cell in (title, "95 % interval"))
+    yield ["build", *intervals, "larger of 15", "`last-call` with facts is smaller on"]
+    for step, title in STEPS.items():
+        found = [changes(programs(*GROUPS[name]), build_of(step, link), text(link)) for name in titles]
+        cells = [cell for change in found for cell in (percent(change.mean), interval(change.estimate.interval))]
+        against = changes(programs(*GROUPS["15 in C++"]), build_of("rule", link), text(link), build_of(step, link))
+        yield [title, *cells, str(found[-1].worse), "" if step == "rule" else f"{against.better} of 15"]
+
+
+def by_step() -> Iterator[Sequence[str]]:
+    """Yield the steps to a smaller program: changes over sets of programs, in total, with and without folding."""
+    sets = {title: programs(*groups) for title, groups in GROUPS.items()}
+    both = {title: sets[title] for title in ("15 in C++", "three in C")}
+    yield ["step", *sets, "larger of 15", *(f"folding: {title}" for title in both), "larger of 15"]
+    for title, link in (("1. `-Oz`, without `--gc-sections`", "whole"), (_SECTIONS, "gc"), (_FOLDING, "icf")):
+        pairs = {name: _linked(rows, link) for name, rows in sets.items()}
+        folded = [f"{_linked(sets[name], link).value:,}" if link == "icf" else "" for name in both] + [""]
+        cells = [f"{change.baseline:,}" if link == "gc" else percent(change.total) for change in pairs.values()]
+        yield [title, *cells, "" if link == "gc" else str(pairs["15 in C++"].worse), *folded]
+    for step, title in STEPS.items():
+        cells = []
+        for link, of_link in (("gc", sets), ("icf", both)):
+            found = {name: changes(rows, build_of(step, link), text(link)) for name, rows in of_link.items()}
+            cells += [*(percent(change.total) for change in found.values()), str(found["15 in C++"].worse)]
+        yield [f"{_NUMBERS.get(step, '')}{title}", *cells]
+
+
+_SECTIONS = "2. `-ffunction-sections -fdata-sections -Wl,--gc-sections`"
+_FOLDING = "3. folding: `-fuse-ld=lld -Wl,--icf=all`"
+_NUMBERS = {
+    "internal": "4. ",
+    "rule": "5. ",
+    "thin without imports": "instead of 4 and 5: ",
+    "full": "instead of 4 and 5: ",
+}
+
+
+def _linked(rows: Mapping[str, Program], link: str) -> Change:
+    """Return the change of plain -Oz in another link, against that with `--gc-sections`."""
+    plain = [row["builds"]["Oz"] for row in rows.values()]
+    return Change(tuple((build[link][0], build["gc"][0]) for build in plain), tuple(rows))
+
+
+LEVELS = {
+    ("internal", "Oz"): "-Oz, facts, clang's own choices",
+    ("rule", "Oz"): "-Oz, facts, `last-call`",
+    ("Os", "Oz"): "plain -Os",
+    ("Os rule", "Oz"): "-Os, facts, `last-call`",
+    ("Os rule", "Os"): "-Os, facts, `last-call`",
+    ("O2", "Oz"): "plain -O2",
+    ("O2 internal", "O2"): "-O2, facts, clang's own choices",
+}
+"""Builds and what they are compared with."""
+
+
+def by_level() -> Iterator[Sequence[str]]:
+    """Yield size, unwind tables, file, instructions and tests of builds, against a plain build."""
+    titles = ("`.text`, in total", "mean", "95 % interval", "larger", "unwind tables", "file", "instructions")
+    yield ["build", "against", *titles, "runs", "own tests pass"]
+    rows = programs(*GROUPS["15 in C++"])
+    for (build, base), title in LEVELS.items():
+        code, unwind, file = (changes(rows, build, text("gc", part), base) for part in range(3))
+        if not code.pairs:
+            continue
+        count = changes(rows, build, lambda row: row.get("instructions"), base)
+        tests = [row["builds"].get(build, {}).get("tests") for row in rows.values()]
+        tests = [passed for passed in tests if passed is not None]
+        cells = [percent(code.total), percent(code.mean), interval(code.estimate.interval), str(code.worse)]
+        cells += [
+            percent(unwind.total),
+            percent(file.total),
+            percent(count.mean) if count.pairs else "",
+            str(len(count.pairs)),
+        ]
+        yield [title, f"plain -{base}", *cells, f"{sum(tests)} of {len(tests)}" if tests else ""]
+
+
+def in_view() -> Iterator[Sequence[str]]:
+    """Yield by program how far the sum of the objects in the link view is from the linked file, for each policy."""
+    rows = {name: row["view"] for name, row in programs(*GROUPS["15 in C++"], "C").items() if "view" in row}
+    policies = list(next(iter(rows.values())))
+    yield ["program", "linked by clang", *(name if name in ("clang", "random") else f"`{name}`" for name in policies)]
+    for name, row in rows.items():
+        yield [name, f"{row['clang'][1]:,}", *(percent(row[policy][0] / row[policy][1] - 1) for policy in policies)]
+
+
+def older_facts() -> Iterator[Sequence[str]]:
+    """Yield newer versions built with their own facts, and with those of the version before."""
+    yield ["program", "facts of", "plain -Oz", "own facts", "facts of the older version", "own tests"]
+    for name, row in programs("newer").items():
+        builds = row["builds"]
+        own, older = (builds[build]["gc"][0] / builds["Oz"]["gc"][0] - 1 for build in ("rule", "rule, older facts"))
+        tests = "pass" if builds["rule, older facts"]["tests"] else "fail"
+        yield [name, row["older"], f"{builds['Oz']['gc'][0]:,}", percent(own), percent(older), tests]
