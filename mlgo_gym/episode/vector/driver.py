@@ -1,6 +1,7 @@
 """An episode that an event loop runs: its compiler, or a function in a thread, is polled instead of awaited."""
 
 import copy
+import math
 import os
 import threading
 import time
@@ -84,7 +85,8 @@ class EpisodeDriver:
         self.np_random, self.cursor = copy.deepcopy(np_random), cursor.copy()
         self.episode: Episode | None = None
         self._timeout = maker.setup.timeout
-        self._run(self._begin(maker, start))
+        self._coroutine = self._begin(maker, start)
+        self._resume(self._coroutine.send, None)
 
     def _begin(self, maker: EpisodeMaker, start: EpisodeStart) -> CompilerCoroutine[None]:
         self.episode = yield from maker.begin(self.np_random, start, self.cursor)
@@ -100,11 +102,8 @@ class EpisodeDriver:
     def proceed(self) -> None:
         """Continue after the answer to the pending decision."""
         assert self.episode is not None, "no decision is pending before the first"
-        self._run(self.episode.proceed())
-
-    def _run(self, coroutine: CompilerCoroutine[None]) -> None:
-        self._coroutine = coroutine
-        self._resume(coroutine.send, None)
+        self._coroutine = self.episode.proceed()
+        self._resume(self._coroutine.send, None)
 
     def _resume(self, step: Callable[[Any], Session | Callable[[], Any]], value: Any) -> None:
         self.awaited: Session | BackgroundCall | None = None
@@ -112,8 +111,10 @@ class EpisodeDriver:
             awaited = step(value)
         except StopIteration:
             return
-        self.awaited = awaited if isinstance(awaited, Session) else BackgroundCall(awaited)
-        self.restart_deadline()
+        if isinstance(awaited, Session):
+            self.awaited, self.deadline = awaited, time.monotonic() + self._timeout
+        else:
+            self.awaited, self.deadline = BackgroundCall(awaited), math.inf
 
     def poll(self) -> bool:
         """Continue without waiting; return whether a decision is pending, or the episode has ended."""

@@ -103,7 +103,7 @@ class EventLoop:
 
     def _deadline(self, env_id: int) -> float:
         driver = self._sub_envs[env_id].driver
-        return driver.deadline if driver is not None and isinstance(driver.awaited, Session) else math.inf
+        return math.inf if driver is None or driver.awaited is None else driver.deadline
 
     def _update(self, env_id: int) -> None:
         """Queue a sub-environment that is ready, or watch what it awaits instead of what it awaited before."""
@@ -118,7 +118,8 @@ class EventLoop:
             for descriptor in awaited.descriptors():
                 self._epoll.register(descriptor, select.EPOLLIN)
                 self._env_ids[descriptor] = env_id
-        self._next_deadline = min(self._next_deadline, self._deadline(env_id))
+        if driver.deadline < self._next_deadline:
+            self._next_deadline = driver.deadline
 
     def _unwatch(self, env_id: int, descriptor: int) -> None:
         """Watch no descriptor of a sub-environment until it runs again; a descriptor of it is readable.

@@ -178,9 +178,9 @@ def plain_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
     """Return what `batch_infos()` returns for the infos of episodes with `has_plain_info`; faster."""
     decisions = [episode.pending() for episode in episodes]
     columns: dict[str, Any] = {
-        "module": np.array([episode.module for episode in episodes], object),
+        "module": np.array([episode.compile.compilation.module.name for episode in episodes], object),
         "context": np.array([decision.site.context for decision in decisions], object),
-        "decision_index": np.array([episode.decisions for episode in episodes]),
+        "decision_index": np.array([len(episode.actions) for episode in episodes]),
         "default_action": np.array([task.default_action(decision) for decision in decisions]),
     }
     if task.masked:
