@@ -134,6 +134,7 @@ SMALLER = (
 """Patterns and replacements that shorten commands."""
 
 INPUTS = {
+    "docs/how_to/build_systems.md": "mkdir build && mlgo-clang -Oz -c hello.c -o build/hello",
     "docs/how_to/evaluate.md": "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default --limit 1 "
     "--output runs/fast",
     "docs/how_to/other_compilers.md": "! command -v clang-22 || clang-22 -Oz -emit-llvm -c source.c -o source.bc",
