@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 
-from mlgo_clang.command_lines import shown_text, target_of
-from mlgo_clang.compiler import FAILED, become, compiler_command, missing_linker, open_standard_streams, say
+from mlgo_clang.command_lines import missing_linker, shown_text, target_of
+from mlgo_clang.compiler import FAILED, become, compiler_command, open_standard_streams, say
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.files import working_folder

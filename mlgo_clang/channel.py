@@ -7,7 +7,7 @@ import struct
 
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import remove_folder
-from mlgo_clang.protocol import LogDecoder
+from mlgo_clang.protocol import LogDecoder, open_pipes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,11 +89,7 @@ class Channel:
 
     def open(self) -> None:
         """Make and open the pipes; raise OSError if that fails."""
-        os.mkfifo(f"{self.base}.in", 0o600)
-        os.mkfifo(f"{self.base}.out", 0o600)
-        # With O_RDWR there is a reader from the start: a blocking open would wait for clang.
-        self.advice = os.open(f"{self.base}.in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.log = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.advice, self.log = open_pipes(self.base)
         if self.prints:
             os.mkdir(self.base, 0o700)
             self.folder = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -137,13 +133,6 @@ class Channel:
             remove_folder(self.base)
         self.advice = self.log = self.folder = -1
         self.remove_names()
-
-
-def silence(milliseconds: int) -> ProtocolError:
-    """Return the error of a clang that did nothing for some time."""
-    return ProtocolError(
-        f"clang gave no sign of life for {milliseconds / 1000:g} s while a policy decided; raise --mlgo-timeout"
-    )
 
 
 INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.compiler import MULTIARCH
+from mlgo_clang.compiler import MULTIARCH, which
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
+
+_NO_LINK = frozenset(("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-v"))
 
 
 def level_of(word: str) -> str:
@@ -192,3 +194,15 @@ def target_of(arguments: Sequence[str]) -> str:
             target = word
         before = word
     return "" if target == MULTIARCH else target
+
+
+def missing_linker(command: Sequence[str]) -> str:
+    """Return the linker that a command of clang needs and cannot find; empty if it needs none or finds it.
+
+    Clang itself reports only that a program could not be started.
+    """
+    if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{MULTIARCH}-ld"):
+        return ""
+    commands = shown_commands(command)
+    program = commands[-1][0] if commands else ""
+    return "" if which(program) else program

@@ -20,8 +20,6 @@ FAILED = 1
 MULTIARCH: str = getattr(sys.implementation, "_multiarch", "")
 """Triple of this machine with its libc, as in the names of Debian's folders; empty if it is not known."""
 
-_NO_LINK = frozenset(("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-v"))
-
 
 class Dialect:
     """The command line of a compiler with LLVM.
@@ -77,20 +75,6 @@ def which(program: str) -> str | None:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
-
-
-def missing_linker(command: Sequence[str]) -> str:
-    """Return the linker that a command of clang needs and cannot find; empty if it needs none or finds it.
-
-    Clang itself reports only that a program could not be started.
-    """
-    if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{MULTIARCH}-ld"):
-        return ""
-    from mlgo_clang.command_lines import shown_commands
-
-    commands = shown_commands(command)
-    program = commands[-1][0] if commands else ""
-    return "" if which(program) else program
 
 
 def open_standard_streams() -> None:

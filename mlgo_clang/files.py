@@ -267,3 +267,18 @@ def is_stopped(pid: int) -> bool:
             return file.read().rpartition(b") ")[2][:1] in (b"T", b"t")
     except OSError:
         return False
+
+
+def message_file() -> int:
+    """Return the descriptor of a new file in memory for the messages of a program."""
+    import fcntl
+
+    descriptor = os.memfd_create("mlgo-messages", os.MFD_CLOEXEC)
+    # In append mode the reader can truncate the file.
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def contents_of(descriptor: int) -> bytes:
+    """Return the contents of an open file."""
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

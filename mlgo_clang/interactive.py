@@ -11,11 +11,12 @@ import os
 import select
 import signal
 
-from mlgo_clang.channel import INLINING, PRINTING, PRINTING_FILES, REMARKS, WASM_SIZE_LIMIT, Channel, at_base, silence
+from mlgo_clang.channel import INLINING, PRINTING, PRINTING_FILES, REMARKS, WASM_SIZE_LIMIT, Channel, at_base
 from mlgo_clang.command_lines import drop_options, expand_response_files, read_commands, target_of
 from mlgo_clang.compiler import CLANG, die_by
 from mlgo_clang.errors import PolicyError
-from mlgo_clang.files import make_scratch
+from mlgo_clang.files import contents_of, make_scratch, message_file
+from mlgo_clang.protocol import silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -299,12 +300,12 @@ class TwoSteps:
     def __init__(self, compiler: Sequence[str], rest: Sequence[str], timeout: float) -> None:
         self._timeout = timeout
         self._bitcode = os.memfd_create("mlgo-clang-bitcode", os.MFD_CLOEXEC)
-        self._warnings = _message_file()
+        self._warnings = message_file()
         colour = ["-fcolor-diagnostics"] if os.isatty(2) else []
-        printed = _message_file()
+        printed = message_file()
         try:
             shown = InteractiveCompile([*compiler, "-###", *colour], rest, [], printed, timeout)
-            text = os.fsdecode(_contents(printed))
+            text = os.fsdecode(contents_of(printed))
         finally:
             os.close(printed)
         commands = read_commands(text)
@@ -343,18 +344,18 @@ class TwoSteps:
 
         words = drop_options(self._line[:-1], _FORMAT, (*_FRONT_END, "-o") if output else _FRONT_END)
         back = [word for word in words if word not in _FRONT_END_ALONE]
-        messages = _message_file()
+        messages = message_file()
         try:
             remarks = () if network is None else REMARKS
             rest = [*back, *(("-o", output) if output else ()), *remarks, *_FROM_BITCODE]
             run = InteractiveCompile(self._program, rest, advisors, messages, self._timeout, (self._bitcode, -1))
             server = run.servers[0] if run.servers else None
             if network is None:
-                printed = _contents(messages)
+                printed = contents_of(messages)
             elif isinstance(server, NativeServer):
                 printed = server.other_messages()
             else:
-                printed = network.other_messages(_contents(messages))
+                printed = network.other_messages(contents_of(messages))
         finally:
             os.close(messages)
         return run, printed
@@ -363,24 +364,11 @@ class TwoSteps:
         """Give functions of these names internal linkage in the bitcode, and return their number."""
         from mlgo_clang.internal_linkage import make_internal
 
-        bitcode, number = make_internal(_contents(self._bitcode), names)
+        bitcode, number = make_internal(contents_of(self._bitcode), names)
         os.pwrite(self._bitcode, bitcode, 0)
         return number
 
     @property
     def warnings(self) -> bytes:
         """Text that clang printed in the first step."""
-        return _contents(self._warnings)
-
-
-def _message_file() -> int:
-    import fcntl
-
-    descriptor = os.memfd_create("mlgo-clang-messages", os.MFD_CLOEXEC)
-    # In append mode the reader can truncate the file.
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
-    return descriptor
-
-
-def _contents(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        return contents_of(self._warnings)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 
-from mlgo_clang.channel import silence
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_checked, read_untrusted, write_cached
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import covers, read_lines
 from mlgo_clang.programs import run_program
-from mlgo_clang.protocol import Header, LogDecoder, Tensor
+from mlgo_clang.protocol import Header, LogDecoder, Tensor, silence
 from mlgo_clang.settings import PACKAGE, network_file
 
 TYPE_CHECKING = False

@@ -7,6 +7,8 @@ line in one form, which this module reads without `json`: its import takes as lo
 
 from __future__ import annotations
 
+import os
+
 from mlgo_clang.errors import ProtocolError
 
 TYPE_CHECKING = False
@@ -30,6 +32,26 @@ SCALARS = {
 
 They are little-endian, as every supported host.
 """
+
+
+def open_pipes(base: str) -> tuple[int, int]:
+    """Make the FIFOs of a channel, `base.in` and `base.out`; return descriptors for advice and for the log."""
+    os.mkfifo(f"{base}.in", 0o600)
+    os.mkfifo(f"{base}.out", 0o600)
+    # A blocking open would wait for clang; O_RDWR provides a reader from the start.
+    advice = os.open(f"{base}.in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return advice, os.open(f"{base}.out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except BaseException:
+        os.close(advice)
+        raise
+
+
+def silence(milliseconds: int) -> ProtocolError:
+    """Return the error of a clang that did nothing for some time."""
+    return ProtocolError(
+        f"clang gave no sign of life for {milliseconds / 1000:g} s while a policy decided; raise --mlgo-timeout"
+    )
 
 
 class Tensor:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import fcntl
 import os
+import select
 import shutil
 import signal
 import tempfile
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from mlgo_clang.errors import ProtocolError
-from mlgo_clang.files import abandoned_folders, process_prefix, remove_folder, scratch_parent
-from mlgo_gym.compiler.decision import Decision, DecisionSite
+from mlgo_clang.files import (
+    abandoned_folders,
+    contents_of,
+    message_file,
+    process_prefix,
+    remove_folder,
+    scratch_parent,
+)
+from mlgo_gym.compiler.channel import Channel
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.compiler.process import (
     CLANG_ACTION,
@@ -28,9 +32,8 @@ from mlgo_gym.compiler.process import (
     close_descriptors,
     file_id,
 )
-from mlgo_gym.compiler.waiting import uninterrupted
+from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.training_log import LogDecoder
 
 _PREFIX = "mlgo-gym-"
 
@@ -72,118 +75,6 @@ def _kill_users_of(folder: str) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-_READ_SIZE = 1 << 16
-
-
-class Channel:
-    """This process's ends of two new FIFOs of an advisor, `base.in` for advice and `base.out` for the log.
-
-    Attributes:
-        advice: Descriptor for writing advice.
-        log: Descriptor for reading the log; -1 once clang has closed it.
-        decoder: Decoder of the log.
-        context: Current context of the log.
-        ahead: Number of answers that were sent ahead of their requests.
-        ended: Whether clang has closed the log.
-        error: Violation of the protocol that `read()` met.
-    """
-
-    def __init__(self, base: str, number: int, advisor: Advisor) -> None:
-        self.base = base
-        self.decoder = LogDecoder()
-        self.context = ""
-        self.ahead = 0
-        self.ended = False
-        self.error: ProtocolError | None = None
-        self._number = number
-        self.advisor = advisor
-        self._unsent = bytearray()
-        self.advice = self.log = -1
-        os.mkfifo(base + ".in", 0o600)
-        os.mkfifo(base + ".out", 0o600)
-        try:
-            # Blocking opens would wait for clang; O_RDWR provides a reader from the start.
-            self.advice = os.open(base + ".in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            self.log = os.open(base + ".out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except BaseException:
-            self.close()
-            raise
-
-    def copy(self, base: str) -> tuple[Channel, dict[FileId, str]]:
-        """Return a copy at the same position, and the path of its file for each file of this channel."""
-        copied = Channel(base, self._number, self.advisor)
-        copied.decoder = copy.deepcopy(self.decoder, {id(self.decoder.header): self.decoder.header})
-        copied.context = self.context
-        files = {file_id(os.fstat(self.advice)): copied.base + ".in"}
-        if self.log >= 0:
-            files[file_id(os.fstat(self.log))] = copied.base + ".out"
-        else:
-            copied.close_log()
-        return copied, files
-
-    def read(self, ready: deque[Decision]) -> bool:
-        """Read the log, and append its decisions to `ready`; return whether that was one decision and nothing else."""
-        while self.log >= 0:
-            try:
-                data = os.read(self.log, _READ_SIZE)
-            except BlockingIOError:
-                return False
-            if not data:
-                # Before the header clang has not opened the log yet.
-                self.ended = self.decoder.header is not None
-                return False
-            if not self.ahead and (observation := self.decoder.take_observation(data)) is not None:
-                number, payload = observation
-                ready.append(Decision(self._number, DecisionSite(self.context, 0, number), payload))
-                return True
-            try:
-                self._decode(data, ready)
-            except ProtocolError as error:
-                self.error = error
-                return False
-            if len(data) < _READ_SIZE:
-                return False
-        return False
-
-    def _decode(self, data: bytes, ready: deque[Decision]) -> None:
-        decoder = self.decoder
-        first = decoder.header is None
-        decoder.feed(data)
-        while (event := decoder.next_event()) is not None:
-            if isinstance(event, str):
-                self.context = event
-            elif self.ahead:
-                self.ahead -= 1
-            else:
-                index, payload = event
-                ready.append(Decision(self._number, DecisionSite(self.context, 0, index), payload))
-        if first and decoder.header is not None:
-            decoder.header.check_advice(self.advisor.scalar_type)
-        if self._unsent:
-            self._send()
-
-    def send_ahead(self, answers: Sequence[bytes], requested: int) -> None:
-        """Send the answers to the next decisions, of which `requested` were read already."""
-        self.ahead = len(answers) - requested
-        self._unsent += b"".join(answers)
-        self._send()
-
-    def _send(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._unsent:
-                del self._unsent[: os.write(self.advice, self._unsent)]
-
-    def close_log(self) -> None:
-        """Close the log after clang has closed its end."""
-        os.close(self.log)
-        self.log = -1
-
-    def close(self) -> None:
-        """Close the descriptors. Idempotent."""
-        close_descriptors(self.advice, self.log)
-        self.advice = self.log = -1
-
-
 class Connection:
     """This process's descriptors of the files of one clang; `make()` or `copy()` opens them.
 
@@ -204,6 +95,7 @@ class Connection:
         self.stderr_is_file = False
         self.closed = False
         self.lent: list[int] = []
+        self._poll = select.poll()
         self._host = os.getpid()
         self._scratch: Path | None = None
         self._names: list[str] = []
@@ -228,9 +120,7 @@ class Connection:
                 new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 new.lent.append(new._folder)
             if stderr_file:
-                new.stderr = os.memfd_create("mlgo-gym-stderr", os.MFD_CLOEXEC)
-                # With O_APPEND the file can be truncated after reading.
-                fcntl.fcntl(new.stderr, fcntl.F_SETFL, os.O_APPEND)
+                new.stderr = message_file()
                 new.stderr_write = os.dup(new.stderr)
             else:
                 new.stderr, new.stderr_write = os.pipe()
@@ -315,6 +205,29 @@ class Connection:
         watched = [*(channel.log for channel in self.channels), -1 if self.stderr_is_file else self.stderr]
         return [descriptor for descriptor in watched if descriptor >= 0]
 
+    def watch(self, pidfd: int) -> None:
+        """Let `wait()` watch the descriptors, and the exit of clang."""
+        for descriptor in (*self.descriptors(), pidfd):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until clang writes or exits; handlers of signals may raise meanwhile."""
+        interruptible(self._poll.poll, seconds * 1000)
+
+    def follow(self, channel: Channel) -> None:
+        """Follow the start and the end of a log after it was read."""
+        if channel.ended and channel.log >= 0:
+            # A closed FIFO stays readable and would wake every wait.
+            self._unwatch(channel.log, channel.close_log)
+        self.remove_files_once_open()
+
+    @uninterrupted()
+    def _unwatch(self, descriptor: int, close: Callable[[], None]) -> None:
+        # A session that failed to start may not watch it yet.
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(descriptor)
+        close()
+
     def remove_files_once_open(self) -> None:
         """Remove the folder if clang has opened all channels."""
         if self._scratch is not None and all(channel.decoder.header is not None for channel in self.channels):
@@ -322,9 +235,7 @@ class Connection:
 
     def result(self, stderr: str) -> CompileResult:
         """Return the result of a clang that has exited, with the tail of its standard error."""
-        written = {
-            name: os.pread(descriptor, os.fstat(descriptor).st_size, 0) for name, descriptor in self.outputs.items()
-        }
+        written = {name: contents_of(descriptor) for name, descriptor in self.outputs.items()}
         return CompileResult(written.get("object", b""), written.get("record", b""), stderr, written.get("frames"))
 
     @uninterrupted()
@@ -339,8 +250,11 @@ class Connection:
             self._names.clear()
             self._scratch = None
 
-    def close_stderr(self) -> None:
-        """Close the read end of standard error."""
+    def end_stderr(self) -> None:
+        """Close the read end of standard error after clang has closed it."""
+        self._unwatch(self.stderr, self._close_stderr)
+
+    def _close_stderr(self) -> None:
         os.close(self.stderr)
         self.stderr = -1
 

@@ -5,16 +5,15 @@ described in llvm/Analysis/InteractiveModelRunner.h.
 """
 
 import os
-import select
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import NoReturn
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.compiler.callee_features import with_callee_features
-from mlgo_gym.compiler.connection import Channel, CompileResult, Connection
+from mlgo_gym.compiler.channel import Channel
+from mlgo_gym.compiler.connection import CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import DecisionCode
 from mlgo_gym.compiler.inlining_output import CALLEE_FLAGS, CODE_FLAGS, CONTEXT_FLAGS, InliningOutput
@@ -22,7 +21,7 @@ from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_i
 from mlgo_gym.compiler.printed_module import PrintedModule
 from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, STACK_USAGE_FLAGS, CompilerProcess, FileId, describe_exit
 from mlgo_gym.compiler.standard_error import SIZE_LIMIT_FLAGS, StandardError, check_command
-from mlgo_gym.compiler.waiting import interruptible, uninterrupted
+from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.link_facts import LinkFacts
@@ -89,7 +88,7 @@ class Session(AbstractContextManager["Session"]):
             printing = CODE_FLAGS if code is not None else CALLEE_FLAGS if callees else CONTEXT_FLAGS
             printing = (*(printing if contexts else ()), *(SIZE_LIMIT_FLAGS if notes_size_limit else ()))
             self.command = (*command, *printing, *self._connection.arguments())
-            self._process: CompilerProcess | None = self._connection.start(self.command, confined, limits)
+            self._process = self._connection.start(self.command, confined, limits)
             self._watch()
         except BaseException as error:
             self.close()
@@ -108,26 +107,19 @@ class Session(AbstractContextManager["Session"]):
         self._ready: deque[Decision] = deque()
         self._stderr, self.code = stderr, stderr.code
         self._host = os.getpid()
-        self._process = None
+        self._process = CompilerProcess(0, -1, -1)  # not started
         self._connection = Connection()
-        self._poll = select.poll()
         self._unread: Channel | None = None
         self._starvation = Starvation()
 
     def _watch(self) -> None:
-        for descriptor in self.descriptors():
-            self._poll.register(descriptor, select.POLLIN)
+        self._connection.watch(self._process.pidfd)
         CLOSED_AFTER_FORK.add(self)
-
-    @property
-    def _started(self) -> CompilerProcess:
-        assert self._process is not None, "a session exists once its clang has started"
-        return self._process
 
     @property
     def pid(self) -> int:
         """Process id of clang."""
-        return self._started.pid
+        return self._process.pid
 
     def stop_at(self, marker: bytes) -> None:
         """Kill clang once it prints a marker; `captured` starts here. An empty marker cancels that.
@@ -136,8 +128,7 @@ class Session(AbstractContextManager["Session"]):
             MlgoError: No decision is pending, and the session has advisors; standard error is complete only then.
         """
         if self.advisors:
-            if self._pending is None:
-                self._refuse()
+            self._require_pending()
             self._read_stderr()
         self._stderr.capture(marker)
 
@@ -162,7 +153,7 @@ class Session(AbstractContextManager["Session"]):
 
     def descriptors(self) -> list[int]:
         """Return the descriptors to watch; `poll()` when one is readable."""
-        return [descriptor for descriptor in (*self._connection.descriptors(), self._started.pidfd) if descriptor >= 0]
+        return [*self._connection.descriptors(), *(() if self._process.pidfd < 0 else (self._process.pidfd,))]
 
     def advise(self, answer: bytes) -> None:
         """Answer the decision that `poll()` or `wait()` returned last with the bytes of an advice tensor.
@@ -170,9 +161,7 @@ class Session(AbstractContextManager["Session"]):
         Raises:
             MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
         """
-        if self._pending is None:
-            self._refuse()
-        channel = self._connection.channels[self._pending]
+        channel = self._connection.channels[self._require_pending()]
         self._stderr.answer(answer)
         self._pending = None
         try:
@@ -189,8 +178,10 @@ class Session(AbstractContextManager["Session"]):
                 "expected the process that started the compile, got a fork of it; call reset() here"
             ) from error
 
-    def _refuse(self) -> NoReturn:
-        raise MlgoError("expected a pending decision, got none; wait() for one first")
+    def _require_pending(self) -> int:
+        if self._pending is None:
+            raise MlgoError("expected a pending decision, got none; wait() for one first")
+        return self._pending
 
     def advise_ahead(self, answers: Sequence[bytes]) -> None:
         """Answer the next decisions before clang requests them, so that clang never waits; `wait()` skips them.
@@ -200,7 +191,7 @@ class Session(AbstractContextManager["Session"]):
         Raises:
             MlgoError: The session has several advisors, whose order is not known, or earlier answers are unused.
         """
-        unused = self.advice_ahead if self.advisors else 0
+        unused = self._connection.channels[0].ahead if self.advisors else 0
         if len(self.advisors) != 1 or unused:
             raise MlgoError(
                 f"expected one advisor and no unused answer, got {len(self.advisors)} and {unused}; advise() instead"
@@ -210,11 +201,6 @@ class Session(AbstractContextManager["Session"]):
             self._pending = None
             self._ready.clear()
             self._connection.channels[0].send_ahead(answers, requested)
-
-    @property
-    def advice_ahead(self) -> int:
-        """Number of answers sent by `advise_ahead()` that clang has not used."""
-        return self._connection.channels[0].ahead
 
     def poll(self) -> Decision | None:
         """Return the next decision without waiting, or None; with `exited` there are no more decisions.
@@ -240,11 +226,12 @@ class Session(AbstractContextManager["Session"]):
                     break
             else:
                 # In this order, so that everything is read that clang wrote before it exited.
-                exited = self._started.poll() is not None
+                exited = self._process.poll() is not None
                 self._read_all()
                 if not ready:
                     if exited:
-                        self._end()
+                        self.exited = True
+                        self._connection.remove_files()
                     return None
         decision = ready.popleft()
         self._pending = decision.advisor
@@ -253,10 +240,6 @@ class Session(AbstractContextManager["Session"]):
             return decision
         self._read_stderr()
         return stderr.locate(decision, header, self._connection.stderr)
-
-    def _end(self) -> None:
-        self.exited = True
-        self._connection.remove_files()
 
     def _read_all(self) -> None:
         for channel in self._connection.channels:
@@ -269,22 +252,11 @@ class Session(AbstractContextManager["Session"]):
         if channel.error is not None:
             self.kill()
             raise self._protocol_error(channel, str(channel.error)) from channel.error
-        if channel.ended and channel.log >= 0:
-            # A closed FIFO stays readable and would wake every wait.
-            self._unwatch(channel.log, channel.close_log)
-        self._connection.remove_files_once_open()
+        self._connection.follow(channel)
 
     def _read_stderr(self) -> None:
-        descriptor = self._connection.stderr
-        if descriptor >= 0 and self._stderr.read(descriptor):
-            self._unwatch(descriptor, self._connection.close_stderr)
-
-    @uninterrupted()
-    def _unwatch(self, descriptor: int, close: Callable[[], None]) -> None:
-        # A session that failed to start may not watch it yet.
-        with suppress(KeyError):
-            self._poll.unregister(descriptor)
-        close()
+        if self._connection.stderr >= 0 and self._stderr.read(self._connection.stderr):
+            self._connection.end_stderr()
 
     def wait(self, timeout: float) -> Decision | None:
         """Return the next decision, or None when clang has exited; wait for `timeout` seconds, plus `grace()`.
@@ -298,7 +270,7 @@ class Session(AbstractContextManager["Session"]):
         deadline = time.monotonic() + timeout
         while (remaining := deadline - time.monotonic()) > 0 or (remaining := self.grace(timeout)) > 0:
             deadline = time.monotonic() + remaining
-            interruptible(self._poll.poll, remaining * 1000)
+            self._connection.wait(remaining)
             if (decision := self.poll()) is not None or self.exited:
                 return decision
         raise self.timeout_error(timeout)
@@ -321,7 +293,7 @@ class Session(AbstractContextManager["Session"]):
         """Return the error of a clang that failed, with the tail of standard error."""
         if self._unread is not None:
             return self._protocol_error(self._unread, "it requests decisions and reads no answers; it was killed")
-        status = self._started.exit_status
+        status = self._process.exit_status
         exceeded = self.limits.exceeded(status, self.stderr)
         return self._error(*(exceeded or describe_exit(status)))
 
@@ -329,7 +301,7 @@ class Session(AbstractContextManager["Session"]):
         return self._error("protocol", f"clang violated the protocol of the {channel.advisor.name} advisor: {problem}")
 
     def _error(self, kind: str, message: str) -> CompilerError:
-        status = self._process.exit_status if self._process is not None else None
+        status = self._process.exit_status
         return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
 
     def grace(self, timeout: float) -> float:
@@ -354,7 +326,7 @@ class Session(AbstractContextManager["Session"]):
         # A session that is never forked loads no ptrace.
         from mlgo_gym.compiler.snapshot import fork_process
 
-        if self._pending is None or self._process is None or self.exited:
+        if self._pending is None or self.exited:
             raise SnapshotError("expected a pending decision to fork at, got none; wait() for one first")
         if self._process.poll() is not None:
             raise SnapshotError(f"expected a clang that waits for an answer, got one that exited: {self.failure()}")
@@ -389,14 +361,14 @@ class Session(AbstractContextManager["Session"]):
         """
         if not self.exited and (self._pending is not None or self.wait(timeout) is not None):
             raise MlgoError("expected answers to all decisions, got a pending one; advise() before finish()")
-        if self._started.exit_status != 0:
+        if self._process.exit_status != 0:
             raise self.failure()
         return self._connection.result(self.stderr)
 
     @uninterrupted()
     def kill(self) -> None:
         """Kill clang, and read its output so far. Idempotent."""
-        if self._process is not None and not self.exited:
+        if not self.exited:
             self._process.kill()
             self._read_stderr()
             self._ready.clear()
@@ -409,8 +381,7 @@ class Session(AbstractContextManager["Session"]):
         if self._host == os.getpid():
             self.kill()
         CLOSED_AFTER_FORK.discard(self)
-        if self._process is not None:
-            self._process.abandon()
+        self._process.abandon()
         self.exited = True
         self._connection.close()
 
