@@ -47,7 +47,7 @@ def changes(rows: Mapping[str, Program], build: str, value: Callable[[Any], Any]
     pairs = {
         name: (value(row["builds"][build]), value(row["builds"][base]))
         for name, row in rows.items()
-        if {build, base} <= row["builds"].keys() and value(row["builds"][build]) is not None
+        if {build, base} <= row["builds"].keys() and None not in map(value, (row["builds"][build], row["builds"][base]))
     }
     return Change(tuple(pairs.values()), tuple(pairs))
 
