@@ -11,8 +11,10 @@ from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
+from mlgo_gym.search.moves import code_copies
 from mlgo_gym.search.search_space import PORTFOLIO, SearchSpace, portfolio_names, search_environment
 from tests.conftest import MakeBitcode, clang_program, failing_clang
+from tests.episode.test_credit import decision
 from tests.policies.episodes import play
 
 INLINE = "mlgo/Inline-v0"
@@ -63,6 +65,11 @@ def test_a_seed_decides_what_a_search_tries(
     assert (result.cost, result.cost_after(9)) == (min(expected), min(expected[:9]))
     own, _ = play(env, load_policy("default", env), env.corpus[0].name)
     assert (list(result.actions) == own) == (min(expected) == expected[0]), "of equal costs the first is kept"
+
+
+def test_the_copies_of_functions_that_call_each_other_are_finite() -> None:
+    inlined = [decision("f", "g", 1), decision("g", "f", 1), decision("main", "f", 1), decision("main", "g", 0)]
+    assert code_copies(inlined, {"f": 10, "main": 5}) == {"f": 2, "g": 0, "main": 1}
 
 
 def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) -> None:
