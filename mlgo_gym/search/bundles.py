@@ -87,9 +87,6 @@ class BundleSearch:
         if space.start_name in self._answers:
             self._answers[space.start_name] = answers_by_call_site(first.compiled.decisions)
         self.best = first
-        if not first.compiled.decisions:
-            # Raises the error for a module without decisions.
-            space.begin().close()
         self._expected = self._expect(first)
         self._unverified = 0
         self._has_changed = True

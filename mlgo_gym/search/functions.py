@@ -38,8 +38,6 @@ class FunctionSearch:
         plain = measure_baseline(self._compilation, setup.timeout, optimization_record=space.task.optimization_record)
         self._baseline = space.task.outcome(plain, setup.metric)
         first = self._first = self._compile(lambda decision, _: self._default(decision))
-        if not first.functions:
-            space.begin().close()  # raises the error of a module without decisions
         # The best known compile of each function.
         self._best = dict.fromkeys(first.functions, first)
         self._record()
