@@ -11,7 +11,16 @@ import os
 import select
 import signal
 
-from mlgo_clang.channel import INLINING, PRINTING, PRINTING_FILES, REMARKS, WASM_SIZE_LIMIT, Channel, at_base
+from mlgo_clang.channel import (
+    INLINING,
+    PRINTING,
+    PRINTING_FILES,
+    REMARKS,
+    WASM_SIZE_LIMIT,
+    Channel,
+    RuleServer,
+    at_base,
+)
 from mlgo_clang.command_lines import drop_options, expand_response_files, read_commands, target_of
 from mlgo_clang.compiler import CLANG, die_by
 from mlgo_clang.errors import PolicyError
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
-    from mlgo_clang.channel import Bind, RuleServer
+    from mlgo_clang.channel import Bind
     from mlgo_clang.native import NativeNetwork, NativeServer
 
     Advisor = tuple[Sequence[str], Bind]
@@ -340,8 +349,6 @@ class TwoSteps:
             advisors: the advisors that request decisions.
             output: the object; empty for that of the command line.
         """
-        from mlgo_clang.native import NativeServer
-
         words = drop_options(self._line[:-1], _FORMAT, (*_FRONT_END, "-o") if output else _FRONT_END)
         back = [word for word in words if word not in _FRONT_END_ALONE]
         messages = message_file()
@@ -352,10 +359,10 @@ class TwoSteps:
             server = run.servers[0] if run.servers else None
             if network is None:
                 printed = contents_of(messages)
-            elif isinstance(server, NativeServer):
-                printed = server.other_messages()
-            else:
+            elif server is None or isinstance(server, RuleServer):
                 printed = network.other_messages(contents_of(messages))
+            else:
+                printed = server.other_messages()
         finally:
             os.close(messages)
         return run, printed

@@ -31,21 +31,21 @@ class Channel:
         error: Violation of the protocol that `read()` met.
     """
 
-    def __init__(self, base: str, number: int, advisor: Advisor) -> None:
+    def __init__(self, base: str, advisor_index: int, advisor: Advisor) -> None:
         self.base = base
         self.decoder = LogDecoder()
         self.context = ""
         self.ahead = 0
         self.ended = False
         self.error: ProtocolError | None = None
-        self._number = number
+        self._advisor_index = advisor_index
         self.advisor = advisor
         self._unsent = bytearray()
         self.advice, self.log = open_pipes(base)
 
     def copy(self, base: str) -> tuple[Channel, dict[FileId, str]]:
         """Return a copy at the same position, and the path of its file for each file of this channel."""
-        copied = Channel(base, self._number, self.advisor)
+        copied = Channel(base, self._advisor_index, self.advisor)
         copied.decoder = copy.deepcopy(self.decoder, {id(self.decoder.header): self.decoder.header})
         copied.context = self.context
         files = {file_id(os.fstat(self.advice)): copied.base + ".in"}
@@ -67,8 +67,8 @@ class Channel:
                 self.ended = self.decoder.header is not None
                 return False
             if not self.ahead and (observation := self.decoder.take_observation(data)) is not None:
-                number, payload = observation
-                ready.append(Decision(self._number, DecisionSite(self.context, 0, number), payload))
+                index, payload = observation
+                ready.append(Decision(self._advisor_index, DecisionSite(self.context, 0, index), payload))
                 return True
             try:
                 self._decode(data, ready)
@@ -90,7 +90,7 @@ class Channel:
                 self.ahead -= 1
             else:
                 index, payload = event
-                ready.append(Decision(self._number, DecisionSite(self.context, 0, index), payload))
+                ready.append(Decision(self._advisor_index, DecisionSite(self.context, 0, index), payload))
         if first and decoder.header is not None:
             decoder.header.check_advice(self.advisor.scalar_type)
         if self._unsent:

@@ -109,8 +109,8 @@ class Connection:
         new.stderr_is_file = stderr_file
         try:
             new._scratch = make_scratch()
-            for number, advisor in enumerate(advisors):
-                new.channels.append(Channel(new._channel_name(number), number, advisor))
+            for index, advisor in enumerate(advisors):
+                new.channels.append(Channel(new._channel_base(index), index, advisor))
             # The frames are the first of the lent descriptors, as in `STACK_USAGE_FLAGS`.
             requested = {"object": True, "frames": stack_usage, "record": optimization_record}
             for name in (name for name, wanted in requested.items() if wanted):
@@ -137,12 +137,12 @@ class Connection:
             base = channel.base
             if self._folder >= 0:
                 # clang opens some channels late. A path by descriptor leads a copied clang into its own folder.
-                number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
-                base = f"/proc/self/fd/{number}/{Path(base).name}"
+                descriptor = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
+                base = f"/proc/self/fd/{descriptor}/{Path(base).name}"
             words += channel.advisor.flags(base)
         if "record" in self.outputs:
-            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.outputs["record"])
-            words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
+            descriptor = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.outputs["record"])
+            words += ["-opt-record-file", f"/proc/self/fd/{descriptor}", "-opt-record-passes", "regalloc"]
         return [*words, "-o", "-"]
 
     def start(self, command: Sequence[str], confined: bool, limits: Limits) -> CompilerProcess:
@@ -166,10 +166,10 @@ class Connection:
         try:
             new._scratch = scratch = make_scratch()
             files: dict[FileId, str] = {}
-            for number, channel in enumerate(self.channels):
-                copied, places = channel.copy(new._channel_name(number))
+            for index, channel in enumerate(self.channels):
+                copied, paths = channel.copy(new._channel_base(index))
                 new.channels.append(copied)
-                files |= places
+                files |= paths
             for name, descriptor in self.outputs.items():
                 new.outputs[name] = _copy_file(descriptor, new.name(name), files)
             new.stderr_is_file = self.stderr_is_file
@@ -195,8 +195,8 @@ class Connection:
         self._names.append(f"{self._scratch}/{name}")
         return self._names[-1]
 
-    def _channel_name(self, number: int) -> str:
-        base = self.name(f"c{number}")
+    def _channel_base(self, index: int) -> str:
+        base = self.name(f"c{index}")
         self._names[-1:] = [base + ".in", base + ".out"]
         return base
 

@@ -28,14 +28,14 @@ def split_blocks(body: str) -> list[tuple[str, str]]:
 
 def block_facts(blocks: Sequence[tuple[str, str]]) -> list[tuple[int, float]]:
     """Return for each block the number of loops around it, and how often it runs when the function runs once."""
-    numbers = {label: number for number, (label, _) in enumerate(blocks)}
-    after = [[numbers[name] for name in _SUCCESSOR.findall(code) if name in numbers] for _, code in blocks]
+    indices = {label: index for index, (label, _) in enumerate(blocks)}
+    after = [[indices[name] for name in _SUCCESSOR.findall(code) if name in indices] for _, code in blocks]
     order = _reverse_postorder(after)
     place = {block: index for index, block in enumerate(order)}
     loops = _loops(after, order, place)
     rare = {block for block in order if _RARE.search(blocks[block][1])}
     for block in reversed(order):
-        if after[block] and all(place[other] > place[block] and other in rare for other in after[block]):
+        if after[block] and all(place[successor] > place[block] and successor in rare for successor in after[block]):
             rare.add(block)
     depths = [sum(block in body for body in loops.values()) for block in range(len(blocks))]
     chances = {block: _chances(block, after[block], loops, rare) for block in order}
@@ -53,13 +53,13 @@ def _reverse_postorder(after: Sequence[Sequence[int]]) -> list[int]:
     seen = {0}
     stack = [(0, iter(after[0]))]
     while stack:
-        block, others = stack[-1]
-        if (other := next((other for other in others if other not in seen), None)) is None:
+        block, unvisited = stack[-1]
+        if (successor := next((successor for successor in unvisited if successor not in seen), None)) is None:
             order.append(block)
             stack.pop()
         else:
-            seen.add(other)
-            stack.append((other, iter(after[other])))
+            seen.add(successor)
+            stack.append((successor, iter(after[successor])))
     return order[::-1]
 
 
@@ -67,11 +67,11 @@ def _loops(after: Sequence[Sequence[int]], order: Sequence[int], place: Mapping[
     """Return the blocks of each loop by its header: those that reach an edge back to the header without it."""
     before: dict[int, list[int]] = {block: [] for block in order}
     for block in order:
-        for other in after[block]:
-            before[other].append(block)
+        for successor in after[block]:
+            before[successor].append(block)
     loops: dict[int, set[int]] = {}
     for block in order:
-        for header in (other for other in after[block] if place[other] <= place[block]):
+        for header in (successor for successor in after[block] if place[successor] <= place[block]):
             body, unread = loops.setdefault(header, {header}), [block]
             while unread:
                 if (inner := unread.pop()) not in body and place[inner] > place[header]:
@@ -84,13 +84,13 @@ def _chances(
     block: int, after: Sequence[int], loops: Mapping[int, set[int]], rare: Iterable[int]
 ) -> list[tuple[int, float]]:
     """Return the probability of each edge from a block."""
-    after = [other for other in after if other not in rare] or after
+    after = [successor for successor in after if successor not in rare] or after
     inner = min((body for body in loops.values() if block in body), key=len, default=set())
-    stays = sum(other in inner for other in after)
+    stays = sum(successor in inner for successor in after)
     leaves = len(after) - stays
     if not stays or not leaves:
-        return [(other, 1 / len(after)) for other in after]
-    return [(other, _STAY / stays if other in inner else (1 - _STAY) / leaves) for other in after]
+        return [(successor, 1 / len(after)) for successor in after]
+    return [(successor, _STAY / stays if successor in inner else (1 - _STAY) / leaves) for successor in after]
 
 
 def _flow(
@@ -105,9 +105,9 @@ def _flow(
     for block in blocks:
         if block != start:
             runs[block] = runs.get(block, 0.0) * scales.get(block, 1.0)
-        for other, chance in chances[block]:
-            if other == start:
+        for successor, chance in chances[block]:
+            if successor == start:
                 again += runs.get(block, 0.0) * chance
-            elif place[other] > place[block]:
-                runs[other] = runs.get(other, 0.0) + runs[block] * chance
+            elif place[successor] > place[block]:
+                runs[successor] = runs.get(successor, 0.0) + runs[block] * chance
     return runs, again
