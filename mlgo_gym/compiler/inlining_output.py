@@ -9,6 +9,7 @@ remark with the callee after each decision. No other output of clang 17 to 22 co
 """
 
 import ctypes
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -19,9 +20,8 @@ from typing import NamedTuple
 from typing_extensions import Self
 
 from mlgo_clang.channel import PRINTING, REMARKS
-from mlgo_gym.cache import errors_name_cache
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
-from mlgo_gym.compiler.native_library import build_library
+from mlgo_gym.compiler.native_library import build_library, compile_library
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.llvm.training_log import LogHeader
@@ -48,9 +48,16 @@ def callee_prediction_code() -> str:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.PyDLL:
-    with errors_name_cache():
-        # The calls are short, so they keep the interpreter's lock.
-        native = ctypes.PyDLL(str(build_library(callee_prediction_code(), bundled_command())))
+    code, compiler = callee_prediction_code(), bundled_command()
+    try:
+        path = str(build_library(code, compiler))
+    except OSError:
+        # The cache cannot be written: each process builds the library for itself.
+        descriptor = os.memfd_create("mlgo-gym-library", os.MFD_CLOEXEC)
+        os.write(descriptor, compile_library(code, compiler))
+        path = f"/proc/self/fd/{descriptor}"
+    # The calls are short, so they keep the interpreter's lock.
+    native = ctypes.PyDLL(path)
     for name in ("start", "copy"):
         getattr(native, f"mlgo_prediction_{name}").restype = ctypes.c_void_p
     for name in ("name", "others", "callees"):

@@ -24,8 +24,11 @@ def build_library(code: str, compiler: Sequence[str]) -> Path:
     program = Path(compiler[0]).stat()
     libraries = FileCache("native-code", ".so")
     key = key_of(code, *compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
-    if known := libraries.get(key):
-        return known
+    return libraries.get(key) or libraries.put(key, compile_library(code, compiler), 0o777)
+
+
+def compile_library(code: str, compiler: Sequence[str]) -> bytes:
+    """Return the library; arguments and errors as for `build_library()`, which keeps it."""
     with temporary_folder() as folder:
         source, built = folder / "code.c", folder / "code.so"
         source.write_text(code, encoding="ascii")
@@ -33,7 +36,7 @@ def build_library(code: str, compiler: Sequence[str]) -> Path:
         # The bundled compiler contains its linker; others use the machine's.
         linker = [compiler[0], "ld.lld"] if Path(compiler[0]).name == "zig" else compiler
         output_of([*linker, "-shared", "-nostdlib", f"{folder}/code.o", "-o", str(built)])
-        return libraries.put(key, built.read_bytes(), 0o777)
+        return built.read_bytes()
 
 
 def output_of(command: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym import CALLEE_FEATURES, CompilerEnv, MlgoError
+from mlgo_gym.compiler import inlining_output
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.inlining_output import InliningOutput
 from mlgo_gym.compiler.session import Session
@@ -150,7 +151,12 @@ def features_of(decision: Decision) -> list[float]:
     return values
 
 
-def test_other_output_of_clang_is_kept() -> None:
+@pytest.mark.parametrize("cache", ["writable", "unwritable"])
+def test_other_output_of_clang_is_kept(cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if cache == "unwritable":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("MLGO_CACHE", f"{tmp_path}/file/cache")
+        inlining_output._library.cache_clear()
     printed = (
         b"warning: before\n"
         b"; *** IR Dump Before InlinerPass on (g, f) ***\n"
