@@ -54,14 +54,14 @@ def test_every_name_is_evaluated_and_replayed(calls: Path, tmp_path: Path, monke
 
 
 SPECIAL = (
-    ("o d", "o d", "o d"),
-    (r"o\"d", 'o"d', r"o\22d"),
-    (r"o\nd", "o\nd", r"o\0Ad"),
-    (r"o\377d", "o\ufffdd", r"o\FFd"),
-    (r"o\\d", "o\\d", r"o\\d"),
-    ("-o", "-o", "-o"),
+    ("o d", "o d"),
+    (r"o\"d", 'o"d'),
+    (r"o\nd", "o\nd"),
+    (r"o\377d", "o\udcffd"),
+    (r"o\\d", "o\\d"),
+    ("-o", "-o"),
 )
-"""Function names in C, in the output of clang and in LLVM assembly."""
+"""Function names in C, and in `info["callee"]`. A context is text of a log, in which clang replaces other bytes."""
 
 PROGRAM = """
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
@@ -75,13 +75,14 @@ void caller(volatile long *p) { special(p); }
 
 def test_a_function_of_any_name_is_an_episode(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     source = tmp_path / "special.c"
-    for name, printed, assembly in SPECIAL:
+    for name, callee in SPECIAL:
+        printed = callee.replace("\udcff", "\ufffd")
         source.write_text(PROGRAM.replace("NAME", name))
         corpus = str(make_bitcode(source))
         with make_environment("mlgo/Inline-v0", {"corpus": corpus, "callee_features": True}) as env:
             infos, last = run(env)
             assert last.terminated
-            assert {info["callee"] for info in infos} == {assembly}
+            assert {info["callee"] for info in infos} == {callee}
         with make_environment("mlgo/RegAllocEvict-v0", {"corpus": corpus, "scope": "function"}) as env:
             (module,) = env.corpus.names
             assert printed in env.decisions(env.corpus.module(module))
