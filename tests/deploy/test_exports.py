@@ -44,17 +44,19 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("policy", ["mlp", "evict"])
-def test_a_model_of_tosa_names_features_as_llvms_model_runner(policy: str, network_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_model_of_tosa_names_features_as_llvms_model_runner(evicts: bool, network_file: Path, tmp_path: Path) -> None:
     """The build of LLVM that lowers the file looks its inputs up by name."""
     pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
-    level = ["--level", "Oz"] if policy == "mlp" else []
-    spec = f"mlp:{network_file}" if policy == "mlp" else policy
+    evictions = tmp_path / "evictions.safetensors"
+    eviction_network().save(evictions)
+    level = [] if evicts else ["--level", "Oz"]
+    spec = f"mlp:{evictions if evicts else network_file}"
     model, network = tmp_path / "model.mlir", exported_network(spec, evictions=True)
     assert run("export", "tosa", "--policy", spec, "--output", model, *level).stdout.startswith(f"{model}: {spec}, ")
     data = model.read_bytes()
     assert data.startswith(b"ML\xefR")
-    names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if policy == "evict" else list(network.features)
+    names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if evicts else list(network.features)
     for name in (*names, "tf_saved_model.index_path"):
         assert (name.encode() in data) == (name != "inlining_default"), name
     # Operations without a counterpart in EmitC.

@@ -218,8 +218,8 @@ class CallGraph:
     hidden_edges: int
 
 
-def call_graph(explanation: Explanation) -> CallGraph:
-    """Return the first `MAX_NODES` nodes in which two policies differ, by decisions or bytes, and their calls."""
+def call_graph(explanation: Explanation, limit: int = MAX_NODES) -> CallGraph:
+    """Return the first `limit` nodes in which two policies differ, by decisions or bytes, and their calls."""
     compiles = explanation.first, explanation.second
     contexts = _merged_contexts({decision.context for compiled in compiles for decision in compiled.decisions})
     changed = {change.symbol: (change.first, change.second) for change in explanation.functions}
@@ -237,11 +237,11 @@ def call_graph(explanation: Explanation) -> CallGraph:
         for name in {decision.functions[0], decision.callee or decision.functions[0]}:
             weight[contexts.get(name, name)] += effect
     ranked = sorted(weight, key=lambda name: (-weight[name], name))
-    shown = {name: index for index, name in enumerate(ranked[:MAX_NODES])}
+    shown = {name: index for index, name in enumerate(ranked[:limit])}
     edges = _edges(explanation, contexts, shown)
     shown_edges = _shown_edges(edges)
     nodes = [Node(name, *sizes[name]) for name in shown]
-    return CallGraph(nodes, shown_edges, max(0, len(ranked) - MAX_NODES), len(edges) - len(shown_edges))
+    return CallGraph(nodes, shown_edges, max(0, len(ranked) - limit), len(edges) - len(shown_edges))
 
 
 def _merged_contexts(contexts: Iterable[str]) -> dict[str, str]:
