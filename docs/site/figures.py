@@ -146,7 +146,7 @@ LINKED = {
 
 def linked(theme: Theme) -> Figure:
     """Return the size of linked C++ programs by way to build: a bar for each mean, and a dot for each program."""
-    picture = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    picture = Figure(figsize=(5.5, 3.9), layout="constrained")  # whole and legible on a phone
     axes = picture.subplots()
     links = (("gc", "--gc-sections", theme.blue, 0.2), ("icf", "--gc-sections --icf=all", theme.orange, -0.2))
     for column, (link, title, colour, offset) in enumerate(links):
@@ -160,7 +160,7 @@ def linked(theme: Theme) -> Figure:
             axes.plot(100 * np.expm1(values), [place] * len(values), "o", ms=3, color=theme.ink, alpha=0.5, ls="")
     axes.axvline(0, color=theme.ink, lw=0.8)
     axes.set(yticks=range(len(LINKED)), yticklabels=[*reversed(LINKED)])
-    axes.set(xlabel="size of 15 C++ programs against clang -Oz, --gc-sections; left is smaller")
+    axes.set(xlabel="size of 15 C++ programs against clang -Oz\nwith --gc-sections; left is smaller")
     picture.legend(loc="outside upper center", ncols=len(links))
     axes.grid(visible=False, axis="y")
     percentages(axes.xaxis)

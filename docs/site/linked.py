@@ -79,24 +79,21 @@ def by_group(link: str) -> Iterator[Sequence[str]]:
 
 def by_step() -> Iterator[Sequence[str]]:
     """Yield the steps to a smaller program: changes over sets of programs, in total, with and without folding."""
-    sets = {title: programs(*groups) for title, groups in GROUPS.items()}
-    both = {title: sets[title] for title in ("15 in C++", "three in C")}
-    yield ["step", *sets, "larger of 15", *(f"folding: {title}" for title in both), "larger of 15"]
-    for title, link in (("1. `-Oz`, without `--gc-sections`", "whole"), (_SECTIONS, "gc"), (_FOLDING, "icf")):
-        pairs = {name: _linked(rows, link) for name, rows in sets.items()}
-        folded = [f"{_linked(sets[name], link).value:,}" if link == "icf" else "" for name in both] + [""]
-        cells = [f"{change.baseline:,}" if link == "gc" else percent(change.total) for change in pairs.values()]
-        yield [title, *cells, "" if link == "gc" else str(pairs["15 in C++"].worse), *folded]
+    sets = {title: programs(*GROUPS[title]) for title in ("15 in C++", "three in C")}
+    yield ["step", *sets, "larger of 15", *(f"folding: {title}" for title in sets), "larger of 15"]
+    for title, link in (("1. `-Oz`", "whole"), ("2. `--gc-sections`", "gc"), ("3. folding: `--icf=all`", "icf")):
+        found = {name: _linked(rows, link) for name, rows in sets.items()}
+        cells = [f"{change.baseline:,}" if link == "gc" else percent(change.total) for change in found.values()]
+        folded = [f"{change.value:,}" if link == "icf" else "" for change in found.values()]
+        yield [title, *cells, "" if link == "gc" else str(found["15 in C++"].worse), *folded, ""]
     for step, title in STEPS.items():
         cells = []
-        for link, of_link in (("gc", sets), ("icf", both)):
-            found = {name: changes(rows, build_of(step, link), text(link)) for name, rows in of_link.items()}
+        for link in ("gc", "icf"):
+            found = {name: changes(rows, build_of(step, link), text(link)) for name, rows in sets.items()}
             cells += [*(percent(change.total) for change in found.values()), str(found["15 in C++"].worse)]
         yield [f"{_NUMBERS.get(step, '')}{title}", *cells]
 
 
-_SECTIONS = "2. `-ffunction-sections -fdata-sections -Wl,--gc-sections`"
-_FOLDING = "3. folding: `-fuse-ld=lld -Wl,--icf=all`"
 _NUMBERS = {
     "internal": "4. ",
     "rule": "5. ",
