@@ -139,17 +139,25 @@ def targets() -> Rows:
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    titles = ("`threshold:0`", "larger", "smallest of several", "programs", "linked", "larger")
-    yield ["target, level", "modules", *titles, "search, modules", "search"]
+    yield [
+        "target, level",
+        "modules",
+        "`last-call`",
+        "larger",
+        "programs",
+        "linked",
+        "larger",
+        "search, modules",
+        "search",
+    ]
     changes = read("targets")["changes"]
-    keys = {name.rpartition(" ")[0] for name in changes}
+    keys = {name.rpartition(" ")[0] for name in changes if name.endswith(f" {LAST_CALL}")}
     for key in sorted(keys, key=lambda key: (key.split()[0], key.split()[1] != "Oz")):
         target, level = key.split()
-        policy, smallest = changes[f"{key} threshold:0"], changes[f"{key} smallest"]
-        objects, linked, search = policy["objects"], policy["linked"], changes.get(f"{key} search", {}).get("objects")
-        cells = [*counted(objects, "modules"), percent(objects["mean"]), *counted(objects, "worse")]
-        cells += [percent(smallest["objects"]["mean"])]
-        cells += [*counted(linked, "modules"), percent(linked["mean"]), *counted(linked, "worse")]
+        policy, search = changes[f"{key} {LAST_CALL}"], changes.get(f"{key} search", {}).get("objects")
+        cells = []
+        for row in (policy["objects"], policy["linked"]):
+            cells += [*counted(row, "modules"), percent(row["mean"]), *counted(row, "worse")]
         cells += [*counted(search, "modules"), percent(search["mean"])] if search else [""] * 2
         yield [f"`{target}`, -{level}", *cells]
 
