@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -96,19 +96,18 @@ class Builds(PolicyBuilds):
                 yield
 
 
-def changes(programs: Mapping[str, Mapping[str, Any]], policies: Sequence[str]) -> Results:
-    """Return the statistics of the smallest object of some policies: over objects, and of one over linked programs."""
+def changes(programs: Mapping[str, Mapping[str, Any]], policy: str) -> Results:
+    """Return the statistics of a policy over objects, and over linked programs."""
     pairs, clusters, linked = [], [], []
     for name, builds in programs.items():
-        others = [builds[policy] for policy in policies if "objects" in builds.get(policy, {})]
-        for module, size in builds[PLAIN].get("objects", {}).items():
-            sizes = [build["objects"][module] for build in others if module in build["objects"]]
-            if sizes:
-                pairs.append((min(sizes), size))
+        built, plain = builds.get(policy, {}), builds[PLAIN]
+        for module, size in plain.get("objects", {}).items() if "objects" in built else ():
+            if module in built["objects"]:
+                pairs.append((built["objects"][module], size))
                 clusters.append(name)
-        if "linked" in builds[PLAIN] and "linked" in builds.get(policies[0], {}):
-            linked.append((builds[policies[0]]["linked"], builds[PLAIN]["linked"]))
-    return {"objects": facts(pairs, clusters), **({"linked": facts(linked)} if len(policies) == 1 else {})}
+        if "linked" in plain and "linked" in built:
+            linked.append((built["linked"], plain["linked"]))
+    return {"objects": facts(pairs, clusters), "linked": facts(linked)}
 
 
 def main() -> None:
@@ -136,8 +135,7 @@ def main() -> None:
                         write_json(options.output, results)
             for _ in builds.search(programs, options.search, searched):
                 write_json(options.output, results)
-        rows = {policy: changes(programs, (policy,)) for policy in POLICIES}
-        rows["smallest"] = changes(programs, (PLAIN, "threshold:0", "threshold:5"))
+        rows = {policy: changes(programs, policy) for policy in POLICIES}
         if searched:
             rows["search"] = {"objects": facts([(after, before) for after, before in searched.values()])}
         for name, row in rows.items():

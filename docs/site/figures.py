@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from benchmarks.measuring import ROOT, command_line
+from docs.site import linked as linked_programs
 from docs.site import measurements, tables
 
 IMAGES = ROOT / "docs" / "images"
@@ -134,14 +135,14 @@ def projects(theme: Theme) -> Figure:
 
 
 LINKED = {
-    "clang -Oz": ("Oz", "Oz"),
-    "mlgo-gym build": ("rule", "rule, folding"),
-    "ThinLTO": ("thin", "thin"),
-    "ThinLTO, import limit 0": ("thin without imports", "thin without imports"),
-    "full LTO": ("full", "full"),
-    "g++ 12 -Oz": ("g++", "g++"),
+    "Oz": "clang -Oz",
+    "rule": "mlgo-gym build",
+    "thin": "ThinLTO",
+    "thin without imports": "ThinLTO, import limit 0",
+    "full": "full LTO",
+    "g++": "g++ 12 -Oz",
 }
-"""Ways of the picture of linked programs: builds of benchmarks/linked.py for a link without folding, and with it."""
+"""Builds of benchmarks/linked.py in the picture of linked programs, and their titles."""
 
 
 def linked(theme: Theme) -> Figure:
@@ -149,17 +150,16 @@ def linked(theme: Theme) -> Figure:
     picture = Figure(figsize=(5.5, 3.9), layout="constrained")  # whole and legible on a phone
     axes = picture.subplots()
     links = (("gc", "--gc-sections", theme.blue, 0.2), ("icf", "--gc-sections --icf=all", theme.orange, -0.2))
-    for column, (link, title, colour, offset) in enumerate(links):
-        found = [measurements.linked_programs(builds[column], link) for builds in reversed(LINKED.values())]
-        logs = [np.log1p(list(changes.values())) for changes in found]
+    programs = linked_programs.programs(*linked_programs.GROUPS["15 in C++"])
+    for link, title, colour, offset in links:
+        changes = [linked_programs.against_sections(programs, step, link) for step in reversed(LINKED)]
         places = np.arange(len(LINKED)) + offset
-        axes.barh(
-            places, [100 * np.expm1(values.mean()) for values in logs], 0.38, color=colour, alpha=0.6, label=title
-        )
-        for place, values in zip(places, logs, strict=True):
-            axes.plot(100 * np.expm1(values), [place] * len(values), "o", ms=3, color=theme.ink, alpha=0.5, ls="")
+        axes.barh(places, [100 * change.mean for change in changes], 0.38, color=colour, alpha=0.6, label=title)
+        for place, change in zip(places, changes, strict=True):
+            dots = [100 * (value / base - 1) for value, base in change.pairs]
+            axes.plot(dots, [place] * len(dots), "o", ms=3, color=theme.ink, alpha=0.5, ls="")
     axes.axvline(0, color=theme.ink, lw=0.8)
-    axes.set(yticks=range(len(LINKED)), yticklabels=[*reversed(LINKED)])
+    axes.set(yticks=range(len(LINKED)), yticklabels=[*reversed(LINKED.values())])
     axes.set(xlabel="size of 15 C++ programs against clang -Oz\nwith --gc-sections; left is smaller")
     picture.legend(loc="outside upper center", ncols=len(links))
     axes.grid(visible=False, axis="y")

@@ -57,6 +57,12 @@ def text(link: str, part: int = 0) -> Callable[[Any], Any]:
     return lambda build: build[link][part] if link in build else None
 
 
+def against_sections(rows: Mapping[str, Program], step: str, link: str) -> Change:
+    """Return the change of the code of a build in a link, against plain -Oz in that with `--gc-sections`."""
+    builds = [(row["builds"][build_of(step, link)], row["builds"]["Oz"]) for row in rows.values()]
+    return Change(tuple((build[link][0], plain["gc"][0]) for build, plain in builds), tuple(rows))
+
+
 def by_program(link: str) -> Iterator[Sequence[str]]:
     """Yield the linked bytes of each program by plain clang at -Oz, and their change in each build."""
     yield ["program", "modules", "plain -Oz", *STEPS.values()]
@@ -82,7 +88,7 @@ def by_step() -> Iterator[Sequence[str]]:
     sets = {title: programs(*GROUPS[title]) for title in ("15 in C++", "three in C")}
     yield ["step", *sets, "larger of 15", *(f"folding: {title}" for title in sets), "larger of 15"]
     for title, link in (("1. `-Oz`", "whole"), ("2. `--gc-sections`", "gc"), ("3. folding: `--icf=all`", "icf")):
-        found = {name: _linked(rows, link) for name, rows in sets.items()}
+        found = {name: against_sections(rows, "Oz", link) for name, rows in sets.items()}
         cells = [f"{change.baseline:,}" if link == "gc" else percent(change.total) for change in found.values()]
         folded = [f"{change.value:,}" if link == "icf" else "" for change in found.values()]
         yield [title, *cells, "" if link == "gc" else str(found["15 in C++"].worse), *folded, ""]
@@ -100,12 +106,6 @@ _NUMBERS = {
     "thin without imports": "instead of 4 and 5: ",
     "full": "instead of 4 and 5: ",
 }
-
-
-def _linked(rows: Mapping[str, Program], link: str) -> Change:
-    """Return the change of plain -Oz in another link, against that with `--gc-sections`."""
-    plain = [row["builds"]["Oz"] for row in rows.values()]
-    return Change(tuple((build[link][0], build["gc"][0]) for build in plain), tuple(rows))
 
 
 LEVELS = {

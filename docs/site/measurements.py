@@ -190,19 +190,3 @@ def held_out_projects(level: str, policy: str, *, cxx: bool) -> dict[str, Change
             if (project in HELD_OUT_CXX) == cxx:
                 sizes.setdefault(project, []).append((pair[0], pair[1]))
     return {project: Change(tuple(pairs)) for project, pairs in sorted(sizes.items())}
-
-
-@cache
-def linked_programs(build: str, link: str) -> dict[str, float]:
-    """Return the relative change of the code of each C++ program, against plain -Oz linked with `--gc-sections`.
-
-    Args:
-        build: A build of benchmarks/linked.py.
-        link: `gc`, or `icf` for a link with folding too.
-    """
-    programs = {name: row["builds"] for name, row in read("linked").items() if row["group"] not in ("C", "newer")}
-    return {
-        name: builds[build][link][0] / builds["Oz"]["gc"][0] - 1
-        for name, builds in programs.items()
-        if link in builds.get(build, {})
-    }
