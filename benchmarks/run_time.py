@@ -1,10 +1,11 @@
 """Size and run time of programs under plain clang and under policies; writes docs/results/run_time.json.
 
-    python -m benchmarks.run_time                    # all programs; a program with a result does not run again
+    python -m benchmarks.run_time                    # all programs; a build with a result does not run again
     python -m benchmarks.run_time --only lua,cmark   # these programs
+    python -m benchmarks.run_time --rounds 0         # no wall times, for a machine with other work
 
 Each program is linked once per build, checked by its output, and counted. The build `Oz` is counted three times, and
-the result says whether the counts are equal. Wall time is the median over rounds in which all builds take turns.
+the result says whether the counts are equal. Wall time is the median over rounds in which the builds take turns.
 """
 
 from __future__ import annotations
@@ -27,24 +28,30 @@ from mlgo_gym.evaluation.runner import PLAIN
 
 CORPORA = ("programs", "builtin")
 
-POLICIES = {"O2": (), "Os": ("threshold:5",), "Oz": ()}
+POLICIES = {"O2": (), "Os": ("threshold:5", "last-call"), "Oz": ("threshold:5", "last-call")}
 """Policies by optimisation level; plain clang is measured at each."""
 
-ROUNDS = 11
 
+def measure(program: Program, builds: Mapping[str, PolicyBuilds], known: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """Return the result of a program from its builds by level: a record by build, and facts about the counts.
 
-def measure(program: Program, builds: Mapping[str, PolicyBuilds]) -> dict[str, Any]:
-    """Return the result of a program from its builds by level: a record by build, and facts about the counts."""
+    Known builds stay, and those without a time get one in a number of rounds, in which they take turns.
+    """
     counter, path, toolchain = find_counter(), builds["Oz"].path, builds["Oz"].env.toolchain
-    records: dict[str, dict[str, Any]] = {}
-    facts: dict[str, Any] = {"counter": counter, "held_out": program.held_out}
+    records: dict[str, dict[str, Any]] = dict(known.get("builds", {}))
+    facts: dict[str, Any] = known | {"counter": counter, "held_out": program.held_out}
     with tempfile.TemporaryDirectory() as scratch:
         executables: dict[str, Path] = {}
         for level, policy in ((level, policy) for level, of_level in builds.items() for policy in of_level.objects):
-            name = level if policy == PLAIN else f"{level} {policy}"
+            name = build_name(level, policy)
+            is_known = name in records
+            if is_known and (not rounds or ("time_ratio" in records[name] and name != "Oz")):
+                continue
             executable = executables[name] = Path(scratch, f"build-{len(executables)}")
             files = builds[level].files(program, policy)
             link_program(program, path, files, executable, toolchain)
+            if is_known:
+                continue
             started = time.perf_counter()
             found = measure_program(program, path, files, executable, counter)
             seconds = time.perf_counter() - started
@@ -54,14 +61,19 @@ def measure(program: Program, builds: Mapping[str, PolicyBuilds]) -> dict[str, A
                 facts["equal_counts"] = again == {found.instructions}
                 facts["counting"] = round(seconds / max(found.seconds, 1e-9), 1)
                 facts["modules"] = len(files)
-        rounds = [
+        turns = [
             {name: wall_time(program, path, executable) for name, executable in executables.items()}
-            for _ in range(ROUNDS)
+            for _ in range(rounds)
         ]
-    for name, record in records.items():
-        record["seconds"] = round(statistics.median(times[name] for times in rounds), 6)
-        record["time_ratio"] = round(statistics.median(times[name] / times["Oz"] for times in rounds), 4)
+    for name, record in ((name, records[name]) for name in executables if turns):
+        record["seconds"] = round(statistics.median(times[name] for times in turns), 6)
+        record["time_ratio"] = round(statistics.median(times[name] / times["Oz"] for times in turns), 4)
     return {**facts, "builds": records}
+
+
+def build_name(level: str, policy: str) -> str:
+    """Return the name of a build in the results."""
+    return level if policy == PLAIN else f"{level} {policy}"
 
 
 def wall_time(program: Program, corpus: Path, executable: Path) -> float:
@@ -80,7 +92,10 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--only", default="", help="programs, separated by commas (default: all)")
     parser.add_argument("--output", type=Path, default=RESULTS / "run_time.json", help="path of the results")
+    parser.add_argument("--rounds", type=int, default=11, help="runs of each build for wall times (default: 11)")
     options = parser.parse_args()
+    required = ("instructions", "time_ratio")[: 1 + bool(options.rounds)]
+    names = [build_name(level, policy) for level, policies in POLICIES.items() for policy in (PLAIN, *policies)]
     only = set(filter(None, options.only.split(",")))
     results = read_json(options.output, {"programs": {}})
     failed = 0
@@ -90,10 +105,12 @@ def main() -> None:
                 level: PolicyBuilds(f"{corpus}@{level}", policies, resources) for level, policies in POLICIES.items()
             }
             for program in read_programs(builds["Oz"].env.corpus):
-                if program.name in results["programs"] or (only and program.name not in only):
+                known = results["programs"].get(program.name, {})
+                records = [known.get("builds", {}).get(name, {}) for name in names]
+                if all(key in record for record in records for key in required) or (only and program.name not in only):
                     continue
                 try:
-                    found = measure(program, builds)
+                    found = measure(program, builds, known, options.rounds)
                 except MlgoError as error:
                     failed += 1
                     print(f"{program.name}: {error}", flush=True)

@@ -117,9 +117,11 @@ def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
         return Change(tuple((builds[build][key], builds[base][key]) for builds in programs.values()))
 
     own = against(build.partition(" ")[0], "instructions")
-    # The median ratio of each program, in millionths: `Change` adds 1 to each number.
-    time = Change(tuple((builds[build]["time_ratio"] * 1e6, 1e6) for builds in programs.values()))
-    changes = {"instructions": against("Oz", "instructions"), "time": time, "own": own}
+    changes = {"instructions": against("Oz", "instructions"), "own": own}
+    ratios = [builds[build].get("time_ratio") for builds in programs.values()]
+    if None not in ratios:
+        # The median ratio of each program, in millionths: `Change` adds 1 to each number.
+        changes["time"] = Change(tuple((ratio * 1e6, 1e6) for ratio in ratios))
     worst, name = max((value / base - 1, name) for (value, base), name in zip(own.pairs, programs, strict=True))
     return {
         "programs": len(programs),

@@ -100,7 +100,7 @@ def learning() -> Rows:
         yield [f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures]
 
 
-RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Oz")
+RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os last-call", "Oz", "Oz threshold:5", "Oz last-call")
 """Builds of programs, in the order of the table."""
 
 
@@ -111,8 +111,8 @@ def run_time() -> Rows:
         row = measurements.run_time()[build]
         level, _, policy = build.partition(" ")
         title = {"": "", "search": ", search"}.get(policy, f", `{policy}`")
-        means = [row[key] for key in ("instructions", "time", "own")]
-        changes = [f"{percent(mean)} {interval(ends)}" for mean, ends in means]
+        means = [row.get(key) for key in ("instructions", "time", "own")]
+        changes = [f"{percent(mean[0])} {interval(mean[1])}" if mean else "-" for mean in means]
         worst, change = row["worst"]
         own = [changes[2], f"{worst}, {percent(change)}"] if policy else ["-", "-"]
         yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
