@@ -22,6 +22,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
+from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.cache import key_of, sha256_of
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.deploy.c_code import DecisionCode, decision_code
@@ -61,6 +63,8 @@ class Build:
             facts of an earlier version; empty for no facts.
         link: Further arguments of the link.
         compiler: A key of `COMPILERS`.
+        compiles: Maximum number of compiles per module of a search in the link view. `mlgo-clang` replays its recipes,
+            and the policy decides in the other modules.
     """
 
     flags: tuple[str, ...] = ("-Oz",)
@@ -68,6 +72,7 @@ class Build:
     facts: str = ""
     link: tuple[str, ...] = ()
     compiler: str = "clang"
+    compiles: int = 0
 
 
 PLAIN = "Oz"
@@ -77,7 +82,12 @@ BUILDS = {
     "rule": Build(policy="last-call", facts="none"),
     "internal, folding": Build(policy="default", facts="all"),
     "rule, folding": Build(policy="last-call", facts="all"),
+    "recipes": Build(policy="last-call", facts="none", compiles=10),
+    "recipes, folding": Build(policy="last-call", facts="all", compiles=10),
     "last-call": Build(policy="last-call"),
+    "threshold:5": Build(policy="threshold:5"),
+    "internal, threshold:5": Build(policy="threshold:5", facts="none"),
+    "internal, threshold:5, folding": Build(policy="threshold:5", facts="all"),
     "g++": Build(compiler="gcc"),
     "Os": Build(("-Os",)),
     "Os rule": Build(("-Os",), "last-call", "none"),
@@ -201,13 +211,16 @@ class Bench:
         """Return the objects of sources in their order; compile those that are missing."""
         words, settings = [*FLAGS, *build.flags, *shlex.split(self.program.flags)], {}
         digests = [self.program.sha256, self.program.configure, _version(build.compiler)]
-        if build.policy:
+        if build.policy and not build.compiles:
             plugin = _plugin(build.policy, self._options.work)
             words.append(f"-fpass-plugin={plugin}")
             digests.append(sha256_of(plugin))
         if build.facts:
             settings["MLGO_LINK_FACTS"] = str(self.facts(build.flags[0], build.facts))
             digests.append(sha256_of(settings["MLGO_LINK_FACTS"]))
+        if build.compiles:
+            settings |= {"MLGO_POLICY": build.policy, "MLGO_RECIPES": str(self.recipes(build)), "MLGO_STRICT": "1"}
+            digests += [key_of(path.name, path.read_text()) for path in _recipes(settings["MLGO_RECIPES"])]
 
         def compiled(source: str) -> Path:
             output = self._objects / f"{key_of(source, words, digests)}.o"
@@ -215,6 +228,8 @@ class Bench:
                 compiler = COMPILERS[build.compiler][not source.endswith((".c", ".bc"))]
                 part = output.with_suffix(f".{os.getpid()}")
                 command = [compiler, *words, "-c", source, "-o", str(part)]
+                if build.compiles:
+                    command[:1] = [_installed("mlgo-clang++"), f"--mlgo-clang={compiler}"]
                 subprocess.run(
                     command, cwd=self.root, env={**os.environ, **settings}, check=True, stdin=subprocess.DEVNULL
                 )
@@ -232,6 +247,29 @@ class Bench:
         path = self._work / f"{level}-{folding}.facts"
         LinkFacts.of_objects((file.read_bytes() for file in objects), cast("Folding", folding)).write(path)
         return path
+
+    def recipes(self, build: Build) -> Path:
+        """Search the modules of a recorded build in the link view; return the folder of the recipes."""
+        folder = self._work / f"search-{build.facts}-{build.compiles}"
+        recipes, corpus, script = folder / "recipes", folder / "corpus", folder / "build"
+        if (folder / "done").exists():
+            return recipes
+        recipes.mkdir(parents=True, exist_ok=True)
+        words = [*FLAGS, *build.flags, *shlex.split(self.program.flags), "-c"]
+        variables = {source: "$CC" if source.endswith(".c") else "$CXX" for source in self.sources}
+        output = shlex.quote(str(folder / "object.o"))
+        lines = [f"{variables[source]} {shlex.join([*words, source])} -o {output}" for source in self.sources]
+        script.write_text("\n".join(["set -e", *lines]))
+        clang, facts = ("--clang", COMPILERS["clang"][0]), self.facts(build.flags[0], build.facts)
+        if not corpus.exists():
+            record = ["corpus", "record", *clang, "--output", str(corpus), "--", "sh", str(script)]
+            subprocess.run([_installed("mlgo-gym"), *record], cwd=self.root, check=True)
+        search = ["search", "mlgo/Inline-v0", "--corpus", str(corpus), *clang, "--trust-flags", "--link-view"]
+        search += ["--set", f"link_facts={facts}", "--start", build.policy, "--compiles", str(build.compiles)]
+        search += ["--recipes", str(recipes), "--output", str(folder / "search.jsonl")]
+        subprocess.run([_installed("mlgo-gym"), *search, "--jobs", str(self._options.jobs)], check=True)
+        (folder / "done").touch()
+        return recipes
 
     def link(self, objects: Sequence[Path], arguments: Sequence[str]) -> list[int]:
         """Link the roots and what they need; return bytes of code, of unwind tables, and of the stripped file."""
@@ -256,6 +294,13 @@ class Bench:
         known = {path.name for path in self._objects.iterdir()}
         objects = self.compile(build, self.sources)
         row: dict[str, Any] = {}
+        if build.compiles:
+            folder = self.recipes(build)
+            recipes = _recipes(str(folder))
+            searched = folder.with_name("done").stat().st_mtime_ns
+            # `mlgo-clang` sets the time of each recipe that it uses.
+            replayed = sum(path.stat().st_mtime_ns > searched for path in recipes)
+            row = {"recipes": len(recipes), "replayed": replayed}
         if not {path.name for path in objects} & known:
             row["seconds"] = round(cpu_seconds() - start, 2)
         is_lto = any("-flto" in flag for flag in build.flags)
@@ -310,6 +355,14 @@ class Bench:
             text = sum(object_sizes(path.read_bytes()).text for path in objects)
             found[policy or "clang"] = [text, self.link(objects, ())[0]]
         return found
+
+
+def _recipes(folder: str) -> list[Path]:
+    return sorted(Path(folder).glob(f"*{SUFFIX}"))
+
+
+def _installed(command: str) -> str:
+    return str(Path(sysconfig.get_path("scripts"), command))
 
 
 def _version(compiler: str) -> str:
