@@ -39,18 +39,12 @@ def compile_advised(job: Job) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        changes_linkage = job.may_change_linkage
-        problem = None
-        if job.settings.recipes:
-            problem = _attempt(_compile_by_recipe_of_view, job) if changes_linkage else None
-            job.keep_linkage()
-            problem = _attempt(_compile_by_recipe, job) if problem is None else problem
-        job.may_change_linkage = changes_linkage
+        problem = _attempt(_compile_by_recipe, job) if job.settings.recipes else None
         if problem:
             count("recipe failed", _because(problem))
         if problem == "":
             return 0
-        if job.settings.decides_nothing and not changes_linkage and not job.sources.stream():
+        if job.settings.decides_nothing and not job.may_change_linkage and not job.sources.stream():
             become(job.command)
         problem = _attempt(_compile_by_policies, job)
     except Interrupted as interrupted:
@@ -69,28 +63,11 @@ def _because(problem: str) -> str:
     return f"because {problem.splitlines()[0][:200]}"
 
 
-def _compile_by_recipe_of_view(job: Job) -> str | None:
-    """Compile with internal functions and the recipe of that module, as `_compile_by_recipe()`."""
-    from mlgo_clang.internal_linkage import make_internal
-    from mlgo_clang.link_facts import own_functions, read_lines
-
-    bitcode, _ = make_internal(job.bitcode(), own_functions(read_lines(job.settings.link_facts)))
-    recipe = stored_decisions(job.settings.recipes, digest_of(bitcode))
-    if recipe is None or not recipe[1] or not job.changes_linkage:
-        return None
-    switches, decisions = recipe
-    try:
-        problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
-    except _OneStepError:
-        return None
-    if not problem:
-        count("compiled by a recipe")
-        count("functions made internal", number=job.internal_functions)
-    return problem
-
-
 def _compile_by_recipe(job: Job) -> str | None:
-    """Compile with the decisions of the module's recipe, and return the problem; None without a recipe."""
+    """Compile with the decisions of the module's recipe, and return the problem; None without a recipe.
+
+    In a compile with internal functions, the module and its recipe have them, too.
+    """
     settings = job.settings
     bitcode = job.bitcode()
     digest = digest_of(bitcode)
@@ -106,13 +83,19 @@ def _compile_by_recipe(job: Job) -> str | None:
         count("without a recipe")
         return None
     switches, decisions = recipe
-    if not decisions:
+    if not decisions and not job.changes_linkage:
         job.sources.read()
         count("compiled by a recipe")
         become(job.command)
-    problem = _run(job, ([(switches, replay(decisions))], len(decisions), None))
+    try:
+        advisors: list[Advisor] = [(switches, replay(decisions))] if decisions else []
+        problem = _run(job, (advisors, len(decisions), None))
+    except _OneStepError:
+        job.keep_linkage()
+        return _compile_by_recipe(job)
     if not problem:
         count("compiled by a recipe")
+        _count_internal(job)
     return problem
 
 
@@ -141,9 +124,14 @@ def _compile_by_policies(job: Job) -> str:
         return _compile_by_policies(job)
     if not problem:
         count("left to clang" if job.settings.decides_nothing else "compiled with a policy")
-    if not problem and job.internal_functions:
-        count("functions made internal", number=job.internal_functions)
+    if not problem:
+        _count_internal(job)
     return problem
+
+
+def _count_internal(job: Job) -> None:
+    if job.internal_functions:
+        count("functions made internal", number=job.internal_functions)
 
 
 def _candidate(job: Job, policy: str) -> Candidate:

@@ -52,9 +52,13 @@ class Job:
             self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
 
     def bitcode(self) -> bytes:
-        """Return the module of the source before any optimisation, from one run of the front end."""
+        """Return the module before any optimisation, with the linkages of the compile; the front end runs once."""
         self._bitcode = self._bitcode or self.make_bitcode()
-        return self._bitcode
+        if not self.changes_linkage:
+            return self._bitcode
+        from mlgo_clang.internal_linkage import make_internal
+
+        return make_internal(self._bitcode, own_functions(read_lines(self.settings.link_facts)))[0]
 
     def make_bitcode(self) -> bytes:
         """Run the front end, and return the module; raise `PolicyError` if the source does not compile."""

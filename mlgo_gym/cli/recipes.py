@@ -176,7 +176,7 @@ def search(
     seconds: Annotated[float | None, Option(help="Maximum time per module, in seconds. Default: no limit.")] = None,
     start: Annotated[str, Option(help="Policy to start from.")] = "default",
     recipes: Annotated[
-        Path | None, Option(help="Folder for a recipe of each module that gets smaller. Default: none is written.")
+        Path | None, Option(help="Folder for a recipe of each module. Default: none is written.")
     ] = None,
     seed: Annotated[int, Option(help="Seed of the random generator, and of random policies.")] = 0,
     jobs: options.Workers = None,

@@ -207,7 +207,8 @@ class CorpusSearch:
         seed: Seed of the random generator, and of random policies.
         names: Modules to search. Default: all.
         start: Policy to start from.
-        recipes: Folder for a recipe of each module that gets smaller. Default: none is written.
+        recipes: Folder for a recipe of each module; without decisions if none cost less than clang's own. Default: none
+            is written.
     """
 
     environment: str
@@ -262,7 +263,7 @@ class CorpusSearch:
             done = [found[name, identity] for name, identity in identities.items() if (name, identity) in found]
             for result in done:
                 module = as_built(env.corpus.module(result.module))
-                if self.recipes and result.improved and not recipe_path(self.recipes, module.digest()).exists():
+                if self.recipes and result.verified and not recipe_path(self.recipes, module.digest()).exists():
                     self._keep(env, make_recipe(env, module, result))
                 yield result
             finished = {result.module for result in done}
@@ -312,7 +313,7 @@ class CorpusSearch:
         try:
             module = env.corpus.module(name)
             result = search_module(env, module, seed=self.seed, start=self.start, **limits)
-            kept = self.recipes is not None and result.improved
+            kept = self.recipes is not None and result.verified
             return result, make_recipe(env, as_built(module), result) if kept else None
         except MlgoError as error:
             return self._failure(name, str(error)), None

@@ -128,6 +128,14 @@ def test_a_recipe_of_the_link_view_is_replayed_with_the_facts_of_the_link(
         assert counted("compiled by a recipe") == expected
         assert (text(Path("a.o")) == recipe.text) is (not words)
     assert counted("functions made internal") == 1
+    assert recipe.text < recipe.baseline_text
+    # A search that finds nothing keeps clang's own choices, whatever the policy of the build.
+    path.unlink()
+    (result,) = CorpusSearch("mlgo/Inline-v0", arguments, compiles=1, recipes=recipes).run()
+    assert (result.verified, result.improved) == (True, False)
+    assert run(*options, "--mlgo-policy=never", "-o", "a.o").returncode == 0
+    assert text(Path("a.o")) == recipe.baseline_text
+    assert (counted("compiled by a recipe"), counted("functions made internal")) == (2, 2)
 
 
 LEVEL = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c")
