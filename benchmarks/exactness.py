@@ -251,22 +251,6 @@ def own_choices(own: list[Entry], choices: list[Entry]) -> Iterator[list[str]]:
         yield [environment[5:-3], level, *(f"{count:,}" for count in counts)]
 
 
-def of_targets(own: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of plain compiles and replays of inlining, by target."""
-    levels = ("-Oz", "-Os")
-    heading = ["target", *(text for level in levels for text in (f"modules at {level}", "same object"))]
-    yield [*heading, "size limit", "unwinding", "unexplained"]
-    own = [entry for entry in own if target_of(entry) and entry["environment"] != EVICT]
-    for (target,), group in groups(own, lambda entry: (target_of(entry),)):
-        cells = []
-        for level in levels:
-            equal = [bool(entry.get("equal")) for entry in group if level_of(entry) == level]
-            cells += [str(len(equal)), str(sum(equal))]
-        different = [entry for entry in group if not entry.get("equal")]
-        causes = [sum(str(entry.get("explained", "")).startswith(cause) for entry in different) for cause in CAUSES]
-        yield [f"`{target}`", *cells, *map(str, (*causes, len(different) - sum(causes)))]
-
-
 def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
     """Yield the rows of the table of ways to send the same decisions, by environment."""
     names = list(dict.fromkeys(name for entry in ways for name in entry.get("equal", {})))

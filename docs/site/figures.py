@@ -169,9 +169,37 @@ def linked(theme: Theme) -> Figure:
     return picture
 
 
+PROGRAMS = {"internal": "facts, clang's own choices", "rule": "facts, last-call", "full": "full LTO", "g++": "g++ 12"}
+"""Builds of benchmarks/linked.py in the picture of each program, and their titles."""
+
+
+def programs(theme: Theme) -> Figure:
+    """Return the change of each linked program by way to build, without and with folding."""
+    picture = Figure(figsize=(WIDTH, 6.4), layout="constrained")
+    panels = picture.subplots(1, 2, sharex=True, sharey=True)
+    rows = linked_programs.programs(*linked_programs.GROUPS["15 in C++"], "C")
+    names = [f"{name}, C" if row["group"] == "C" else name for name, row in rows.items()]
+    for axes, link, title in zip(panels, ("gc", "icf"), ("--gc-sections", "--gc-sections --icf=all"), strict=True):
+        for step, colour, mark in zip(PROGRAMS, (theme.blue, theme.orange, GREEN, theme.ink), "os^x", strict=True):
+            build = linked_programs.build_of(step, link)
+            found = linked_programs.changes(rows, build, linked_programs.text(link))
+            at = [list(rows).index(name) for name in found.clusters]
+            changes = [100 * (value / base - 1) for value, base in found.pairs]
+            label = PROGRAMS[step] if link == "gc" else None
+            axes.plot(changes, at, mark, ms=5.5, color=colour, alpha=0.85, ls="", label=label)
+        axes.axvline(0, color=theme.ink, lw=0.8)
+        axes.set(title=title, xlabel="change of .text, left is smaller")
+        percentages(axes.xaxis)
+    panels[0].set(yticks=range(len(names)), yticklabels=names)
+    panels[0].invert_yaxis()
+    picture.legend(loc="outside upper center", ncols=len(PROGRAMS))
+    return picture
+
+
 FIGURES: dict[str, Callable[[Theme], Figure]] = {
     "learning": learning,
     "linked": linked,
+    "programs": programs,
     "projects": projects,
     "run_time": run_time,
 }

@@ -63,14 +63,6 @@ def against_sections(rows: Mapping[str, Program], step: str, link: str) -> Chang
     return Change(tuple((build[link][0], plain["gc"][0]) for build, plain in builds), tuple(rows))
 
 
-def by_program(link: str) -> Iterator[Sequence[str]]:
-    """Yield the linked bytes of each program by plain clang at -Oz, and their change in each build."""
-    yield ["program", "modules", "plain -Oz", *STEPS.values()]
-    for name, row in programs(*GROUPS["15 in C++"], "C").items():
-        cells = [percent(changes({name: row}, build_of(step, link), text(link)).total) for step in STEPS]
-        yield [name, str(row["modules"]), f"{row['builds']['Oz'][link][0]:,}", *cells]
-
-
 def by_group(link: str) -> Iterator[Sequence[str]]:
     """Yield the mean change of each build over sets of programs, and on how many `last-call` with facts is smaller."""
     titles = ("five projects", "eight others", "15 in C++")

@@ -9,7 +9,6 @@ from typing import Any
 
 from benchmarks.held_out import RULES
 from benchmarks.measuring import RESULTS, Sizes, facts
-from benchmarks.protocol import LEVELS
 from mlgo_gym.evaluation.statistics import Change
 
 CXX_PROJECTS = ("box2d-py", "fasttext", "jsonnet", "lightgbm", "pyclipper", "pysimdjson", "sentencepiece", "ujson")
@@ -131,33 +130,6 @@ def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
     }
 
 
-def learning() -> dict[str, Facts]:
-    """Return the examples of reinforcement learning and the policies beside them: level and method, facts.
-
-    Means are over modules, because the file has no sizes of single modules.
-    """
-    seeds = {f"{level} last-call": [facts(list(held_out("six", level)["last-call"].values()))] for level in LEVELS}
-    for run in read("learning")["runs"]:
-        seeds.setdefault(run["title"], []).append(run)
-    return {
-        title: {
-            **joined(runs),
-            "others": _others(title, runs),
-            "minutes": sum(run.get("cpu_seconds", 0.0) for run in runs) / len(runs) / 60,
-            "most_larger": max(run["worse"] / run["modules"] for run in runs),
-        }
-        for title, runs in seeds.items()
-    }
-
-
-def _others(title: str, runs: Sequence[Mapping[str, Any]]) -> Facts | None:
-    """Return the facts of a method on the eighteen projects; None if it was not evaluated there."""
-    level, _, policy = title.partition(" ")
-    if policy in held_out("others", level):
-        return facts(list(held_out("others", level)[policy].values()))
-    return joined([run["others"] for run in runs]) if all("others" in run for run in runs) else None
-
-
 @cache
 def held_out(part: str, level: str) -> dict[str, Sizes]:
     """Return the sizes of each module by policy, on a set of held-out projects or on the test split (`test`)."""
@@ -183,12 +155,17 @@ def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts
 
 
 @cache
+def held_out_changes(part: str, level: str, policy: str) -> dict[str, Change]:
+    """Return the change of each project of a set of held-out modules, against plain clang, by name."""
+    pairs = held_out(part, level)[policy]
+    names = map(project_of, pairs) if part == "test" else read("held_out")[part][level][policy]["projects"]
+    sizes: dict[str, list[tuple[float, float]]] = {}
+    for project, pair in zip(names, pairs.values(), strict=True):
+        sizes.setdefault(project, []).append(pair)
+    return {project: Change(tuple(changes)) for project, changes in sorted(sizes.items())}
+
+
 def held_out_projects(level: str, policy: str, *, cxx: bool) -> dict[str, Change]:
     """Return the change of each held-out project of a language, against plain clang, by name."""
-    sizes: dict[str, list[tuple[float, float]]] = {}
-    for part in ("six", "others"):
-        row = read("held_out")[part][level][policy]
-        for project, pair in zip(row["projects"], row["sizes"], strict=True):
-            if (project in HELD_OUT_CXX) == cxx:
-                sizes.setdefault(project, []).append((pair[0], pair[1]))
-    return {project: Change(tuple(pairs)) for project, pairs in sorted(sizes.items())}
+    projects = held_out_changes("six", level, policy) | held_out_changes("others", level, policy)
+    return {name: change for name, change in sorted(projects.items()) if (name in HELD_OUT_CXX) == cxx}

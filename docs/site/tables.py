@@ -14,7 +14,7 @@ from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
 from docs.site import linked, measurements
 from docs.site.measurements import benchmark, interval, percent, read, searched
-from mlgo_gym.corpus.driver import DEFAULT_TARGET, TARGETS
+from mlgo_gym.evaluation.statistics import Change
 
 Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""
@@ -86,20 +86,6 @@ def published() -> Rows:
             yield [method, f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
 
 
-def learning() -> Rows:
-    """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
-    columns = ("level", "policy", "training", "CPU minutes", "runs", "modules", "geometric mean")
-    yield [*columns, "seeds", "total", "larger", "eighteen projects"]
-    for name, row in sorted(measurements.learning().items(), key=lambda item: (item[0][:2], item[1]["mean"])):
-        level, _, title = name.partition(" ")
-        budget = row.get("budget", "")
-        training = [budget, f"{row['minutes']:.1f}", str(row["seeds"])] if budget else [""] * 3
-        figures = [percent(row["mean"]), interval(row["range"]), percent(row["total"])]
-        figures += [f"{row['most_larger']:.1%}".replace("%", " %")]
-        figures += [percent(row["others"]["mean"]) if row["others"] else ""]
-        yield [f"-{level}", title if budget else f"`{title}`", *training, *counted(row, "modules"), *figures]
-
-
 RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os last-call", "Oz", "Oz threshold:5", "Oz last-call")
 """Builds of programs, in the order of the table."""
 
@@ -116,25 +102,6 @@ def run_time() -> Rows:
         worst, change = row["worst"]
         own = [changes[2], f"{worst}, {percent(change)}"] if policy else ["-", "-"]
         yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
-
-
-def targets() -> Rows:
-    """Yield the targets with the modules whose own choices give the plain object, and the runs of programs."""
-    heading, *rows = exactness.of_targets(read("exactness")["own"])
-    yield ["target", "triple", *heading[1:], "runs, random decisions", "correct output"]
-    for row in rows:
-        name = row[0].strip("`")
-        counts = [
-            (entry["policies"], entry["right"])
-            for entry in read("correctness")
-            if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == name
-        ]
-        yield [
-            row[0],
-            f"`{TARGETS[name].triple}`",
-            *row[1:],
-            *(str(sum(column)) for column in zip(*counts, strict=True)),
-        ]
 
 
 def target_sizes() -> Rows:
@@ -196,26 +163,6 @@ def forks() -> Rows:
         yield [f"{row['resident_mib']:.0f}", *times]
 
 
-def evolution() -> Rows:
-    """Yield the evolutions of rules from nothing: when each was as good as published rules, and its best rule."""
-    yield ["level, seed", "judged rules", "`threshold:5`", "after", "`last-call`", "after", "best rule", "after"]
-    for level, found in read("evolved_rules").items():
-        for seed, curve in enumerate(found["curves"]):
-            cells = [f"-{level}, {seed}", str(curve[-1][1])]
-            for value in (found["threshold:5"], found["last-call"], curve[-1][2]):
-                seconds = next((point[0] for point in curve if point[2] <= value), None)
-                cells += [percent(value), "not reached" if seconds is None else f"{seconds / 60:.1f} min"]
-            yield cells
-
-
-def best_rules() -> Rows:
-    """Yield the best evolved rule of each level."""
-    yield ["level", "change", "best rule"]
-    for level, found in read("evolved_rules").items():
-        value, rule = min((curve[-1][2], rule) for curve, rule in zip(found["curves"], found["rules"], strict=True))
-        yield [f"-{level}", percent(value), f"`{' '.join(rule.split())}`"]
-
-
 SETS = {"test": "test split, version 1", "six": "six projects", "others": "eighteen projects"}
 SAMPLES = {"C": "sample of C, version 2", "C++": "sample of C++, version 2"}
 LAST_CALL = "last-call"
@@ -223,22 +170,36 @@ LAST_CALL = "last-call"
 
 def held_out(*, networks: bool = False) -> Rows:
     """Yield rules, or networks, on every set of held-out modules, against plain clang and against `last-call`."""
-    columns = ("mean", "95 % interval", "larger", "against `last-call`", "95 % interval")
-    yield ["set", "policy", "modules", "projects", *columns]
+    columns = ("mean", "95 % interval", "median", "without the best project", "against `last-call`", "95 % interval")
+    yield ["set", "policy", "projects", *columns]
     for part, title in {**SETS, **SAMPLES}.items():
         for level in LEVELS:
             for policy in measurements.held_out(part, level):
                 if policy == "default" or policy.startswith("network") != networks:
                     continue
                 row = measurements.held_out_facts(part, level, policy)
-                cells = [percent(row["mean"]), interval(row["interval"]), *counted(row, "worse")]
+                middle, rest = spread(measurements.held_out_changes(part, level, policy))
+                cells = [percent(row["mean"]), interval(row["interval"]), percent(middle), percent(rest["mean"])]
                 other = measurements.held_out_facts(part, level, policy, LAST_CALL) if policy != LAST_CALL else None
                 against = [percent(other["mean"]), interval(other["interval"])] if other else [""] * 2
                 name = policy if networks else f"`{policy}`"
-                yield [f"{title}, -{level}", name, *counted(row, "modules", "projects"), *cells, *against]
+                yield [f"{title}, -{level}", name, *counted(row, "projects"), *cells, *against]
 
 
 LANGUAGES = {"C": False, "C++": True}
+
+
+def best_project(projects: Mapping[str, Change]) -> str:
+    """Return the project with the largest reduction."""
+    return min(projects, key=lambda name: projects[name].mean)
+
+
+def spread(projects: Mapping[str, Change]) -> tuple[float, dict[str, Any]]:
+    """Return the median of projects, and the facts without the project with the largest reduction."""
+    best = best_project(projects)
+    rest = [(pair, name) for name, change in projects.items() if name != best for pair in change.pairs]
+    pairs, names = zip(*rest, strict=True)
+    return median(change.mean for change in projects.values()), facts(list(pairs), list(names))
 
 
 def readme() -> Rows:
@@ -247,35 +208,18 @@ def readme() -> Rows:
     yield ["language, level", *columns]
     for language, level in product(LANGUAGES, LEVELS):
         projects = measurements.held_out_projects(level, LAST_CALL, cxx=LANGUAGES[language])
-        pairs = [pair for change in projects.values() for pair in change.pairs]
-        names = [name for name, change in projects.items() for _ in change.pairs]
-        means = {name: change.mean for name, change in projects.items()}
-        best = min(means, key=means.__getitem__)
-        kept = [at for at, name in enumerate(names) if name != best]
-        rest = facts([pairs[at] for at in kept], [names[at] for at in kept])
-        row = facts(pairs, names)
-        counts = [sum(mean < 0 for mean in means.values()), sum(mean > 0 for mean in means.values())]
+        row = facts(
+            [pair for change in projects.values() for pair in change.pairs],
+            [name for name, change in projects.items() for _ in change.pairs],
+        )
+        best, (middle, rest) = best_project(projects), spread(projects)
+        means = [change.mean for change in projects.values()]
+        counts = [sum(mean < 0 for mean in means), sum(mean > 0 for mean in means)]
         yield [
             *(f"{language}, -{level}", str(len(projects)), *map(str, counts), percent(row["mean"])),
-            *(interval(row["interval"]), percent(median(means.values())), f"{best}, {percent(means[best])}"),
+            *(interval(row["interval"]), percent(middle), f"{best}, {percent(projects[best].mean)}"),
             percent(rest["mean"]),
         ]
-
-
-def graph_learning() -> Rows:
-    """Yield the graph network and rules on test modules, against plain clang and against `last-call`."""
-    columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
-    yield ["policy", "modules", "projects", *columns]
-    found = read("graphs")["learning"]
-    sizes = {name: dict(zip(row["modules"], row["sizes"], strict=True)) for name, row in found.items()}
-    for name, row in found.items():
-        change = facts([(value, base) for value, base in row["sizes"]], row["projects"])
-        pairs = [(value, sizes[LAST_CALL][module][0]) for module, (value, _) in sizes[name].items()]
-        other = facts(pairs, row["projects"])
-        against = ["", ""] if name == LAST_CALL else [percent(other["mean"]), interval(other["interval"])]
-        cells = [percent(change["mean"]), interval(change["interval"]), percent(change["total"])]
-        title = name if " " in name else f"`{name}`"  # networks have titles, rules their names
-        yield [title, *counted(change, "modules", "projects"), *cells, *counted(change, "worse"), *against]
 
 
 def coverage() -> Rows:
@@ -308,12 +252,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "graphs.checks": lambda: iter(read("graphs")["checks"]),
-    "graphs.cost": lambda: iter(read("graphs")["cost"]),
-    "graphs.learning": graph_learning,
     "held_out": held_out,
     "held_out.networks": partial(held_out, networks=True),
-    "learning": learning,
-    **{f"linked.programs.{link}": partial(linked.by_program, link) for link in ("gc", "icf")},
     **{f"linked.builds.{link}": partial(linked.by_group, link) for link in ("gc", "icf")},
     "linked.levels": linked.by_level,
     "linked.older_facts": linked.older_facts,
@@ -325,10 +265,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "performance.forks": forks,
     "performance.throughput": throughput,
     "performance.times": times,
-    "rules.best": best_rules,
-    "rules.evolution": evolution,
     "run_time.held_out": run_time,
     "statistics.coverage": coverage,
-    "targets.list": targets,
     "targets.sizes": target_sizes,
 }

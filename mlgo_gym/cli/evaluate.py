@@ -53,7 +53,7 @@ def evaluate(
             show_default="default",
         ),
     ] = None,
-    split: Annotated[Part | None, Option(help="Part of the modules, decided by their names.")] = None,
+    split: Annotated[Part | None, Option(help="Part of the corpus: whole projects, chosen by their names.")] = None,
     jobs: options.Workers = None,
     ray: options.Ray = None,
     envs: Annotated[int, Option(help="Concurrent episodes per process.", min=1)] = ENVS,
@@ -81,10 +81,10 @@ def evaluate(
 ) -> None:
     """Run policies on the modules of a corpus, and compare them with plain clang.
 
-    Policies: default, random; for tasks that they fit never, always, threshold:NUMBER, first_legal, never_evict,
-    size_order; the bundled rule last-call; clang:FLAGS for plain clang with other flags, as in
-    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR (or the
-    file); your own code, as package.module:Name or path/to/file.py:Name.
+    Policies: default, random; the bundled rule last-call; rule:FILE for a rule of your own; for tasks that they fit
+    never, always, threshold:NUMBER, ratio:NUMBER, first_legal, never_evict, size_order; clang:FLAGS for plain clang
+    with other flags, as in clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR
+    (or the file); your own code, as package.module:Name or path/to/file.py:Name.
 
     --link needs a corpus that `mlgo-gym corpus record` made of a build. With
     --link-as gc the linker drops unused functions; icf folds equal functions

@@ -22,7 +22,9 @@ from mlgo_gym.deploy.tflite_export import (
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.mlp import decides_evictions
 
-group = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
+group = typer.Typer(
+    name="export", help="last-call, other rules and networks for other compilers and tools.", no_args_is_help=True
+)
 
 Policy = Annotated[str, Option(help="last-call, rule:FILE, mlp:FILE, default, never, always or threshold:N.")]
 Network = Annotated[str, Option("--policy", help="Network, as mlp:FILE.")]
