@@ -27,8 +27,8 @@ from mlgo_gym.corpus.driver import (
     library_is_built,
     recording_target,
 )
-from mlgo_gym.corpus.folder import CorpusReport, format_counts
-from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
+from mlgo_gym.corpus.folder import format_counts
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.inspection import Information, describe, overlaps, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
@@ -37,13 +37,7 @@ from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
-group = typer.Typer(
-    name="corpus",
-    help="Inspect, make and verify corpora.",
-    no_args_is_help=True,
-    # LLVM's mlgo-utils spell options with underscores.
-    context_settings={"token_normalize_func": lambda word: word.replace("_", "-")},
-)
+group = typer.Typer(name="corpus", help="Inspect, make and verify corpora.", no_args_is_help=True)
 
 _MISSING = 5
 
@@ -220,46 +214,24 @@ def catalogue(
         echo(f"written: {written}" if written else f"not in the cache: {dataset.name}", err=not written)
 
 
-OutputOption = Annotated[Path, Option(help="Folder of the corpus.")]
-
-
-@group.command()
-def extract(
-    *,
-    source: Annotated[Path, Option("--input", help="compile_commands.json, or a folder with object files.")],
-    output_dir: OutputOption,
-    trust_flags: Annotated[bool, Option(help="Also extract modules with flags that do more than shape code.")] = False,
-    as_json: options.Json = False,
-) -> None:
-    """Extract a corpus from a build with embedded bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
-    listed = read_object_list(source)
-    with progress_over(len(listed.objects), "Extracting") as advance:
-        report = extract_corpus(listed, output_dir, trust_flags=trust_flags, progress=advance)
-    _print_report(as_json, output_dir, report)
-
-
 @group.command("import")
 def import_command(
     *,
     parquet: Annotated[list[Path], Option(help="Parquet file with a column 'content'; repeatable.")],
-    output_dir: OutputOption,
+    output_dir: Annotated[Path, Option(help="Folder of the corpus.")],
     as_json: options.Json = False,
 ) -> None:
     """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
     with progress_over(None, "Importing") as advance:
         report = import_parquet(parquet, output_dir, progress=advance)
-    _print_report(as_json, output_dir, report)
-
-
-def _print_report(as_json: bool, output: Path, report: CorpusReport) -> None:
     data = {
-        "output": output,
+        "output": output_dir,
         "modules": len(report.modules),
         "skipped": dict(report.skipped),
         "reasons": report.reasons,
     }
     duplicates = f", {report.duplicates} duplicates" if report.duplicates else ""
-    summary = f"{output}: {len(report.modules)} modules{duplicates}, {len(report.skipped)} skipped"
+    summary = f"{output_dir}: {len(report.modules)} modules{duplicates}, {len(report.skipped)} skipped"
     summary += f": {format_counts(report.reasons)}" if report.skipped else ""
     for name, reason in report.skipped:
         echo(f"skipped {name}: {reason}", err=True)

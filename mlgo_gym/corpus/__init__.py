@@ -2,7 +2,7 @@
 
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.flags import edit_flags
-from mlgo_gym.corpus.importing import extract_corpus, import_parquet, read_object_list
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.opening import open_corpus
 
-__all__ = ["Corpus", "Module", "edit_flags", "extract_corpus", "import_parquet", "open_corpus", "read_object_list"]
+__all__ = ["Corpus", "Module", "edit_flags", "import_parquet", "open_corpus"]

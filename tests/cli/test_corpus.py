@@ -1,6 +1,5 @@
 """`mlgo-gym corpus`: output and exit status of its commands."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,30 +7,10 @@ import pytest
 
 from mlgo_gym.corpus import driver, open_corpus
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.folder import read_description, write_command, write_description
+from mlgo_gym.corpus.folder import write_command, write_description
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run, run_json
 from tests.conftest import copy_modules
-
-
-def test_extract_names_what_it_skips_and_flags_have_dashes_or_underscores(tmp_path: Path, toolchain: Toolchain) -> None:
-    """Two objects embed their bitcode, and one does not."""
-    (tmp_path / "x.c").write_text("int f(int x) { return x + 1; }\n")
-    commands = []
-    for name, flag in (("a.o", "-fembed-bitcode=all"), ("b.o", "-fembed-bitcode=all"), ("c.o", "-w")):
-        target = ["--target=x86_64-unknown-linux-musl", "-Oz", "-Xclang", flag, "-c", str(tmp_path / "x.c"), "-o", name]
-        built = toolchain.run(["-working-directory", str(tmp_path), *target])
-        assert built.returncode == 0, built.stderr
-        commands.append({"directory": str(tmp_path), "file": "x.c", "arguments": ["clang", *target]})
-    (tmp_path / "all.json").write_text(json.dumps(commands))
-    (tmp_path / "good.json").write_text(json.dumps(commands[:2]))
-    for option, database, skipped in (("--output-dir", "good", 0), ("--output_dir", "all", 1)):
-        corpus = tmp_path / database
-        result = run("corpus", "extract", "--input", tmp_path / f"{database}.json", option, corpus)
-        reason = ": 1 of expected a section .llvmcmd, got none" if skipped else ""
-        assert (result.exit_code, result.stdout) == (skipped, f"{corpus}: 2 modules, {skipped} skipped{reason}\n")
-        assert ("skipped c.o: " in result.stderr, bool(result.stderr)) == (bool(skipped), bool(skipped))
-        assert read_description(corpus).modules == ("a.o", "b.o")
 
 
 def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.compiler.limits import confinement_support
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus import Module, extract_corpus, open_corpus, read_object_list
+from mlgo_gym.corpus import Module, open_corpus
 from mlgo_gym.corpus.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.driver import cc1_line, code_generation_flags
 from mlgo_gym.corpus.flags import arity, check_arguments, edit_flags, refused_argument
@@ -128,18 +128,6 @@ def test_a_variable_that_edits_command_lines_of_the_driver_is_not_in_the_result(
     flags = plan(Module("calls", calls), toolchain).flags
     assert "-Oz" in flags
     assert not [flag for flag in flags if "time-trace" in flag]
-
-
-def test_extraction_skips_such_objects(toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = write_files(tmp_path / "build", {"f.c": "int f(int x) { return x + 1; }\n"})
-    monkeypatch.chdir(build)
-    words = ("--target=x86_64-linux-musl", "-c", "-Xclang", "-fembed-bitcode=all", "f.c", "-o")
-    for more in (["good.o"], ["usage.o", "-fstack-usage"]):
-        assert toolchain.run([*words, *more]).returncode == 0
-    report = extract_corpus(read_object_list(build), tmp_path / "corpus")
-    ((skipped, reason),) = report.skipped
-    assert (report.modules, skipped, "-stack-usage-file" in reason) == (["good.o"], "usage.o", True)
-    assert extract_corpus(read_object_list(build), tmp_path / "all", trust_flags=True).modules == ["good.o", "usage.o"]
 
 
 def test_usual_flags_of_builds_are_allowed() -> None:

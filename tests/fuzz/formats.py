@@ -20,7 +20,7 @@ from mlgo_gym import CompilerEnv, Policy, load_policy
 from mlgo_gym.compiler.inlining_output import InliningOutput
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.importing import import_parquet, read_elf_sections, read_object_list
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError
@@ -199,11 +199,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _embedded(data: bytes) -> None:
-    bitcode, command = read_elf_sections(_file("fuzz.o", data), (".llvmbc", ".llvmcmd"))
-    assert len(bitcode) + len(command) < 1 << 24
-
-
 def _parquet(data: bytes) -> None:
     path = _file("fuzz.parquet", data)
     result = import_parquet([path], path.with_name("imported"))
@@ -229,7 +224,6 @@ FORMATS = {
         Format("corpus-description", _at(DESCRIPTION_FILE, read_description), JSON_TOKENS),
         Format("module-metadata", _at("module.json", lambda path: read_metadata(path, "module")), JSON_TOKENS),
         Format("links", _at("links.json", read_links), JSON_TOKENS),
-        Format("compile-commands", lambda data: read_object_list(_file("commands.json", data)), JSON_TOKENS),
         Format("command", lambda data: refused_argument(parse_command(data, "fuzz.cmd")),
                (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
         Format("tensors", lambda data: read_tensors(_file("x", data)), JSON_TOKENS),
@@ -237,7 +231,6 @@ FORMATS = {
                JSON_TOKENS, seeds.networks),
         Format("recipe", _recipe, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS), seeds.recipes),
         Format("results", _results, JSON_TOKENS, seeds.results),
-        Format("embedded-bitcode", _embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8), seeds.embedded),
         Format("parquet", _parquet, write=seeds.parquet, needs=("pyarrow",)),
     )
 }  # fmt: skip

@@ -72,11 +72,6 @@ def webassembly() -> list[bytes]:
     return [_compiled(source, *flags) for source in ("leaf.c", "calls.c")]
 
 
-def embedded() -> list[bytes]:
-    """Return objects with bitcode in a section of theirs."""
-    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all")]
-
-
 def parquet() -> list[bytes]:
     """Return tables of a module and a row that is none, plain and packed."""
     arrow, parquet = (library(name, "a table", "parquet") for name in ("pyarrow", "pyarrow.parquet"))

@@ -20,7 +20,6 @@ from mlgo_clang.recipes import stored_decisions
 from mlgo_gym import load_result, open_corpus
 from mlgo_gym.cache import UNWRITABLE, FileCache, JsonCache, cache_directory, key_of, sha256_of, write_atomically
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata, write_metadata
-from mlgo_gym.corpus.importing import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.envs.inline_ir2vec import vocabulary_file
@@ -231,7 +230,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "m.json": lambda path: read_metadata(path.parent, "m"),
     "m.cmd": read_command,
     LINKS_FILE: lambda path: read_links(path.parent),
-    "m.o": lambda path: read_elf_sections(path, (".llvmbc",)),
     "meta.json": lambda path: load_result(path.parent),
     "digests.txt": read_digests,
     "vocabulary.json": lambda path: vocabulary_file(str(path)),
