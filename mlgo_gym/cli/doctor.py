@@ -1,6 +1,5 @@
 """`mlgo-gym doctor`: checks this installation, and names a remedy for each problem."""
 
-import importlib.metadata
 import os
 import platform
 import re
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from gymnasium.envs.registration import load_env_creator
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from typer import Option
 
 from mlgo_clang.rustc_arguments import llvm_version, rustc_version
@@ -33,7 +30,6 @@ Findings = dict[str, Any]
 Report = Callable[[str, str], None]
 """Takes a problem and its remedy."""
 
-_DEVELOPER_EXTRAS = frozenset(("docs", "test", "test-libraries"))
 _OLDEST_LLVM = 17
 _FLAG_VARIABLES = re.compile(r"(?:CARGO_(?:ENCODED_|BUILD_|TARGET_\w+_))?RUSTFLAGS|C(?:PP|XX)?FLAGS")
 _SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-base="
@@ -44,7 +40,7 @@ def doctor(
     clang: Annotated[str | None, Option(help="Clang to check: a path, a name on PATH, or 'bundled'.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the compiler, its advisors, and the packages and folders of this installation.
+    """Show the compiler, its advisors, and the folders of this installation; `pip check` checks its packages.
 
     Exit status 1: there is a problem; the last lines name remedies.
     """
@@ -72,7 +68,6 @@ def doctor(
         "clang": compiler,
         "rustc": _rustc(int(compiler["version"].partition(".")[0]) if "version" in compiler else None),
         **{name: {"possible": possible, "reason": reason} for name, (possible, reason) in supported.items()},
-        "packages": _packages(report),
         "cache": _cache(report),
         "scratch": _scratch(report),
         "problems": problems,
@@ -137,33 +132,6 @@ def _rustc(newest_llvm: int | None) -> Findings:
     return findings
 
 
-def _packages(report: Report) -> dict[str, Findings]:
-    """Return version, requirement and extra of each package, without those for developers."""
-    try:
-        metadata = importlib.metadata.metadata("mlgo-gym")
-    except importlib.metadata.PackageNotFoundError:
-        report("mlgo-gym is not installed", "pip install . in a clone of mlgo-gym")
-        return {}
-    extras = [extra for extra in metadata.get_all("Provides-Extra") or () if extra not in _DEVELOPER_EXTRAS]
-    packages: dict[str, Findings] = {}
-    for requirement in map(Requirement, metadata.get_all("Requires-Dist") or ()):
-        name, marker, specifier = requirement.name, requirement.marker, requirement.specifier
-        # Without an extra, the marker's `extra` is empty.
-        applying = [extra for extra in ("", *extras) if marker is None or marker.evaluate({"extra": extra})]
-        if not applying or canonicalize_name(name) == "mlgo-gym":
-            continue
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            version = None
-        packages.setdefault(name, {"version": version, "required": str(specifier), "extra": applying[0] or None})
-        if version is None and not applying[0]:
-            report(f"{name} is not installed", f"pip install '{name}{specifier}'")
-        elif version is not None and not specifier.contains(version, prereleases=True):
-            report(f"expected {name}{specifier}, got {version}", f"pip install '{name}{specifier}'")
-    return packages
-
-
 def _cache(report: Report) -> Findings:
     folder = cache_directory()
     trial = folder / f"doctor-{os.getpid()}"
@@ -202,11 +170,6 @@ def _lines(findings: Findings) -> Iterator[str]:
         state = "possible" if findings[name]["possible"] else "not possible"
         yield f"{name.replace('_', ' ')}: {state}: {findings[name]['reason']}"
     yield f"environments: {', '.join(ENVIRONMENTS)}"
-    yield "packages:"
-    for name, package in findings["packages"].items():
-        extra = package["extra"]
-        missing = f"not installed: in a clone, pip install '.[{extra}]'" if extra else "not installed"
-        yield f"  {name:<12} {package['version'] or missing}"
     yield f"cache: {findings['cache']['path']}"
     if "path" in scratch:
         yield f"scratch: {scratch['path']}{' (in memory)' * scratch['in_memory']}"

@@ -59,8 +59,6 @@ def evaluate(
     envs: Annotated[int, Option(help="Concurrent episodes per process.", min=1)] = ENVS,
     output: OutputOption = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -106,9 +104,7 @@ def evaluate(
         corpus=corpus,
         split=split,
         output=output,
-        env_kwargs=environment_arguments(
-            clang, memory_limit, cpu_limit, settings, trust_flags, link_view, metric=metric
-        ),
+        env_kwargs=environment_arguments(clang, settings, trust_flags, link_view, metric=metric),
         seed=seed,
         limit=limit,
     )
@@ -279,8 +275,6 @@ def explain(
     html: Annotated[Path | None, Option(help="File for a page with the call graph.")] = None,
     seed: options.Seed = 0,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -295,7 +289,7 @@ def explain(
             --policy threshold:5 --policy last-call --html ldm.html
     """
     first, second = _pair(split_policies(policy or ()))
-    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+    arguments = environment_arguments(clang, settings, trust_flags, link_view)
     arguments = {"corpus": corpus, **with_callee_features(arguments, (first, second))}
     if module.endswith(".bc") and Path(module).is_file():
         arguments["corpus"] = str(Path(module).resolve())

@@ -17,16 +17,12 @@ CalleeFeatures = Annotated[
 Clang = Annotated[str | None, Option(help="Path, name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled")]
 CorpusArgument = Annotated[str, Argument(help=_CORPUS)]
 Corpus = Annotated[str, Option(help=_CORPUS)]
-CpuLimit = Annotated[
-    float | None, Option(help="CPU time of a compile, or inf.", metavar="SECONDS", show_default="3600")
-]
 EnvironmentArgument = Annotated[str, Argument(help=_ENVIRONMENT)]
 Environment = Annotated[str, Option(help=_ENVIRONMENT)]
 Jobs = Annotated[int | None, Option(help="Number of concurrent jobs. Default: one per CPU.", min=1)]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Limit = Annotated[int | None, Option(help="Number of modules to take, drawn at random.", min=1)]
 LinkView = Annotated[bool, Option("--link-view", help="Compile modules with the linkages of the recorded link.")]
-MemoryLimit = Annotated[float | None, Option(help="Memory of a compile, or inf.", metavar="GIB", show_default="16")]
 Metric = Annotated[str | None, Option(help="Metric: text, object, linked, or another one of the task.")]
 Optimize = Annotated[str, Option(help="Optimisation level of the modules: Oz, Os, O2 or O3.")]
 Ray = Annotated[
@@ -60,8 +56,6 @@ Workers = Annotated[
 
 def environment_arguments(
     clang: str | None = None,
-    memory_limit: float | None = None,
-    cpu_limit: float | None = None,
     settings: Iterable[str] | None = None,
     trust_flags: bool = False,
     link_view: bool = False,
@@ -71,15 +65,8 @@ def environment_arguments(
 
     Raises `MlgoError` if `--set` has no name or no equals sign.
     """
-    limits = {"memory_limit": memory_limit, "cpu_limit": cpu_limit}
-    # JSON has no infinity.
-    entries: dict[str, Any] = {
-        name: None if value == float("inf") else value for name, value in limits.items() if value is not None
-    }
-    if trust_flags:
-        entries["trust_flags"] = True
     arguments = parse_settings(settings or ())
-    entries |= arguments.pop("compile_options", {})
+    entries = ({"trust_flags": True} if trust_flags else {}) | arguments.pop("compile_options", {})
     options = {"clang": clang, "link_view": link_view, **further}
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     return given | arguments | ({"compile_options": entries} if entries else {})

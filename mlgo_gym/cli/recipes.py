@@ -182,8 +182,6 @@ def search(
     jobs: options.Workers = None,
     ray: options.Ray = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -197,9 +195,7 @@ def search(
     --mlgo-recipes=FOLDER` uses it in builds. Exit status 1: a module failed, or
     a replay had another cost.
     """
-    arguments = environment_arguments(
-        clang, memory_limit, cpu_limit, settings, trust_flags, link_view, corpus=corpus, metric=metric
-    )
+    arguments = environment_arguments(clang, settings, trust_flags, link_view, corpus=corpus, metric=metric)
     campaign = CorpusSearch(environment, arguments, compiles, seconds, seed, tuple(module or ()), start, recipes)
     results: list[SearchResult] = []
     if not as_json:

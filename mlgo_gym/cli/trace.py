@@ -28,8 +28,6 @@ def trace(
     seed: options.Seed = 0,
     limit: options.Limit = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -40,7 +38,7 @@ def trace(
     An observation has the features and, as its last tensor, the decision; its outcome is the reward, 0 except for the
     last. LLVM's log_reader.py and ml-compiler-opt read the logs, and `mlgo-gym validate` reproduces the episodes.
     """
-    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+    arguments = environment_arguments(clang, settings, trust_flags, link_view)
     arguments = with_callee_features(arguments, [policy])
     modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
     with progress_over(min(limit or len(modules), len(modules)), "Modules") as advance:

@@ -93,8 +93,6 @@ def label(
     jobs: options.Workers = None,
     ray: options.Ray = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -112,7 +110,7 @@ def label(
 
     Exit status 1: a module failed.
     """
-    plain = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+    plain = environment_arguments(clang, settings, trust_flags, link_view)
     given = {"callee_features": callee_features, "metric": metric, "ir": graphs}
     arguments = {name: value for name, value in given.items() if value} | plain
     settings_of_labels = compiles, seconds, seed, check, largest, limit, max_per_project
@@ -207,8 +205,6 @@ def imitation(
     jobs: options.Workers = None,
     ray: options.Ray = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -237,7 +233,7 @@ def imitation(
         fit = TreeImitation(models, trees, network, seed, jobs or 1, base or "default")
     choice = MarginChoice(fit, (margin or 0.0,))
     if validation is not None:
-        arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view)
+        arguments = environment_arguments(clang, settings, trust_flags, link_view)
         margins = MARGINS
         if evicts:
             environment = "mlgo/RegAllocEvict-v0"
@@ -284,8 +280,6 @@ def clone(
     jobs: options.Workers = None,
     ray: options.Ray = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -293,7 +287,7 @@ def clone(
 ) -> None:
     """Imitate another policy by behaviour cloning and DAgger, as a start for reinforcement learning."""
     given = {"corpus": corpus, "callee_features": callee_features}
-    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view, **given)
+    arguments = environment_arguments(clang, settings, trust_flags, link_view, **given)
     with training_monitor(output) as monitor:
         imitate(
             make_environment(environment, with_callee_features(arguments, [expert])),
@@ -344,8 +338,6 @@ def policy(
     jobs: options.Workers = None,
     ray: options.Ray = None,
     clang: options.Clang = None,
-    memory_limit: options.MemoryLimit = None,
-    cpu_limit: options.CpuLimit = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
     link_view: options.LinkView = False,
@@ -362,7 +354,7 @@ def policy(
     levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
     corpora = {name: ",".join(str(spec.at(name)) for spec in specs) for name in levels}
     given = {"callee_features": callee_features}
-    arguments = environment_arguments(clang, memory_limit, cpu_limit, settings, trust_flags, link_view, **given)
+    arguments = environment_arguments(clang, settings, trust_flags, link_view, **given)
     start = Base.parse(base or BASES.get(level, "default")).name
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),

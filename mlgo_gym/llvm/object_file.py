@@ -7,11 +7,9 @@ module those of its `name` section.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -212,20 +210,6 @@ def function_codes(data: bytes) -> Iterator[bytes]:
         yield bytes(elf.contents(section)[start : start + int(symbol["size"])])
 
 
-class Relocation(NamedTuple):
-    """One relocation.
-
-    Attributes:
-        offset: Offset of the relocated bytes in their section.
-        kind: Its type, a number of the architecture.
-        target: Place of the symbol plus the addend.
-    """
-
-    offset: int
-    kind: int
-    target: Place
-
-
 def relocation_tables(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any], npt.NDArray[np.int64]]]:
     """Yield section, entries (`offset`, `kind`, maybe `addend`) and symbols of each table of relocations."""
     elf = table.elf
@@ -242,21 +226,6 @@ def relocation_tables(table: SymbolTable) -> Iterator[tuple[int, npt.NDArray[Any
                 "object is damaged"
             )
         yield int(elf.sections["info"][index]), entries, symbols
-
-
-def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
-    """Return the relocations of each section of an object with 64 bits, little-endian, in the order of their offsets.
-
-    Raises `MlgoError` if the object is damaged.
-    """
-    relocations: dict[int, list[Relocation]] = defaultdict(list)
-    values = table.symbols["value"].astype(np.int64)
-    for section, entries, symbols in relocation_tables(table):
-        if "addend" in (entries.dtype.names or ()):
-            places = (values[symbols] + entries["addend"]).tolist()
-            targets = zip(table.sections[symbols].tolist(), places, strict=True)
-            relocations[section] += map(Relocation, entries["offset"].tolist(), entries["kind"].tolist(), targets)
-    return {section: sorted(entries, key=attrgetter("offset")) for section, entries in relocations.items()}
 
 
 _CUSTOM, _IMPORT = 0, 2

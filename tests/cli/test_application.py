@@ -79,14 +79,12 @@ def test_the_environments_are_listed_and_have_manuals() -> None:
 
 def test_options_are_arguments_of_an_environment() -> None:
     assert environment_arguments() == {}
-    settings = ["observation=vector", "compile_options.cpu_limit=7"]
-    assert environment_arguments("clang-22", 2.5, float("inf"), settings, trust_flags=True) == {
+    settings = ["observation=vector", "compile_options.cpu_limit=7", "compile_options.memory_limit=null"]
+    assert environment_arguments("clang-22", settings, trust_flags=True) == {
         "clang": "clang-22",
         "observation": "vector",
-        "compile_options": {"trust_flags": True, "memory_limit": 2.5, "cpu_limit": 7},
+        "compile_options": {"trust_flags": True, "memory_limit": None, "cpu_limit": 7},
     }
-    # No limit is written as JSON can.
-    assert environment_arguments(memory_limit=float("inf")) == {"compile_options": {"memory_limit": None}}
     # Settings are JSON, or else strings.
     texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
     assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}

@@ -15,7 +15,7 @@ from tests.conftest import MakeBitcode, copy_modules
 
 Options = dict[str, tuple[object, ...]]
 
-COMPILER: Options = {"--clang": ("nowhere",), "--memory-limit": (1e-6,), "--cpu-limit": (1e-6,)}
+COMPILER: Options = {"--clang": ("nowhere",)}
 TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
     "evaluate": (
         ("mlgo/Inline-v0", "--corpus", "{corpus}", "--policy", "random"),
