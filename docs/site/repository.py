@@ -18,8 +18,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.site.environments import arguments_page, environments_page, features_page
 from docs.site.numbers import measurements_page
-from mlgo_gym.cli.reference import arguments_page, environments_page, features_page
 from mlgo_gym.corpus.datasets.catalogue import catalogue_page
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,6 @@ from mlgo_gym.cache import key_of
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.episode.argument_types import check_type
-from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_sizes, run_programs
@@ -276,7 +275,6 @@ def evaluate(
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     limit: int | None = None,
-    trust_flags: bool = False,
     progress: Callable[[EpisodeRecord], object] = lambda _: None,
 ) -> EvaluationResult:
     """Run policies on the modules of a corpus, and return their results.
@@ -293,10 +291,10 @@ def evaluate(
         output: Folder for the results. Finished episodes in it do not run again, failed ones do. Results of another
             identity are refused: other modules, arguments, policies, compiler or release, by their contents; and those
             of a policy without a specification. Default: results stay in memory.
-        env_kwargs: Other arguments of the environment, JSON values.
+        env_kwargs: Other arguments of the environment, JSON values; `{"compile_options": {"trust_flags": True}}` runs
+            recorded flags without checking them.
         seed: Seed of random policies and of `limit`.
         limit: Number of modules to draw at random (≥ 1). Default: all.
-        trust_flags: Whether to run recorded flags without checking them.
         progress: Called with each result.
 
     Raises:
@@ -309,7 +307,7 @@ def evaluate(
         corpus=corpus,
         split=split,
         output=output,
-        env_kwargs=with_compile_options(env_kwargs or {}, trust_flags=True) if trust_flags else env_kwargs,
+        env_kwargs=env_kwargs,
         seed=seed,
         limit=limit,
     ) as evaluation:

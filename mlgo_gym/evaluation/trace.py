@@ -123,7 +123,6 @@ def trace(
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     limit: int | None = None,
-    trust_flags: bool = False,
     progress: Callable[[Trajectory], object] = lambda _: None,
 ) -> EvaluationResult:
     """Evaluate a policy over a corpus, and write its decisions as training logs.
@@ -132,7 +131,7 @@ def trace(
     `strict` and `error_reward` of the environment apply to illegal actions and failed compiles.
 
     Args:
-        environment, corpus, env_kwargs, seed, limit, trust_flags: As for `evaluate()`.
+        environment, corpus, env_kwargs, seed, limit: As for `evaluate()`.
         policy: Policy, as `load_policy` takes it. If it uses callee features, the environment computes them.
         output: A new folder, or an unfinished trace with the same arguments.
         progress: Called with each episode.
@@ -145,11 +144,8 @@ def trace(
     folder = Path(output)
     if folder.exists() and any(folder.iterdir()) and not (folder / HEADER).exists():
         raise MlgoError(f"expected an empty folder for a trace, got {str(folder)!r}; choose another, or delete it")
-    arguments = dict(env_kwargs or {})
-    if trust_flags:
-        arguments = with_compile_options(arguments, trust_flags=True)
     # An observation of the log should have all features of the policy.
-    arguments = with_callee_features(arguments, [policy])
+    arguments = with_callee_features(env_kwargs or {}, [policy])
     with Evaluation(
         environment, policies=[policy], corpus=corpus, output=folder, env_kwargs=arguments, seed=seed, limit=limit
     ) as evaluation:
