@@ -3,7 +3,8 @@
 A module cannot see what the linker does with its `linkonce_odr` functions, the inline functions and templates of C++.
 In the view, those that one module alone defines and calls are `internal`, as `mlgo-clang` makes them with the same
 facts. Of those that the objects of several modules define, the first module of a program owns the function
-(`weak_odr`): it always emits it. The others may inline it, and never emit it (`available_externally`).
+(`weak_odr`): it always emits it. The others may inline it, and never emit it (`available_externally`). If the program
+refers to the function once, the owner emits it only while it calls it (`linkonce_odr`, as before the link).
 """
 
 import os
@@ -27,7 +28,7 @@ from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain
 
-_REVISION = 1
+_REVISION = 2
 _bitcode, _facts, _owners = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-owners")
 
 
@@ -128,7 +129,9 @@ class LinkView:
     def _linkages(self, module: str) -> dict[bytes, int]:
         linkages = {name: INTERNAL for name, use in self._read_facts.uses.items() if use == OWN}
         owners = self._owners.get(module, {}).items()
-        linkages |= {name: WEAK_ODR if owner == module else AVAILABLE_EXTERNALLY for name, owner in owners}
+        kept = {name for name, (_, references) in self._read_facts.counts.items() if references > 1}
+        linkages |= {name: AVAILABLE_EXTERNALLY for name, owner in owners if owner != module}
+        linkages |= {name: WEAK_ODR for name, owner in owners if owner == module and name in kept}
         return {name.encode(errors="surrogateescape"): linkage for name, linkage in linkages.items()}
 
     def _find_owners(self) -> dict[str, dict[str, dict[str, str]]]:

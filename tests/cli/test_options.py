@@ -9,9 +9,11 @@ import typer
 
 from mlgo_gym import MlgoError
 from mlgo_gym.cli.application import application
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.training.labels import label_tables
 from tests.cli.command import run
-from tests.conftest import MakeBitcode, copy_modules
+from tests.conftest import MakeBitcode, copy_modules, write_files
+from tests.corpus.conftest import record
 
 Options = dict[str, tuple[object, ...]]
 
@@ -107,10 +109,18 @@ ELSEWHERE = {
     "--jobs": "changes no result",
     "--envs": "changes no result",
     "--ray": "needs a cluster: tests/scheduling",
-    "--link-view": "tests/evaluation/test_linking.py",
+    "--link-view": "needs a recorded link: the last test",
     "--trust-flags": "tests/cli/test_trust_flags.py",
     "--no-trust-flags": "the default",
 }
+
+
+INLINE = """
+__attribute__((weak)) int state;
+inline int shared(int x) { for (int i = 0; i < x; ++i) state -= state * i + (x % 3); return state + x; }
+inline int own_NAME(int x) { for (int i = 0; i < x; ++i) state ^= state * x + (i % 5); return shared(x); }
+int NAME(int x) { return own_NAME(x) + shared(x) + shared(x + 1); }
+"""
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +133,17 @@ def corpora(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory)
     return {"corpus": str(corpus), "other": str(other)}
 
 
-def outcome(command: str, words: tuple[object, ...], places: dict[str, str]) -> object:
+@pytest.fixture(scope="session")
+def linked(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The recorded build of a program of two modules, both of which define a function."""
+    folder = tmp_path_factory.mktemp("linked")
+    write_files(folder / "project", {f"{name}.cpp": INLINE.replace("NAME", name) for name in ("families0", "mixed0")})
+    script = "mkdir one two; $CXX -c families0.cpp -o one/families0.o; $CXX -c mixed0.cpp -o two/mixed0.o;"
+    link = "$CXX -nostdlib -static -Wl,-e,_Z9families0i one/families0.o two/mixed0.o -o program"
+    return {"corpus": str(record(folder / "project", script + link, toolchain).corpus)}
+
+
+def outcome(command: str, words: tuple[object, ...], places: dict[str, str]) -> tuple[str, list[str], list[bytes], str]:
     """Return what a run prints and writes, without times and folders."""
     filled = [str(word).format(**places) for word in words]
     try:
@@ -161,3 +181,20 @@ def test_the_table_has_every_option(command: str) -> None:
     group: Any = typer.main.get_command(application)
     declared = {option for parameter in group.commands[command].params for option in parameter.opts}
     assert {option for option in declared if option.startswith("--")} <= {*TABLE[command][1], *ELSEWHERE}
+
+
+MODULES = {"one/families0", "two/mixed0"}
+LINKED = {
+    command: tuple(f"{word}.o" if word in MODULES else word for word in words) for command, (words, _) in TABLE.items()
+}
+
+
+@pytest.mark.parametrize("command", LINKED)
+def test_the_link_view_has_an_effect(command: str, linked: dict[str, str], tmp_path: Path) -> None:
+    seen = []
+    for option in ("--link-view", "--no-trust-flags"):
+        folder = tmp_path / option
+        folder.mkdir()
+        seen.append(outcome(command, (*LINKED[command], option), linked | {"folder": str(folder)}))
+    assert [printed[0] for printed, *_ in seen] in (["{", "{"], ["[", "["]), seen
+    assert seen[0] != seen[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mlgo_clang.internal_linkage import changeable_functions
 from mlgo_gym import open_corpus, score
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
@@ -118,9 +119,13 @@ def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
 HEADER = """
 int sink(int);
 extern int state;
+inline int once(int x) {
+    for (int i = 0; i < x; ++i) state += sink(x / 7) - sink(i * 5) * sink(i ^ x);
+    return state - x;
+}
 inline int shared(int x) {
     for (int i = 0; i < x; ++i) state -= sink(x | i) + sink(x % 3) + sink(i & x) + (state >> (x & 5));
-    return state + x;
+    return state + once(x);
 }
 """
 OWN = "inline int own(int x) { for (int i = 0; i < x; ++i) state ^= sink(x - i) * sink(i); return sink(shared(x)); }"
@@ -165,7 +170,10 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
     objects = PlainObjects(lambda name: view.compilation(view.corpus.module(name)), 60.0)
     tables = [read_symbol_table(read_elf(objects.object(name))) for name in ("a.o", "b.o")]
     defined = [set(table.names(table.symbols[table.functions & table.visible])) for table in tables if table]
-    assert defined == [{"_Z5firsti", "_Z6sharedi"}, {"_Z6secondi"}]
+    assert defined == [{"_Z5firsti", "_Z6sharedi", "_Z4oncei"}, {"_Z6secondi"}]
+    # The only call of a function may go, and the function with it.
+    changeable = [set(changeable_functions(module.bitcode.read_bytes())) for module in view.corpus]
+    assert changeable == [{b"_Z4oncei"}, set(), set()]
     copies = view.feature_names.index("callee_copies")
     observation, info = view.reset(options={"module": "a.o"})
     seen, done = {observation[copies]}, False
