@@ -7,15 +7,16 @@ and the rule that chose them, are in benchmarks/sources/linked.toml. Required ar
 valgrind, libgtest-dev, libgmock-dev and libbenchmark-dev. Policies run in the plugin. The linker keeps the roots of a
 program: `main`, or the interface of a library, by default all functions with external linkage. Each build is linked
 with `--gc-sections`, and with `--icf=all` too. Builds of `CHECKED` are also linked with the program and the own tests
-of the project. The output of the program must be that of the plain build. Objects are kept under the digest of their
-command. The same command resumes, and `--again` measures again. The results also have sums of objects in the link view.
+of the project, those of `INSTRUMENTED` with the tests alone. The output of the program must be that of the plain build.
+Objects are kept under the digest of their command. The same command resumes, and `--again` measures again. The results
+also have sums of objects in the link view.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
+import math
 import os
 import re
 import shlex
@@ -25,12 +26,23 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from benchmarks.linked_builds import (
+    BUILDS,
+    CHECKED,
+    INSTRUMENTED,
+    OLDER,
+    PLAIN,
+    RANDOM,
+    VIEW,
+    Build,
+    Program,
+    read_programs,
+)
 from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, cpu_seconds, read_json, write_json
 from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.cache import key_of, sha256_of
@@ -50,127 +62,6 @@ ALONE = ("-no-pie", "-nostdlib", "-Wl,-s", "-Wl,--unresolved-symbols=ignore-all"
 LINKS = {"gc": (), "icf": ("-Wl,--icf=all",)}
 LTO = ("-Wl,-mllvm,-relocation-model=pic",)
 """Compiles of all builds are position-independent, by the default of Debian."""
-
-
-@dataclass(frozen=True)
-class Build:
-    """How programs are compiled and linked.
-
-    Attributes:
-        flags: Level, and kind of LTO.
-        policy: Policy of the plugin; empty for none.
-        facts: Identical code folding of the link facts, which are those of the plain build of the level; `older` for
-            facts of an earlier version; empty for no facts.
-        link: Further arguments of the link.
-        compiler: A key of `COMPILERS`.
-        compiles: Maximum number of compiles per module of a search in the link view. `mlgo-clang` replays its recipes,
-            and the policy decides in the other modules.
-    """
-
-    flags: tuple[str, ...] = ("-Oz",)
-    policy: str = ""
-    facts: str = ""
-    link: tuple[str, ...] = ()
-    compiler: str = "clang"
-    compiles: int = 0
-
-
-PLAIN = "Oz"
-BUILDS = {
-    PLAIN: Build(),
-    "internal": Build(policy="default", facts="none"),
-    "rule": Build(policy="last-call", facts="none"),
-    "internal, folding": Build(policy="default", facts="all"),
-    "rule, folding": Build(policy="last-call", facts="all"),
-    "recipes": Build(policy="last-call", facts="none", compiles=10),
-    "recipes, folding": Build(policy="last-call", facts="all", compiles=10),
-    "last-call": Build(policy="last-call"),
-    "threshold:5": Build(policy="threshold:5"),
-    "internal, threshold:5": Build(policy="threshold:5", facts="none"),
-    "internal, threshold:5, folding": Build(policy="threshold:5", facts="all"),
-    "g++": Build(compiler="gcc"),
-    "Os": Build(("-Os",)),
-    "Os rule": Build(("-Os",), "last-call", "none"),
-    "O2": Build(("-O2",)),
-    "O2 internal": Build(("-O2",), "default", "none"),
-    "thin": Build(("-Oz", "-flto=thin")),
-    "thin without imports": Build(("-Oz", "-flto=thin"), link=("-Wl,-mllvm,-import-instr-limit=0",)),
-    "full": Build(("-Oz", "-flto=full")),
-}
-OLDER = "rule, older facts"
-BUILDS_OF_NEWER = {PLAIN: BUILDS[PLAIN], "rule": BUILDS["rule"], OLDER: Build(policy="last-call", facts="older")}
-"""Builds of newer versions."""
-
-VIEW = ("", "never", "always", "random", "last-call")
-"""Policies in the link view; the first is clang alone."""
-
-RANDOM = """static int mlgo_yes(const float *features) {
-  unsigned hash = 1;
-  for (int i = 0; i < 3; ++i)
-    hash = (hash ^ (unsigned)(int)features[i]) * 2654435761u;
-  return hash >> 31;
-}"""
-"""Decisions by a hash of features."""
-
-CHECKED = (PLAIN, "internal", "rule", "Os rule", "O2", "O2 internal", OLDER)
-"""Builds whose programs and tests run."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """A library or program in benchmarks/sources/linked.toml.
-
-    Attributes:
-        name: Name in the results.
-        archive: File name of its sources.
-        sha256: Digest of that file in hexadecimal.
-        get: Command that downloads the file to the current folder; `{python}` is this interpreter.
-        group: `experiment`, `other`, `new`, `C`; or `newer` for a newer version, measured with the facts of the older.
-        sources: Patterns of the sources that are linked, relative to the root of the sources.
-        exclude: Regular expression of paths that are not compiled.
-        flags: Further flags of the compiler.
-        configure: Shell command in the root of the sources, before the first compile.
-        roots: Regular expression of the functions with external linkage that the linker keeps.
-        run: Arguments of the program that the objects contain; empty for no run.
-        libraries: Libraries of that program.
-        folder: Folder of the run, relative to the root.
-        test_sources: Patterns of the sources of the project's own tests.
-        tests: Shell command in the folder of the program that links `$OBJECTS` with `$TESTS` by `$CXX`, and runs the
-            tests; empty without tests.
-        older: The program of the older version, of group `newer`.
-    """
-
-    name: str
-    archive: str
-    sha256: str
-    get: str
-    group: str
-    sources: tuple[str, ...]
-    exclude: str = "^$"
-    flags: str = ""
-    configure: str = "true"
-    roots: str = "."
-    run: str = ""
-    libraries: str = "-lpthread -ldl -lm"
-    folder: str = "."
-    test_sources: tuple[str, ...] = ()
-    tests: str = ""
-    older: str = ""
-
-    @property
-    def builds(self) -> Mapping[str, Build]:
-        """The builds by name."""
-        return BUILDS_OF_NEWER if self.older else BUILDS
-
-
-def read_programs() -> dict[str, Program]:
-    """Return the programs by name; needs Python 3.11."""
-    tables: dict[str, dict[str, Any]] = importlib.import_module("tomllib").loads((SOURCES / "linked.toml").read_text())
-    fields = {
-        name: {key: tuple(item) if isinstance(item, list) else item for key, item in table.items()}
-        for name, table in tables.items()
-    }
-    return {name: Program(name=name, **cast("dict[str, Any]", table)) for name, table in fields.items()}
 
 
 class Bench:
@@ -294,15 +185,16 @@ class Bench:
         known = {path.name for path in self._objects.iterdir()}
         objects = self.compile(build, self.sources)
         row: dict[str, Any] = {}
-        if build.compiles:
-            folder = self.recipes(build)
-            recipes = _recipes(str(folder))
-            searched = folder.with_name("done").stat().st_mtime_ns
-            # `mlgo-clang` sets the time of each recipe that it uses.
-            replayed = sum(path.stat().st_mtime_ns > searched for path in recipes)
-            row = {"recipes": len(recipes), "replayed": replayed}
         if not {path.name for path in objects} & known:
             row["seconds"] = round(cpu_seconds() - start, 2)
+        if build.compiles:
+            folder = self.recipes(build)
+            row["recipes"] = len(_recipes(str(folder)))
+            searched = folder.with_name("done").stat().st_mtime_ns
+            # `mlgo-clang` sets the time of each recipe that it uses.
+            unused = [path for path in _recipes(str(folder)) if path.stat().st_mtime_ns <= searched]
+            if "seconds" in row and unused:
+                raise SystemExit(f"{self.program.name}: expected a build that uses each recipe, got {unused[0]} unused")
         is_lto = any("-flto" in flag for flag in build.flags)
         row["objects"] = None if is_lto else sum(object_sizes(path.read_bytes()).text for path in objects)
         lto = (*build.flags, *LTO, *build.link) if is_lto else ()
@@ -320,6 +212,13 @@ class Bench:
             words = [str(program), *shlex.split(self.program.run)]
             counted = count_program(words, self.root / self.program.folder, find_counter())
             row = {"instructions": counted.instructions, "output": hashlib.sha256(counted.output).hexdigest()}
+        return row | self.test(name)
+
+    def test(self, name: str) -> dict[str, bool]:
+        """Return whether the own tests pass; nothing without tests."""
+        row: dict[str, bool] = {}
+        build = self.program.builds[name]
+        objects = self.compile(build, self.sources)
         if self.program.tests:
             tests = self.compile(BUILDS[PLAIN], self._found(self.program.test_sources))
             named = {}
@@ -334,8 +233,12 @@ class Bench:
                 for link, file in zip(links, files, strict=True):
                     link.symlink_to(file)
                 named[kind] = shlex.join(map(str, links))
-            command = ["bash", "-ec", self.program.tests]
-            settings = {**os.environ, **named, "CXX": shlex.join(LLD)}
+            command, options = ["bash", "-ec", self.program.tests], build.link
+            if "-fPIC" in build.flags:
+                named["OBJECTS"] = str(self._work / "libprogram.so")
+                subprocess.run([*LLD, "-shared", "-o", named["OBJECTS"], *objects], check=True)
+                options = ()
+            settings = {**os.environ, **named, "CXX": shlex.join([*LLD, *options]), "LLVM_PROFILE_FILE": os.devnull}
             row["tests"] = subprocess.run(command, cwd=self._work, env=settings, check=False).returncode == 0
         return row
 
@@ -391,8 +294,8 @@ def main() -> None:
     parser.add_argument(
         "--builds",
         nargs="+",
-        choices=[*BUILDS, OLDER, "view"],
-        default=[*BUILDS, OLDER, "view"],
+        choices=[*BUILDS, *INSTRUMENTED, OLDER, "view"],
+        default=[*BUILDS, *INSTRUMENTED, OLDER, "view"],
         help="builds (default: all)",
     )
     parser.add_argument("--jobs", type=int, default=2, help="concurrent compiles (default: 2)")
@@ -402,9 +305,17 @@ def main() -> None:
     options.work = options.work.absolute()
     benches = {name: Bench(programs[name], options) for name in options.only}
     table = Table({"program": "<10", "build": "<20", **dict.fromkeys(LINKS, ">+12.2%"), "tests": ">8"})
-    for step, key, builds in ((Bench.measure, "gc", options.builds), (Bench.check, "instructions", CHECKED)):
+    measured = [build for build in options.builds if build not in INSTRUMENTED]
+    steps = (
+        (Bench.measure, "gc", measured),
+        (Bench.check, "instructions", CHECKED),
+        (Bench.test, "tests", INSTRUMENTED),
+    )
+    for step, key, builds in steps:
         for build in (build for build in builds if build in options.builds):
-            for name, bench in ((name, bench) for name, bench in benches.items() if build in bench.program.builds):
+            for name, bench in benches.items():
+                if build not in bench.program.builds or (build in INSTRUMENTED and not bench.program.tests):
+                    continue
                 found = read_json(options.output, {}).get(name, {}).get("builds", {})
                 if options.again or key not in found.get(build, {}):
                     new = step(bench, build)
@@ -417,7 +328,7 @@ def main() -> None:
                 row, plain = found[build], found[PLAIN]
                 if row.get("output", plain.get("output")) != plain.get("output"):
                     raise SystemExit(f"{name}, {build}: expected the output of the plain build, got another")
-                changes = [row[kind][0] / plain[kind][0] - 1 for kind in LINKS]
+                changes = [row[kind][0] / plain[kind][0] - 1 if kind in row else math.nan for kind in LINKS]
                 table.row(name, build, *changes, str(row.get("tests", "")))
     for name, bench in benches.items():
         is_missing = options.again or "view" not in read_json(options.output, {})[name]

@@ -134,6 +134,19 @@ def by_level() -> Iterator[Sequence[str]]:
         yield [title, f"plain -{base}", *cells, f"{sum(tests)} of {len(tests)}" if tests else ""]
 
 
+def recipes() -> Iterator[Sequence[str]]:
+    """Yield the programs whose decisions were searched in the link view, with the sizes of the build by its recipes."""
+    rows = {name: row for name, row in programs(*GROUPS["15 in C++"]).items() if "recipes" in row["builds"]}
+    yield ["program", "recipes", "plain -Oz", "facts, `last-call`", "recipes", "95 % interval"]
+    for name, row in sorted(rows.items(), key=lambda item: item[1]["builds"]["Oz"]["gc"][0]):
+        found = [percent(changes({name: row}, build, text("gc")).total) for build in ("rule", "recipes")]
+        builds = row["builds"]
+        yield [name, str(builds["recipes"]["recipes"]), f"{builds['Oz']['gc'][0]:,}", *found, ""]
+    means = [changes(rows, build, text("gc")) for build in ("rule", "recipes")]
+    yield ["mean", "", "", *(percent(change.mean) for change in means), interval(means[-1].estimate.interval)]
+    yield ["total", "", "", *(percent(change.total) for change in means), ""]
+
+
 def in_view() -> Iterator[Sequence[str]]:
     """Yield by program how far the sum of the objects in the link view is from the linked file, for each policy."""
     rows = {name: row["view"] for name, row in programs(*GROUPS["15 in C++"], "C").items() if "view" in row}

@@ -259,6 +259,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.older_facts": linked.older_facts,
     "linked.steps": linked.by_step,
     "linked.view": linked.in_view,
+    "linked.recipes": linked.recipes,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": readme,
     "performance.episodes": episode_speed,

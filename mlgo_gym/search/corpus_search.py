@@ -34,15 +34,19 @@ from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") -> Recipe:
     """Return the recipe of a search result, from a new compile that takes its actions.
 
+    A recipe of the link view is of the module that a build compiles, with the actions of the same decision sites. Clang
+    drops some functions there that their owner keeps in the view.
+
     Args:
         env: The environment; it gives compiler, flags and metric.
-        module: The module.
+        module: The module that was searched.
         found: The result. None, and a result that is not verified or not better, give a recipe without actions.
 
     Raises:
         MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
         CompilerError: The compile failed.
     """
+    searched, module = env.compilation(module), as_built(module)
     compilation, task = env.compilation(module), env.task
     evicts = searches_evictions(env)
     baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=task.optimization_record)
@@ -59,13 +63,23 @@ def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") 
             assert allocated.measurement.sizes is not None, "a compile makes an object"
             text = allocated.measurement.sizes.text
         else:
-            compiled = run_inline_compile(compilation, task, lambda _: next(remaining, 0), env.setup.timeout)
+            compiled = run_inline_compile(searched, task, lambda _: next(remaining, 0), env.setup.timeout)
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
             text = compiled.text
         if tuple(by_site.values()) != found.actions:
             raise MlgoError(
                 f"expected {len(found.actions)} decisions, got {len(by_site)}; the module or its flags changed"
             )
+        if searched.module.digest() != module.digest() and not evicts:
+            actions = by_site
+            compiled = run_inline_compile(
+                compilation,
+                task,
+                lambda decision: actions.get(decision.site, task.default_action(decision)),
+                env.setup.timeout,
+            )
+            by_site = {decision.site: decision.answer for decision in compiled.decisions}
+            text = compiled.text
     metric = recipe_metric(env)
     cost = None
     if found is not None and metric != "text":
@@ -264,7 +278,7 @@ class CorpusSearch:
             for result in done:
                 module = as_built(env.corpus.module(result.module))
                 if self.recipes and result.verified and not recipe_path(self.recipes, module.digest()).exists():
-                    self._keep(env, make_recipe(env, module, result))
+                    self._keep(env, make_recipe(env, env.corpus.module(result.module), result))
                 yield result
             finished = {result.module for result in done}
             for result in self._search([name for name in names if name not in finished], execution):
@@ -314,7 +328,7 @@ class CorpusSearch:
             module = env.corpus.module(name)
             result = search_module(env, module, seed=self.seed, start=self.start, **limits)
             kept = self.recipes is not None and result.verified
-            return result, make_recipe(env, as_built(module), result) if kept else None
+            return result, make_recipe(env, module, result) if kept else None
         except MlgoError as error:
             return self._failure(name, str(error)), None
 

@@ -13,6 +13,7 @@ from mlgo_gym import open_corpus, score
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.attribution.recipe import stored_recipes
 from mlgo_gym.episode.metrics.linked import PlainObjects
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
@@ -22,6 +23,8 @@ from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.search import CorpusSearch
+from mlgo_gym.search.build_recipes import verify_recipe
 from tests.cli.command import run
 from tests.conftest import write_files
 from tests.corpus.conftest import record
@@ -203,6 +206,33 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
         with InlineEnv(corpus=open_corpus(corpus, link_view=True, link_facts=file), callee_features=True) as env:
             observed.append(env.reset(options={"module": "a.o"})[0][copies])
     assert observed == [7, 8]
+
+
+RARE = """
+int sink(int);
+inline int leaf(int x) { for (int i = 0; i < x; ++i) x += sink(x - i) * sink(i); return x; }
+inline int rare(int x) { for (int i = 0; i < x; ++i) x -= sink(x + i) * leaf(i); return x + leaf(x); }
+"""
+
+
+def test_recipes_of_the_link_view_replay_in_modules_that_do_not_keep_what_they_own(
+    tmp_path: Path, toolchain: Toolchain
+) -> None:
+    sources = {
+        # Clang drops `rare` here before it inlines, unless this module owns it.
+        "a.cpp": f"{RARE} static int flag; int first(int x) {{ return flag ? rare(x) : leaf(x) + leaf(x + 1); }}",
+        "b.cpp": f"{RARE} int second(int x) {{ return rare(x) + rare(x + 1); }}",
+        "c.cpp": f"{RARE} int first(int), second(int); int sink(int x) {{ return first(x) + second(x) + rare(x); }}",
+    }
+    project = write_files(tmp_path / "project", sources)
+    corpus, recipes = str(record(project, f"$CXX -c a.cpp b.cpp c.cpp; {PROGRAM}", toolchain).corpus), tmp_path / "kept"
+    arguments = {"corpus": corpus, "link_view": True}
+    results = list(CorpusSearch("mlgo/Inline-v0", arguments, compiles=3, start="always", recipes=recipes).run())
+    assert [result.error for result in results] == [None] * 3
+    stored = {path: recipe for path, recipe in stored_recipes(recipes) if recipe}
+    assert [verify_recipe(path, recipe, toolchain) for path, recipe in stored.items()] == [""] * 3
+    decisions = {Path(recipe.module).name: len(recipe.answers) for recipe in stored.values()}
+    assert decisions["a.o"] < len(results[[result.module for result in results].index("a.o")].actions)
 
 
 def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:
