@@ -156,6 +156,16 @@ def in_view() -> Iterator[Sequence[str]]:
         yield [name, f"{row['clang'][1]:,}", *(percent(row[policy][0] / row[policy][1] - 1) for policy in policies)]
 
 
+def rewards() -> Iterator[Sequence[str]]:
+    """Yield the change of the objects in the link view by each policy, over the programs in C++."""
+    rows = {name: row["view"] for name, row in programs(*GROUPS["15 in C++"]).items() if "view" in row}
+    yield ["policy", "programs", "mean", "95 % interval", "total", "larger"]
+    for policy in ("last-call", "never", "random", "always"):
+        change = Change(tuple((row[policy][0], row["clang"][0]) for row in rows.values()), tuple(rows))
+        cells = [percent(change.mean), interval(change.estimate.interval), percent(change.total), str(change.worse)]
+        yield [policy if policy == "random" else f"`{policy}`", str(len(rows)), *cells]
+
+
 def older_facts() -> Iterator[Sequence[str]]:
     """Yield newer versions built with their own facts, and with those of the version before."""
     yield ["program", "facts of", "plain -Oz", "own facts", "facts of the older version", "own tests"]

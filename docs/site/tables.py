@@ -260,6 +260,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.steps": linked.by_step,
     "linked.view": linked.in_view,
     "linked.recipes": linked.recipes,
+    "linked.rewards": linked.rewards,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": readme,
     "performance.episodes": episode_speed,
