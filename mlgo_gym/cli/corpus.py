@@ -22,7 +22,6 @@ from mlgo_gym.corpus.driver import (
     PORTABLE,
     TARGETS,
     UNBUILT_LIBRARY,
-    build_libraries,
     find_target,
     library_is_built,
     recording_target,
@@ -316,14 +315,3 @@ def print_failures(failures: Sequence[RecordFailure]) -> None:
         lines = failure.message.strip().splitlines() or ["the compiler printed nothing"]
         error = next((line for line in lines if "error" in line), lines[-1])
         echo(f"  {failure.source}: {error}", err=True)
-
-
-@group.command()
-def prepare() -> None:
-    """Build the C and C++ libraries of the bundled compiler, which otherwise the first links do.
-
-    This takes minutes of CPU time once per machine. Recordings with an installed clang do not need it.
-    """
-    for description in build_libraries(find_toolchain("bundled")):
-        echo(description, err=True)
-    echo("the libraries of the bundled compiler are built")

@@ -18,7 +18,6 @@ from mlgo_gym.cli.interface import echo, exit_with, print_result
 from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.parts import Part
-from mlgo_gym.deploy.plugin import build_link_plugins
 from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.errors import MlgoError, UnreachableError
 from mlgo_gym.evaluation import Evaluation
@@ -27,14 +26,13 @@ from mlgo_gym.evaluation.comparison import on_common_modules
 from mlgo_gym.evaluation.evaluation import ENVS
 from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
-from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_table, programs_tables
+from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, linked_table, programs_tables
 from mlgo_gym.evaluation.report import all_tables, as_data, notes, page, short_tables
 from mlgo_gym.evaluation.result import load_results, with_smallest
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.storage.temporary_folders import temporary_folder
 
 DEMO_POLICIES = ("default", "threshold:0", "last-call", "always")
 DEMO_MODULES = 8
@@ -86,8 +84,7 @@ def evaluate(
 
     --link needs a corpus that `mlgo-gym corpus record` made of a build. With
     --link-as gc the linker drops unused functions; icf folds equal functions
-    too (lld), and thin and full optimise at link time. An installed clang with
-    lld and llvm-config also runs the policy in the link, and in both.
+    too (lld), and thin and full optimise at link time.
 
     --run needs one with a programs.toml, such as builtin or programs, and
     valgrind or a hardware counter.
@@ -115,7 +112,7 @@ def evaluate(
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
         if (link or modes) and not interrupted:
-            linked = _link(evaluation, modes, trust_flags=trust_flags)
+            linked = evaluation.link(trust_flags=trust_flags, modes=modes)
         if run and not interrupted:
             programs = evaluation.run_programs(trust_flags=trust_flags)
     if as_json:
@@ -134,18 +131,6 @@ def evaluate(
         echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes left; {remedy}", err=True)
         raise typer.Exit(INTERRUPTED)
     exit_with(result.failures or any(row.error for row in linked) or any(row.error for row in programs))
-
-
-def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkResult]:
-    """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
-    plugins: dict[str, Path] = {}
-    with temporary_folder() as folder:
-        if any(mode.lto for mode in link_modes(modes)):
-            policies = [spec for spec in evaluation.evaluated.policies if spec != "default"]
-            plugins, missing = build_link_plugins(policies, evaluation.evaluated.env.toolchain, folder)
-            if missing:
-                echo(f"mlgo-gym: {missing}", err=True)
-        return evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins)
 
 
 def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int = ENVS) -> bool:

@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,6 @@ from mlgo_gym.corpus.flags import arity
 from mlgo_gym.errors import CorpusError, ToolchainError, did_you_mean
 from mlgo_gym.llvm.bitcode import BitcodeFacts
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.storage.temporary_folders import temporary_folder
 
 LEVELS = ("Oz", "Os", "O2", "O3")
 """Optimisation levels of recordings and datasets."""
@@ -306,17 +305,9 @@ def _multiarch_headers() -> list[str]:
     return ["-idirafter", str(folder)]
 
 
-UNBUILT_LIBRARY = (
-    "the bundled compiler has not built libc++ yet: the first C++ link on a machine takes one to four minutes of CPU "
-    "time; run `mlgo-gym corpus prepare` first"
-)
+UNBUILT_LIBRARY = "the bundled compiler has not built libc++: the first C++ link takes one to four minutes of CPU time"
 
 _CACHE = re.compile(r'\.global_cache_dir = "((?:[^"\\]|\\.)*)"')
-_PROGRAMS = {
-    "c": ("program.c", "int main(void) { return 0; }\n"),
-    "c++": ("program.cpp", "#include <string>\nint main(int n, char **) { return std::string(n, 'x').size() == 7; }\n"),
-}
-_OPTIONS = (("-O0",), ("-O2",), ("-Os",), ("-O2", "-shared", "-fPIC"))
 
 
 def bundled_caches() -> tuple[Path, ...]:
@@ -331,24 +322,3 @@ def bundled_caches() -> tuple[Path, ...]:
 def library_is_built() -> bool:
     """Return whether the cache of the bundled compiler contains libc++."""
     return any(any(folder.glob("o/*/libc++.a")) for folder in bundled_caches())
-
-
-def build_libraries(toolchain: Toolchain) -> Iterator[str]:
-    """Link small programs so that all libraries of the bundled clang are built; yield a description before each link.
-
-    Raises `CorpusError` if a link fails.
-    """
-    if not toolchain.bundled:
-        return
-    with temporary_folder() as scratch:
-        for mode, (name, text) in _PROGRAMS.items():
-            Path(scratch, name).write_text(text, encoding="utf-8")
-            for options in _OPTIONS:
-                yield f"{'C++' if mode == 'c++' else 'C'} {' '.join(options)}"
-                command = [*linker_command(toolchain, mode), *options, name, "-o", "program"]
-                completed = run_bounded(command, writable=None, folder=scratch, name="the bundled compiler")
-                if completed.returncode != 0:
-                    raise CorpusError(
-                        f"the bundled compiler cannot link a program with {' '.join(options)}; it printed: "
-                        f"{completed.stderr.strip()[-2000:]}"
-                    )

@@ -5,17 +5,15 @@ A rule becomes one C++ function on LLVM's own data structures: to read, review a
 
 import re
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.native_library import FLAGS, output_of
-from mlgo_gym.deploy.c_code import DecisionCode, comment_text, decision_code, fill_template
+from mlgo_gym.deploy.c_code import DecisionCode, comment_text, fill_template
 from mlgo_gym.deploy.exports import writing
-from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
+from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.loading import is_rule, policy_file
 from mlgo_gym.policies.rules import RuleText
 from mlgo_gym.storage.temporary_folders import process_folder
@@ -133,38 +131,6 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
             flags += [f"-I{llvm.includes}", *([] if llvm.rtti else ["-fno-rtti"])]
             output_of([program, *flags, str(source), "-o", str(library)])
             library.replace(output)
-
-
-def llvm_of(toolchain: Toolchain) -> InstalledLlvm | None:
-    """Return the LLVM of an installed clang, or None without its `llvm-config` and `ld.lld`, or if it is too old."""
-    programs = toolchain.binary.resolve().parent
-    if not all((programs / name).exists() for name in ("llvm-config", "ld.lld")):
-        return None
-    try:
-        return installed_llvm(str(programs / "llvm-config"))
-    except ToolchainError:
-        return None
-
-
-def build_link_plugins(policies: Iterable[str], toolchain: Toolchain, folder: Path) -> tuple[dict[str, Path], str]:
-    """Build the plugins of policies in a folder; return them by policy, and why some are missing, else nothing."""
-    llvm = llvm_of(toolchain)
-    if llvm is None:
-        return {}, (
-            f"{toolchain.command[0]} loads no plugin, so policies decide in compiles alone; for links use --clang "
-            "clang-22 with lld-22 and llvm-22-dev"
-        )
-    plugins: dict[str, Path] = {}
-    reasons = []
-    for index, policy in enumerate(policies):
-        path = folder / f"plugin-{index}.so"
-        try:
-            build_plugin(decision_code(policy, callee_features=True), llvm, path)
-        except MlgoError as error:
-            reasons.append(f"{policy} decides in compiles alone: {error}")
-        else:
-            plugins[policy] = path
-    return plugins, "; ".join(reasons)
 
 
 _FUNCTIONS = {

@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from mlgo_gym.cache import key_of
@@ -229,15 +228,9 @@ class Evaluation:
             self._results[episode.policy, episode.module] = episode
         self.schedule.finish(episode)
 
-    def link(
-        self,
-        *,
-        trust_flags: bool = False,
-        modes: Iterable[str] = (),
-        plugins: Mapping[str, Path] = MappingProxyType({}),
-    ) -> list[LinkResult]:
+    def link(self, *, trust_flags: bool = False, modes: Iterable[str] = ()) -> list[LinkResult]:
         """Return `linked_sizes()` in some of `LINK_MODES`, by default `recorded`; the output has `links.json`."""
-        rows = linked_sizes(self.evaluated, trust_flags=trust_flags, modes=link_modes(modes), plugins=plugins)
+        rows = linked_sizes(self.evaluated, trust_flags=trust_flags, modes=link_modes(modes))
         return self._written(LINKS, rows)
 
     def run_programs(self, *, trust_flags: bool = False) -> list[ProgramResult]:

@@ -1,9 +1,8 @@
 """Linked files and runnable programs with the objects of each policy: sizes, and what the programs cost."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
@@ -79,9 +78,6 @@ def _for_lto(compilation: Compilation, lto: str) -> Compilation:
 SECTIONS = ("-ffunction-sections", "-fdata-sections")
 """Flags of compiles in all modes but `recorded`: linkers drop and fold functions with sections of their own."""
 
-COMPILE, LINK, BOTH = "compile", "link", "both"
-"""Places where a policy decides with link time optimisation: before the link, in the link, or in both."""
-
 
 @dataclass(frozen=True, slots=True)
 class LinkMode:
@@ -101,10 +97,9 @@ class LinkMode:
         """Return the kind of link time optimisation of a link, or None."""
         return self.lto if self.arguments else link.lto
 
-    def apply(self, link: Link, plugin: Path | None = None) -> Link:
-        """Return a link in this mode, with a pass plugin in the linker if one is given."""
-        loaded = () if plugin is None else ("-fuse-ld=lld", f"-Wl,--load-pass-plugin={plugin.absolute()}")
-        return replace(link, arguments=(*link.arguments, *self.arguments, *loaded), lto=self.lto_of(link))
+    def apply(self, link: Link) -> Link:
+        """Return a link in this mode."""
+        return replace(link, arguments=(*link.arguments, *self.arguments), lto=self.lto_of(link))
 
 
 RECORDED = LinkMode("recorded")
@@ -145,7 +140,6 @@ class LinkResult:
         linked: Bytes of the executable sections of the linked file; 0 after an error.
         error: Message of a failed compile or link.
         mode: Name of the mode of the link (`LINK_MODES`).
-        place: Where the policy decides: `COMPILE`, `LINK` or `BOTH`.
     """
 
     policy: str
@@ -156,7 +150,6 @@ class LinkResult:
     linked: int = 0
     error: str | None = None
     mode: str = RECORDED.name
-    place: str = COMPILE
 
 
 def linked_sizes(
@@ -164,18 +157,16 @@ def linked_sizes(
     *,
     trust_flags: bool = False,
     modes: Sequence[LinkMode] = (RECORDED,),
-    plugins: Mapping[str, Path] = MappingProxyType({}),
 ) -> Iterator[LinkResult]:
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
-    passes of the linker run without a policy, or with its plugin. Raises `MlgoError` if the corpus has no links.
+    passes of the linker run without a policy. Raises `MlgoError` if the corpus has no links.
 
     Args:
         evaluated: The environment and the policies.
         trust_flags: Whether to run a link with arguments that do not only shape its result.
         modes: How the links are repeated.
-        plugins: Pass plugins by policy, which lld loads.
     """
     env = evaluated.env
     build = env.corpus.path
@@ -186,30 +177,22 @@ def linked_sizes(
             "and name its folder alone"
         )
     with temporary_folder() as scratch:
-        plain = PolicyObjects(evaluated, PLAIN, scratch / "plain")
         for policy in (PLAIN, *evaluated.settings.policies):
-            compiled = plain if policy == PLAIN else PolicyObjects(evaluated, policy, scratch / "policy")
+            objects = PolicyObjects(evaluated, policy, scratch / "policy")
             for mode in modes:
-                in_linker = policy in plugins and any(mode.lto_of(link) is not None for link in links)
-                for place in (COMPILE, LINK, BOTH) if in_linker else (COMPILE,):
-                    objects = plain if place == LINK else compiled
-                    plugin = None if place == COMPILE else plugins[policy]
-                    libraries: dict[str, Path] = {}
-                    for link in links:
-                        lto, modules = mode.lto_of(link), len(link.modules)
-                        row = LinkResult(policy, link.output, lto, modules, mode=mode.name, place=place)
-                        try:
-                            if not trust_flags:
-                                check_link_arguments(link)
-                            repeated = mode.apply(link, plugin)
-                            folder = scratch / "linked"
-                            trust = trust_flags or plugin is not None  # the user's
-                            sizes = _link_again(env, build, repeated, mode, objects, folder, libraries, trust=trust)
-                        except MlgoError as error:
-                            yield replace(row, error=str(error))
-                        else:
-                            yield replace(row, objects=sizes[0], linked=sizes[1])
-            compiled.clear()
+                libraries: dict[str, Path] = {}
+                for link in links:
+                    row = LinkResult(policy, link.output, mode.lto_of(link), len(link.modules), mode=mode.name)
+                    try:
+                        if not trust_flags:
+                            check_link_arguments(link)
+                        folder = scratch / "linked"
+                        sizes = _link_again(env, build, link, mode, objects, folder, libraries, trust=trust_flags)
+                    except MlgoError as error:
+                        yield replace(row, error=str(error))
+                    else:
+                        yield replace(row, objects=sizes[0], linked=sizes[1])
+            objects.clear()
 
 
 def _link_again(
@@ -230,7 +213,7 @@ def _link_again(
     folder.mkdir(exist_ok=True)
     output = folder / str(len(libraries))
     limits = env.setup.options.compile_options.limits
-    relink(link, build, files, output, env.toolchain, libraries=libraries, trust_flags=trust, limits=limits)
+    relink(mode.apply(link), build, files, output, env.toolchain, libraries=libraries, trust_flags=trust, limits=limits)
     libraries[link.output] = output
     return size, object_sizes(output.read_bytes()).text
 
@@ -239,20 +222,19 @@ def linked_table(rows: Sequence[LinkResult]) -> Table:
     """Return one row per policy and linked file, and one for all files of a policy, against plain clang's same link."""
     plain = {(row.mode, row.output): row for row in rows if row.policy == PLAIN and row.error is None}
     cells: list[tuple[str, ...]] = []
-    for policy, mode, place in dict.fromkeys((row.policy, row.mode, row.place) for row in rows):
-        own = [row for row in rows if (row.policy, row.mode, row.place) == (policy, mode, place)]
+    for policy, mode in dict.fromkeys((row.policy, row.mode) for row in rows):
+        own = [row for row in rows if (row.policy, row.mode) == (policy, mode)]
         pairs = [(row, plain.get((mode, row.output))) for row in own]
         complete = [(row, before) for row, before in pairs if before is not None and row.error is None]
-        name = policy if place == COMPILE else f"{policy}, in {'the link' if place == LINK else 'both'}"
         kind = "" if mode == RECORDED.name else f" ({mode})"
         for row, before in pairs:
             title = f"{row.output} ({row.lto} LTO)" if row.lto and not kind else f"{row.output}{kind}"
             if before is None or row.error is not None:
-                cells.append((name, title, str(row.modules), "-", "-", "not linked", "-", "-"))
+                cells.append((policy, title, str(row.modules), "-", "-", "not linked", "-", "-"))
             else:
-                cells.append((name, title, str(row.modules), *_compared([(row, before)])))
+                cells.append((policy, title, str(row.modules), *_compared([(row, before)])))
         if len(complete) > 1:
-            cells.append((name, f"all{kind}", str(sum(row.modules for row, _ in complete)), *_compared(complete)))
+            cells.append((policy, f"all{kind}", str(sum(row.modules for row, _ in complete)), *_compared(complete)))
     sizes = ("object bytes", "change", "linked bytes", "change", "share of gain")
     title = "Executable sections of objects and of linked files; share of gain: linked reduction / object reduction"
     return Table(title, ("policy", "linked file", "modules", *sizes), tuple(cells))

@@ -26,7 +26,7 @@ from tests.mlgo_clang.conftest import write_network
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
-WITHOUT_JSON = {"build", "corpus catalogue", "corpus prepare", "corpus record", "demo"}
+WITHOUT_JSON = {"build", "corpus catalogue", "corpus record", "demo"}
 """Commands that write files or whose standard output is that of a build."""
 
 

@@ -1,28 +1,25 @@
 """Sizes of linked programs with the objects of policies, as recorded and in other modes."""
 
 import json
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mlgo_clang.internal_linkage import changeable_functions
 from mlgo_gym import open_corpus, score
 from mlgo_gym.corpus.folder import pack_module
-from mlgo_gym.deploy.plugin import build_link_plugins, llvm_of
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.attribution.recipe import stored_recipes
 from mlgo_gym.episode.metrics.linked import PlainObjects
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
-from mlgo_gym.evaluation.linking import BOTH, COMPILE, LINK, LinkResult, ProgramResult, linked_table, programs_tables
+from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, linked_table, programs_tables
 from mlgo_gym.evaluation.runner import PLAIN
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.sizes import object_sizes
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.search.build_recipes import verify_recipe
 from tests.cli.command import run
@@ -37,7 +34,6 @@ int {0}(int n) {{ return twice{0}(n) + sum{0}(n) + twice{0}(2); }}
 MAIN = "int used(int n); int main(int n, char **v) { return used(n); }\n"
 POLICIES = ("default", "always")
 WHOLE = "$CC main.o -Wl,--whole-archive libcalls.a -Wl,--no-whole-archive -o program"
-CLANG = "clang-22"
 
 
 def record_calls(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffunction-sections") -> str:
@@ -81,7 +77,6 @@ def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path
     found = json.loads(result.stdout)
     assert found["configuration"]["metric"] == "linked"
     assert [(row["mode"], row["error"]) for row in found["links"]] == [("thin", None)] * 2
-    assert "loads no plugin" in result.stderr
     links = Path(corpus) / "links.json"
     recorded = json.loads(links.read_text())
     recorded["links"][0]["arguments"].append("-lnowhere")
@@ -94,29 +89,6 @@ def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path
         pytest.raises(MlgoError, match="expected link modes of recorded, gc, icf, thin, full, got 'lto'"),
     ):
         evaluation.link(modes=["lto"])
-    plugins, missing = build_link_plugins(["always"], toolchain, tmp_path)
-    assert plugins == {}
-    assert "loads no plugin, so policies decide in compiles alone; for links use --clang clang-22" in missing
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which(CLANG) is None, reason=f"{CLANG} is not installed")
-def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
-    toolchain = find_toolchain(CLANG)
-    if llvm_of(toolchain) is None:
-        pytest.skip("lld-22 or llvm-22-dev is not installed")
-    corpus = record_calls(tmp_path, WHOLE, toolchain, "")
-    plugins, missing = build_link_plugins(["never"], toolchain, tmp_path)
-    assert missing == ""
-    arguments: dict[str, Any] = {"corpus": corpus, "env_kwargs": {"clang": CLANG}}
-    with Evaluation("mlgo/Inline-v0", policies=["never"], **arguments) as evaluation:
-        rows = evaluation.link(modes=["icf", "thin", "full"], plugins=plugins)
-    assert [row.error for row in rows] == [None] * len(rows)
-    linked = {(row.policy, row.mode, row.place): row.linked for row in rows}
-    assert {place for policy, _, place in linked if policy == "never"} == {COMPILE, LINK, BOTH}
-    for mode in ("thin", "full"):
-        # `never` in the compile alone leaves the calls to the linker, which inlines them by clang's own heuristic.
-        assert linked["never", mode, BOTH] != linked["never", mode, COMPILE]
 
 
 HEADER = """
