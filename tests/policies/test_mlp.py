@@ -99,6 +99,17 @@ def test_a_network_computes_its_layers_and_is_saved_exactly(activation: str, tmp
         replace(network, features=("huge", "small", "constant"))
 
 
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_sums_are_taken_in_the_order_of_the_inputs_in_rows_and_in_batches(outputs: int) -> None:
+    network = random_network(names := tuple(f"f{number}" for number in range(300)), outputs)
+    rows = np.random.default_rng(outputs).normal(size=(70, len(names))).astype(np.float32)
+    sums = np.zeros((70, outputs), np.float32)
+    for column, weights in zip(rows.T, network.weights[0], strict=True):
+        sums += column[:, np.newaxis] * weights
+    expected = (sums + network.biases[0]).tobytes()
+    assert network(rows).tobytes() == np.stack([network(row) for row in rows]).tobytes() == expected
+
+
 def saved(tensors: dict[str, tuple[int, ...]], features: tuple[str, ...] = NAMES, activation: str = "relu") -> bytes:
     metadata = {"format": FORMAT, "features": json.dumps(features), "activation": activation}
     return save({name: np.zeros(shape, np.float32) for name, shape in tensors.items()}, metadata)

@@ -4,14 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgo_gym import CompilerEnv, CompilerError, CorpusError, MlgoError, load_policy
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
-from mlgo_gym.search.moves import code_copies
+from mlgo_gym.search.moves import MoveRanking, code_copies, make_move
 from mlgo_gym.search.search_space import PORTFOLIO, SearchSpace, portfolio_names, search_environment
 from tests.conftest import MakeBitcode, clang_program, failing_clang
 from tests.episode.test_credit import decision
@@ -70,6 +72,16 @@ def test_a_seed_decides_what_a_search_tries(
 def test_the_copies_of_functions_that_call_each_other_are_finite() -> None:
     inlined = [decision("f", "g", 1), decision("g", "f", 1), decision("main", "f", 1), decision("main", "g", 0)]
     assert code_copies(inlined, {"f": 10, "main": 5}) == {"f": 2, "g": 0, "main": 1}
+
+
+def test_a_larger_caller_and_a_larger_callee_make_a_flip_more_promising_where_costs_are_no_bytes() -> None:
+    move = make_move("inline", [(DecisionSite("f", 0, 0), decision("f", "g", 0))])
+    scores = [
+        MoveRanking(by_cost=True).scores([move], {}, {"f": f, "g": g}, np.random.default_rng(0))[0]
+        for f, g in ((0, 0), (500, 0), (0, 500), (500, 500))
+    ]
+    assert scores == sorted(scores)
+    assert len(set(scores)) == len(scores)
 
 
 def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.compiler import compiler_command
+from mlgo_clang.compiler import MULTIARCH, compiler_command
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.compiler.limits import Limits, confinement_support
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.driver import NATIVE, recording_target
+from mlgo_gym.corpus.driver import NATIVE, PORTABLE, recording_target
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import (
     LINKS_FILE,
@@ -116,6 +116,18 @@ def test_the_name_of_a_file_is_no_argument(toolchain: Toolchain, tmp_path: Path)
             relink(link, tmp_path, {}, tmp_path / "out", toolchain, libraries={str(file.link): tmp_path / "x.so"})
 
 
+@pytest.mark.parametrize("program", ["ld", f"{MULTIARCH}-ld", "gold"])
+@pytest.mark.parametrize("header", ["stdio.h", "stdlib.h"])
+def test_a_build_is_recorded_for_this_machine_if_it_has_c_headers_and_a_linker(
+    program: str, header: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_program(tmp_path / program, "exit 0")
+    write_files(tmp_path, {header: ""})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("mlgo_gym.corpus.driver.SYSTEM_HEADERS", tmp_path)
+    assert recording_target() == (NATIVE if program != "gold" and header == "stdio.h" else PORTABLE)
+
+
 def test_each_program_is_linked_with_the_object_of_its_own_compile(project: Path, toolchain: Toolchain) -> None:
     write_files(project, {"both.c": "int both(void) { return N; }\n"})
     builds = f"{LINK} -DN=0x11223344 both.c -o one; {LINK} -DN=0x55667788 lib/../both.c -o two"
@@ -127,22 +139,28 @@ def test_each_program_is_linked_with_the_object_of_its_own_compile(project: Path
         assert constant.to_bytes(4, "little") in again.read_bytes()
 
 
-def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, toolchain: Toolchain) -> None:
+def test_libraries_of_the_build_are_linked_before_what_needs_them_also_two_of_one_name(
+    project: Path, toolchain: Toolchain
+) -> None:
     script = (
-        f"{LIBRARY}; {LINK} -Wl,-soname,libf.so -Wl,--version-script=exports.map f.c -o libf.so; "
-        f"{LINK} -Wl,-z,defs main.c -L. -lf -lg -o program"
+        f"{LIBRARY}; {LINK} -Wl,-soname,libf.so -Wl,--version-script=exports.map f.c -o libf.so; mkdir other; "
+        f"{LINK} -Wl,-soname,other.so g.o -o other/libf.so; "
+        f"{LINK} -Wl,-z,defs main.c -L. -lf other/libf.so -lg -o program"
     )
-    library, program = recorded_links(project, script, toolchain)
+    library, other, program = recorded_links(project, script, toolchain)
     corpus, made = project.parent / "corpus", project.parent / "made"
     made.mkdir()
-    assert [part.link for part in program.inputs if part.kind == "shared"] == ["libf.so"]
+    assert [part.link for part in program.inputs if part.kind == "shared"] == ["libf.so", "other/libf.so"]
     objects = compile_modules(project, program, toolchain)
     with pytest.raises(CorpusError, match=r"link it first"):
         relink(program, corpus, objects, made / "program", toolchain)
-    relink(library, corpus, compile_modules(project, library, toolchain), made / "any-name", toolchain)
+    for link, name in ((library, "any-name"), (other, "other-name")):
+        relink(link, corpus, compile_modules(project, link, toolchain), made / name, toolchain)
     objects = compile_modules(project, program, toolchain)
-    relink(program, corpus, objects, made / "program", toolchain, libraries={"libf.so": made / "any-name"})
+    libraries = {"libf.so": made / "any-name", "other/libf.so": made / "other-name"}
+    relink(program, corpus, objects, made / "program", toolchain, libraries=libraries)
     assert all(b"libf.so\0" in (made / name).read_bytes() for name in ("any-name", "program"))
+    assert b"other.so\0" in (made / "other-name").read_bytes()
 
 
 @pytest.mark.slow

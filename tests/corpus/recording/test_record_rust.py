@@ -9,8 +9,10 @@ from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, read
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import read_metadata
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.shim_records import _read_sources
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.conftest import write_files
 from tests.corpus.conftest import executable_sections, record
 from tests.rust import SHAPES, needs_rust, write_workspace
 
@@ -56,6 +58,16 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
     compiled = tmp_path / "clang.o"
     subprocess.run([*plan(module, toolchain).command, "-o", compiled], check=True)
     assert executable_sections(compiled) == executable_sections(folder / "shapes.o")
+
+
+def test_the_digest_of_a_crate_depends_on_each_source_and_lines_are_those_of_rust(tmp_path: Path) -> None:
+    digests = set()
+    for first, second in (("a\n", "b\n"), ("c\n", "b\n"), ("a\n", "c\n")):
+        write_files(tmp_path, {"a.rs": first, "b.rs": second, "text.md": "1\n2\n"})
+        digest, lines = _read_sources(("a.rs", "b.rs", "text.md"), str(tmp_path))
+        digests.add(digest)
+        assert lines == 2
+    assert len(digests) == 3
 
 
 def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
