@@ -137,14 +137,27 @@ def by_level() -> Iterator[Sequence[str]]:
 def recipes() -> Iterator[Sequence[str]]:
     """Yield the programs whose decisions were searched in the link view, with the sizes of the build by its recipes."""
     rows = {name: row for name, row in programs(*GROUPS["15 in C++"]).items() if "recipes" in row["builds"]}
-    yield ["program", "recipes", "plain -Oz", "facts, `last-call`", "recipes", "95 % interval"]
+    yield [
+        "program",
+        "recipes",
+        "plain -Oz",
+        "facts, `last-call`",
+        "recipes",
+        "95 % interval",
+        "folding: facts, `last-call`",
+        "recipes",
+    ]
     for name, row in sorted(rows.items(), key=lambda item: item[1]["builds"]["Oz"]["gc"][0]):
         found = [percent(changes({name: row}, build, text("gc")).total) for build in ("rule", "recipes")]
         builds = row["builds"]
-        yield [name, str(builds["recipes"]["recipes"]), f"{builds['Oz']['gc'][0]:,}", *found, ""]
+        found += [""]
+        for build in ("rule, folding", "recipes, folding"):
+            is_known = "recipes, folding" in builds
+            found += [percent(changes({name: row}, build, text("icf")).total) if is_known else ""]
+        yield [name, str(builds["recipes"]["recipes"]), f"{builds['Oz']['gc'][0]:,}", *found]
     means = [changes(rows, build, text("gc")) for build in ("rule", "recipes")]
-    yield ["mean", "", "", *(percent(change.mean) for change in means), interval(means[-1].estimate.interval)]
-    yield ["total", "", "", *(percent(change.total) for change in means), ""]
+    yield ["mean", "", "", *(percent(change.mean) for change in means), interval(means[-1].estimate.interval), "", ""]
+    yield ["total", "", "", *(percent(change.total) for change in means), "", "", ""]
 
 
 def in_view() -> Iterator[Sequence[str]]:
