@@ -35,7 +35,7 @@ _STYLE = {
     **dict.fromkeys(("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color"), INK),
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
 }
-WIDTH, HEIGHT = 4.9, 3.3
+WIDTH, HEIGHT = 3.9, 2.9
 """Size of a figure in inches, which fits the screen of a telephone."""
 
 _LEGEND_COLUMNS = 2
@@ -96,6 +96,18 @@ def _show_percent(axis: Any) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
 
 
+def _show_sizes(axis: Any, sizes: Sequence[float]) -> None:
+    """Label a logarithmic axis with the fewest round numbers of which at least three are in the range of the sizes."""
+    ticker = importlib.import_module("matplotlib.ticker")
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [step * 10**power for power in range(13) for step in steps]
+        if sum(min(sizes) <= tick <= max(sizes) for tick in ticks) > 2:
+            break
+    axis.set_major_locator(ticker.FixedLocator(ticks))
+    axis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
+    axis.set_minor_locator(ticker.NullLocator())
+
+
 def _changes(summary: Summary, metric: str) -> Floats:
     return np.asarray(100 * np.expm1(summary.changes[metric].logarithms), float)
 
@@ -140,7 +152,7 @@ def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
         shares = (-_changes(summary, metric)[:, None] > thresholds).mean(axis=0)
         axes.plot(thresholds, 100 * shares, color=colour, label=short(summary.policy, 30), lw=1.4)
     axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set(xlabel="reduction τ", ylabel="modules reduced by more than τ, %", ylim=(0, 102))
+    axes.set(xlabel="reduction τ against plain clang", ylabel="modules reduced by more, %", ylim=(0, 102))
     _show_percent(axes.xaxis)
     _add_legend(picture, axes)
     text = (
@@ -155,9 +167,10 @@ def _scatter(prefix: str, result: EvaluationResult, summary: Summary, colour: st
     metric = result.configuration.metric
     change, changes, group = summary.changes[metric], _changes(summary, metric), f"points-{index}"
     sizes = [max(baseline, 1) for _, baseline in change.pairs]
-    axes.scatter(sizes, changes, s=14, color=colour, alpha=0.65, linewidth=0, gid=group)
+    axes.scatter(sizes, changes, s=24, color=colour, alpha=0.65, linewidth=0, gid=group)
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set(xscale="log", xlabel=f"plain clang, {with_unit(metric)}", ylabel=f"change by {short(summary.policy, 28)}")
+    _show_sizes(axes.xaxis, sizes)
     if np.abs(changes).max() > 40:
         axes.set_yscale("symlog", linthresh=10)
         axes.set_yticks([tick for tick in _TICKS if changes.min() <= tick <= changes.max()])
