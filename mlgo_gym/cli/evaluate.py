@@ -1,5 +1,6 @@
 """`mlgo-gym evaluate`, `demo`, `report`, `compare` and `explain`: policies on the modules of a corpus."""
 
+import json
 import shlex
 import shutil
 import sys
@@ -22,13 +23,13 @@ from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.errors import MlgoError, UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.comparison import compare as compare_runs
-from mlgo_gym.evaluation.comparison import on_common_modules
+from mlgo_gym.evaluation.comparison import on_common_modules, with_smallest
 from mlgo_gym.evaluation.evaluation import ENVS
 from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, linked_table, programs_tables
 from mlgo_gym.evaluation.report import all_tables, as_data, notes, page, short_tables
-from mlgo_gym.evaluation.result import load_results, with_smallest
+from mlgo_gym.evaluation.result import as_submission, load_results
 from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
@@ -201,9 +202,12 @@ def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], Argument(help="Outputs of `evaluate`.")],
+    runs: Annotated[list[Path], Argument(help="Outputs of `evaluate`, or submissions.")],
     *,
     html: Annotated[Path | None, Option(help="File for an HTML page with tables and figures.")] = None,
+    submission: Annotated[
+        Path | None, Option(help="JSON file for the decisions and sizes of one evaluation, for `validate`.")
+    ] = None,
     smallest: options.Smallest = False,
     as_json: options.Json = False,
 ) -> None:
@@ -216,6 +220,12 @@ def report(
     evaluations are one object by their names.
     """
     evaluations = load_results(runs)
+    if submission is not None:
+        if len(runs) != 1:
+            raise MlgoError(f"expected one evaluation for --submission, got {len(runs)}; name one")
+        (result,) = evaluations.values()
+        write_atomically(submission, f"{json.dumps(as_submission(result), separators=(',', ':'))}\n".encode())
+        echo(f"wrote {submission}", err=True)
     if smallest:
         evaluations = {name: with_smallest(result) for name, result in evaluations.items()}
     evaluations = on_common_modules(evaluations)

@@ -62,7 +62,7 @@ def trace(
 
 
 def validate(
-    folder: Annotated[Path, Argument(help="Output of `evaluate` or `trace`.")],
+    folder: Annotated[Path, Argument(help="Output of `evaluate` or `trace`, or a submission of `report`.")],
     *,
     corpus: Annotated[
         str | None, Option("--corpus", help="Present place of the corpus.", show_default="the recorded corpus")

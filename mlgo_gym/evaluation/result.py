@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
@@ -204,49 +203,6 @@ class EvaluationResult:
         return "\n\n".join(table.as_text() for table in self.tables())
 
 
-def with_smallest(result: EvaluationResult) -> EvaluationResult:
-    """Return the results with one more policy, `smallest of N`: the smallest object of all N policies for each module.
-
-    It costs N compiles per module, and `mlgo-clang` does it if `MLGO_POLICY` names several policies. As there,
-    `default` stands for plain clang, so with it no module grows. (Clang's own decisions over the channel may give
-    another object; see docs/explanation/exactness.md.) Times and decisions are sums over all policies. A module fails
-    if all policies fail on it. Raises `MlgoError` if there are fewer than two policies, or an episode has no result
-    yet.
-    """
-    count = len(result.policies)
-    if count < 2:
-        raise MlgoError(f"expected results of two or more policies, got {count}; evaluate another policy")
-    name = f"smallest of {count}"
-    by_module: dict[str, list[EpisodeRecord]] = defaultdict(list)
-    for episode in result.decided:
-        by_module[episode.module].append(episode)
-    for module, episodes in by_module.items():
-        if len(episodes) < count:
-            raise MlgoError(
-                f"expected results of {count} policies on {module}, got {len(episodes)}; finish the evaluation first"
-            )
-    configuration = replace(result.configuration, policies={**result.configuration.policies, name: ""})
-    smallest = (_smallest(name, episodes, result.configuration.metric) for episodes in by_module.values())
-    return replace(result, configuration=configuration, episodes=(*result.episodes, *smallest))
-
-
-def _smallest(name: str, episodes: Sequence[EpisodeRecord], metric: str) -> EpisodeRecord:
-    done = [_as_plain(episode) if episode.policy == DEFAULT else episode for episode in episodes]
-    done = [episode for episode in done if episode.status == DONE]
-    best = min(done, key=lambda episode: episode.metrics[metric][0]) if done else episodes[0]
-    return replace(
-        best,
-        policy=name,
-        decisions=sum(episode.decisions for episode in episodes),
-        seconds=math.fsum(episode.seconds for episode in episodes),
-        policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
-    )
-
-
-def _as_plain(episode: EpisodeRecord) -> EpisodeRecord:
-    return replace(episode, metrics={name: (plain, plain) for name, (_, plain) in episode.metrics.items()})
-
-
 HEADER = "meta.json"
 MODULES = "modules.jsonl"
 EPISODES = "episodes.jsonl"
@@ -257,13 +213,16 @@ Line = TypeVar("Line")
 
 
 def load_result(folder: str | Path) -> EvaluationResult:
-    """Return the results in the output folder of an evaluation, finished or not.
+    """Return the results in the output folder of an evaluation, finished or not, or in a file of `as_submission()`.
 
     Raises:
-        MlgoError: The folder has no results, or they are damaged.
+        MlgoError: There are no results, or they are damaged.
     """
     path = Path(folder)
-    result = EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
+    if path.is_file():
+        result = _read_submission(path)
+    else:
+        result = EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
     for episode in result.episodes:
         missing = [name for name in result.metrics if name not in episode.metrics]
         if missing and episode.status == DONE:
@@ -272,6 +231,31 @@ def load_result(folder: str | Path) -> EvaluationResult:
                 "evaluate into another output"
             )
     return result
+
+
+def as_submission(result: EvaluationResult) -> dict[str, Any]:
+    """Return results as one JSON object: settings, modules, and episodes with their actions, without empty values."""
+    episodes = [
+        {name: value for name, value in asdict(entry).items() if value or name == "metrics"}
+        for entry in result.episodes
+    ]
+    modules = [asdict(facts) for facts in result.modules.values()]
+    return {"configuration": result.configuration.to_json(), "modules": modules, "episodes": episodes}
+
+
+def _read_submission(path: Path) -> EvaluationResult:
+    try:
+        data = parse_json(read_untrusted(path))
+        modules = map(ModuleFacts.from_json, data["modules"])
+        return EvaluationResult(
+            Configuration.from_json(data["configuration"]),
+            tuple(map(EpisodeRecord.from_json, data["episodes"])),
+            {facts.module: facts for facts in modules},
+        )
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MlgoError(
+            f"{path}: expected a submission, got another form ({error!r}); write it with `mlgo-gym report --submission`"
+        ) from error
 
 
 def load_results(paths: Sequence[Path]) -> dict[str, EvaluationResult]:

@@ -33,10 +33,14 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, brok
     equal = "`default` equals plain clang on every module."
     for word in ("default", "never", "text bytes", "3 modules (3 at Oz)", equal):
         assert word in first.stdout
-    again = run("report", tmp_path).stdout
+    submission = tmp_path / "submission.json"
+    again = run("report", tmp_path, "--submission", submission).stdout
     assert set(first.stdout.splitlines()) <= set(again.splitlines())
     assert run(*arguments).stdout == first.stdout
     assert run("validate", tmp_path, "--corpus", corpus).stdout == "reproduced 4 of 4 episodes\n"
+    assert run("validate", submission, "--corpus", corpus).stdout == "reproduced 4 of 4 episodes\n"
+    with pytest.raises(MlgoError, match="expected one evaluation for --submission, got 2"):
+        run("report", tmp_path, submission, "--submission", submission)
     episodes = tmp_path / "episodes.jsonl"
     lines = [json.loads(line) for line in episodes.read_text().splitlines()]
     next(line for line in lines if line["module"] == "calls")["metrics"]["text"][0] += 8

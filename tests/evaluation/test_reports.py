@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from mlgo_gym import MlgoError, evaluate
-from mlgo_gym.evaluation.comparison import compare, differences, on_common_modules
+from mlgo_gym.evaluation.comparison import compare, differences, on_common_modules, with_smallest
 from mlgo_gym.evaluation.figures import figures_of
 from mlgo_gym.evaluation.report import command_of, notes, page
-from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results, with_smallest
+from mlgo_gym.evaluation.result import EvaluationResult, load_result, load_results
 from tests.cli.command import run, run_json
 from tests.evaluation.runs import Page, keep, made_up
 

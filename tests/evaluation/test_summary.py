@@ -9,9 +9,10 @@ from scipy import stats
 
 from benchmarks.intervals import coverage
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.comparison import with_smallest
 from mlgo_gym.evaluation.record import ModuleFacts
 from mlgo_gym.evaluation.report import by_language
-from mlgo_gym.evaluation.result import EvaluationResult, with_smallest
+from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import Change, t_quantile
 from mlgo_gym.evaluation.table import between_policies, change_and_projects, overview, wins_and_losses
 from tests.evaluation.runs import CONFIGURATION, record
