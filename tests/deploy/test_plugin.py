@@ -85,6 +85,12 @@ def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode
         remarked = [*driver, "-Oz", loaded, "-Rpass=inline-ml", "-o", str(tmp_path / "a.o")]
         remarks.append(subprocess.run(remarked, check=True, capture_output=True, text=True).stderr)
     assert [bool(remark) for remark in remarks] == [True, False], "clang's own advisor costs less"
+    if lld := shutil.which(f"ld.lld-{major}"):
+        build_plugin(decision_code("never"), llvm, plugin, compiler=f"clang++-{major}")
+        # No call is inlined before the link.
+        subprocess.run([*driver, "-Oz", "-flto", "-Xclang", "-disable-llvm-passes", "-o", tmp_path / "a.o"], check=True)
+        link = [lld, "-shared", str(tmp_path / "a.o")]
+        assert text([*link, f"--load-pass-plugin={plugin}"], tmp_path / "a.so") != text(link, tmp_path / "b.so")
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert ("@" in code, "FeatureIndex::cost_estimate" in code) == (False, True)
     with pytest.raises(PolicyError, match="expected last-call or rule:FILE, got 'never'"):
