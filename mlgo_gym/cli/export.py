@@ -8,19 +8,11 @@ from typer import Option
 
 from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import print_result
-from mlgo_gym.deploy.c_code import decision_code, eviction_header, release_header
-from mlgo_gym.deploy.exports import default_threshold, exported_network, policy_network, replacement_text, write_export
-from mlgo_gym.deploy.network_graph import DECISION, onnx_model
+from mlgo_gym.deploy.c_code import decision_code, release_header
+from mlgo_gym.deploy.exports import default_threshold, exported_network, replacement_text, write_export
+from mlgo_gym.deploy.network_graph import onnx_model
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
-from mlgo_gym.deploy.tflite_export import (
-    EVICTION_DECISION,
-    tflite_evictions,
-    tflite_model,
-    tosa_model,
-    write_tflite_folder,
-)
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.mlp import decides_evictions
+from mlgo_gym.deploy.tflite_export import tflite_model, tosa_model, write_tflite_folder
 
 group = typer.Typer(
     name="export", help="last-call, other rules and networks for other compilers and tools.", no_args_is_help=True
@@ -77,18 +69,12 @@ def cpp(
 def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json: options.Json = False) -> None:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.
 
-    LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or with
-    -DLLVM_OVERRIDE_MODEL_HEADER_REGALLOCEVICTMODEL= if it is of evictions. Release mode does not compute clang's own
+    LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=. Release mode does not compute clang's own
     inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
     """
-    network = policy_network(policy, evictions=True)
-    if network is not None and decides_evictions(network):
-        _check_no_inlining_option(policy, level=level)
-        header, threshold = eviction_header(policy, network), None
-    else:
-        code = decision_code(policy)
-        header, threshold = release_header(code, level), default_threshold(policy, code.features, level)
-    _write(as_json, output, policy, header.encode(), threshold)
+    code = decision_code(policy)
+    threshold = default_threshold(policy, code.features, level)
+    _write(as_json, output, policy, release_header(code, level).encode(), threshold)
 
 
 @group.command()
@@ -110,18 +96,13 @@ def tflite(
 ) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
-    One of evictions is for -regalloc-model. The options need an LLVM built with TensorFlow Lite; tflite:OUTPUT reads
-    the folder back. Development mode does not compute clang's own inlining decision. A policy that uses it gets a
-    comparison of the estimated cost instead.
+    The option needs an LLVM built with TensorFlow Lite; tflite:OUTPUT reads the folder back. Development mode does not
+    compute clang's own inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
     """
-    network = exported_network(policy, evictions=True)
-    if decides_evictions(network):
-        _check_no_inlining_option(policy, level=level, keep_default=keep_default)
-        threshold, decision, model = None, EVICTION_DECISION, tflite_evictions(policy, network)
-    else:
-        threshold = None if keep_default else default_threshold(policy, network.features, level)
-        decision, model = DECISION, tflite_model(policy, network, threshold)
-    write_tflite_folder(output, model, decision)
+    network = exported_network(policy)
+    threshold = None if keep_default else default_threshold(policy, network.features, level)
+    model = tflite_model(policy, network, threshold)
+    write_tflite_folder(output, model)
     _print_export(as_json, output, policy, len(model), threshold)
 
 
@@ -129,20 +110,12 @@ def tflite(
 def tosa(*, policy: Network, output: Output, level: Level = None, as_json: options.Json = False) -> None:
     """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
 
-    LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, or ,regalloc if it is of evictions, and clang
-    selects it with -mllvm -mlgo-model=NAME. A policy that uses clang's own inlining decision gets a comparison of the
-    estimated cost instead.
+    LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, and clang selects it with -mllvm
+    -mlgo-model=NAME. A policy that uses clang's own inlining decision gets a comparison of the estimated cost instead.
     """
-    network = exported_network(policy, evictions=True)
-    if decides_evictions(network):
-        _check_no_inlining_option(policy, level=level)
+    network = exported_network(policy)
     threshold = default_threshold(policy, network.features, level)
     _write(as_json, output, policy, tosa_model(policy, network, threshold), threshold)
-
-
-def _check_no_inlining_option(policy: str, **options: object) -> None:
-    for name in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
-        raise MlgoError(f"expected {name} for a policy of inlining, got {policy}, which is of evictions; omit {name}")
 
 
 def _write(as_json: bool, output: Path, policy: str, data: bytes, threshold: int | None = None) -> None:

@@ -20,11 +20,10 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, imitate, read_labels
-from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice, MarginFit
+from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.monitor import Monitor, Progress
 from mlgo_gym.training.pipeline import REFERENCES, check_reference, drawn_modules, run_pipeline
-from mlgo_gym.training.tree_imitation import EVICTION_MARGINS, EvictionImitation, rates_columns
 
 PADDING = 16
 """Difference in bytes that padding between functions can make."""
@@ -73,12 +72,12 @@ def label(
     policy: Annotated[
         str, Option(help="Policy that the labels are taken around, as `load_policy` takes it.")
     ] = "default",
-    environment: Annotated[str, Option(help="Id of the environment, of inlining or of evictions.")] = "mlgo/Inline-v0",
+    environment: Annotated[str, Option(help="Id of the environment.")] = "mlgo/Inline-v0",
     compiles: CompilesOption = 40,
     seconds: Annotated[float | None, Option(help="Maximum CPU time per module, in seconds. Default: no limit.")] = None,
     seed: Annotated[int, Option(help="Selects the labelled decisions and the order of the modules.")] = 0,
     check: Annotated[
-        int, Option(help="Number of labels per module to measure again by a single flip (≥ 0); inlining only.", min=0)
+        int, Option(help="Number of labels per module to measure again by a single flip (≥ 0).", min=0)
     ] = 0,
     largest: Annotated[
         int | None, Option(help="Maximum size of a module, in bytes of bitcode. Default: no limit.")
@@ -88,7 +87,7 @@ def label(
         int | None, Option(help="Maximum number of modules per project (≥ 1). Default: no limit.", min=1)
     ] = None,
     callee_features: options.CalleeFeatures = False,
-    graphs: Annotated[bool, Option(help="Also store the call graph at each label of inlining.")] = False,
+    graphs: Annotated[bool, Option(help="Also store the call graph at each label.")] = False,
     metric: options.Metric = None,
     jobs: options.Workers = None,
     ray: options.Ray = None,
@@ -98,12 +97,11 @@ def label(
     link_view: options.LinkView = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the cost of other actions for many decisions around a policy.
+    """Measure the cost of the other action for many inlining decisions around a policy.
 
-    Inlining: one compile flips many independent decisions, and a label is the
-    change in bytes, or in the metric. Evictions: one compile flips a decision of
-    every function, and a label is the change in the metric. The same command
-    resumes an interrupted run. Train on the labels with `mlgo-gym train imitation`.
+    One compile flips many independent decisions, and a label is the change in
+    bytes, or in the metric. The same command resumes an interrupted run. Train
+    on the labels with `mlgo-gym train imitation`.
 
     The name of a frozen set, mlgo/inline-graphs-v0, stands for a corpus with all
     options; its labels are compared with those of the same name everywhere.
@@ -214,40 +212,29 @@ def imitation(
 
     With --validation the margin is chosen by compiles, with a network that is
     not trained on these modules; OUTPUT.margins keeps them, and the same command
-    resumes. Labels of evictions: the network rates each live range against
-    clang's own choice; --margin is in percent of the function's cost.
+    resumes.
     """
     if margin is not None and validation is not None:
         raise MlgoError("expected --margin or --validation, got both; use one of them")
     stored = read_labels(labels)
     folder = output.with_suffix(".margins")
-    evicts = rates_columns(stored)
     network = _network(hidden, steps)
     execution = Execution(jobs, ray)
-    fit: MarginFit
-    if evicts:
-        fit = EvictionImitation(models, trees, network, seed, jobs or 1)
-    elif INLINING_DEFAULT not in stored.features:
-        raise MlgoError(f"expected labels of inlining or evictions, got labels of {', '.join(stored.features[:9])}")
-    else:
-        fit = TreeImitation(models, trees, network, seed, jobs or 1, base or "default")
+    if INLINING_DEFAULT not in stored.features:
+        raise MlgoError(f"expected labels of inlining, got labels of {', '.join(stored.features[:9])}; name others")
+    fit = TreeImitation(models, trees, network, seed, jobs or 1, base or "default")
     choice = MarginChoice(fit, (margin or 0.0,))
     if validation is not None:
         arguments = environment_arguments(clang, settings, trust_flags, link_view)
-        margins = MARGINS
-        if evicts:
-            environment = "mlgo/RegAllocEvict-v0"
-            margins = EVICTION_MARGINS
         corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
         valid = corpus.subset(drawn_modules(corpus, seed, largest, validation_modules))
-        choice = MarginChoice(fit, margins, valid, folder, environment, arguments, execution)
+        choice = MarginChoice(fit, MARGINS, valid, folder, environment, arguments, execution)
     with training_monitor(output) as monitor:
         run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)
     facts, margin_facts = monitor.results["network"][0], monitor.results["margin"][0]
-    lines = [*margin_lines(margin_facts), f"{facts['labels']} labels of {facts['modules']} modules"]
-    if "estimates" in facts:
-        lines[-1] += "; change by the labels:"
-        lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
+    counts = f"{facts['labels']} labels of {facts['modules']} modules; change by the labels:"
+    lines = [*margin_lines(margin_facts), counts]
+    lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
     lines.append(f"wrote {output}, margin {margin_facts['margin']:g}")
     if stored.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")

@@ -20,7 +20,7 @@ Floats are made finite as an environment makes them.
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -33,13 +33,11 @@ from mlgo_clang.errors import exit_status_of
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.inlining_output import callee_prediction_code
 from mlgo_gym.compiler.native_library import build_library
-from mlgo_gym.deploy import exports
 from mlgo_gym.deploy.exports import COST, check_features, default_threshold, policy_network, replacement_text
 from mlgo_gym.deploy.network_graph import Binary, check_outputs, forward
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.loading import is_rule, policy_file
-from mlgo_gym.policies.mlp import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText
 
@@ -131,21 +129,6 @@ def network_decision_code(name: str, network: Network) -> DecisionCode:
     return DecisionCode(name, network.features, forward_pass(network) + yes)
 
 
-def eviction_code(network: Network) -> str:
-    """Return C (and C++) of a network of `EvictionPolicy`, which defines `mlgo_decide`.
-
-    `long long mlgo_decide(const char *data, long long start, const int *offsets)` returns the column. The offsets are
-    those of each feature of each column, of `progress` and of `mask` from `data + start`; a complement means a `float`.
-    """
-    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in exports.EVICTION_RULE.items()}
-    values |= {
-        "FORWARD": forward_pass(network),
-        "COLUMNS": str(exports.EVICTION_COLUMNS),
-        "EACH": str(len(COLUMN_FEATURES)),
-    }
-    return fill_template("eviction.c", values)
-
-
 def forward_pass(network: Network) -> str:
     """Return C (and C++) that defines `static void mlgo_forward(const float *features, float *outputs)`.
 
@@ -205,8 +188,8 @@ def _number(value: np.float32) -> str:
 def release_header(policy: DecisionCode, level: str | None = None) -> str:
     """Return an inlining policy as the class that LLVM's release mode compiles in, without TensorFlow or an object.
 
-    LLVM's build takes the header with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`, or `…_REGALLOCEVICTMODEL=` for
-    evictions (llvm/cmake/modules/TensorFlowCompile.cmake). Release mode does not compute `inlining_default`. For a
+    LLVM's build takes the header with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`
+    (llvm/cmake/modules/TensorFlowCompile.cmake). Release mode does not compute `inlining_default`. For a
     policy that uses it, the class computes the feature from the estimated cost, unless an LLVM supplies it after all;
     its level is `Oz` or `Os`. Raises `PolicyError` if the policy uses `inlining_default`, and there is no level.
     """
@@ -215,7 +198,7 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
     if threshold is not None and COST not in features:
         features.append(COST)
     values = {
-        "FEATURES": _feeds(features),
+        "FEATURES": ", ".join([*(f'"feed_{name}"' for name in features), '""']),
         "COUNT": str(len(features)),
         "DEFAULT": "-1",
         "SET_DEFAULT": "(void)DefaultGiven;",
@@ -224,27 +207,8 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
         place, cost = features.index(INLINING_DEFAULT), features.index(COST)
         set_default = f"// {replacement_text(threshold)}\n      Features[{place}] = Features[{cost}] < {threshold};"
         values |= {"DEFAULT": str(place), "SET_DEFAULT": f"if (!DefaultGiven) {set_default}"}
-    values |= {"KIND": "inlining", "MODEL": "INLINERSIZEMODEL", "FLAGS": "-Oz -mllvm -enable-ml-inliner=release"}
     values |= {"NAME": comment_text(policy.name), "POLICY": policy.code}
-    return fill_template("release_header.h", values | {"CLASS": fill_template("release_inlining.h", values)})
-
-
-def eviction_header(name: str, network: Network) -> str:
-    """Return the header of a network for evictions, as `release_header()` does for inlining."""
-    values = {
-        "FEATURES": _feeds([*COLUMN_FEATURES, "progress", "mask"]),
-        "FLOATS": ", ".join("false" if feature in exports.EVICTION_INTEGERS else "true" for feature in COLUMN_FEATURES),
-        "NAME": comment_text(name),
-        "KIND": "evictions",
-        "MODEL": "REGALLOCEVICTMODEL",
-        "FLAGS": "-O2 -mllvm -regalloc-enable-advisor=release",
-        "POLICY": f"namespace {{\n{eviction_code(network)}}} // namespace",
-    }
-    return fill_template("release_header.h", values | {"CLASS": fill_template("release_evictions.h", values)})
-
-
-def _feeds(features: Iterable[str]) -> str:
-    return ", ".join([*(f'"feed_{name}"' for name in features), '""'])
+    return fill_template("release_header.h", values)
 
 
 _ACTION_MASK = "action_mask["
@@ -260,13 +224,7 @@ def _library_code(path: Path) -> str:
         network = Network.load(path)
         features, choices = network.features, network.outputs if network.outputs > 2 else 0
         inputs = [name.removeprefix("action_") if name.startswith(_ACTION_MASK) else name for name in features]
-        if decides_evictions(network):
-            choices = exports.EVICTION_COLUMNS
-            inputs = [f"{feature}[{column}]" for column in range(choices) for feature in COLUMN_FEATURES]
-            inputs.append("progress")
-            policy = "#define MLGO_DECIDES\n" + eviction_code(network)
-        else:
-            policy = forward_pass(network) if choices else network_decision_code(path.name, network).code
+        policy = forward_pass(network) if choices else network_decision_code(path.name, network).code
     values = {
         "POLICY": policy,
         "INPUTS": " ".join([*inputs, *(["mask"] if choices else [])]),

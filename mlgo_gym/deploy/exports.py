@@ -9,23 +9,7 @@ from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.loading import is_rule, policy_file
-from mlgo_gym.policies.mlp import decides_evictions
 from mlgo_gym.policies.network import Network
-
-EVICTION_COLUMNS = 33
-"""Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
-
-EVICTION_INTEGERS = frozenset({"is_free", "is_hint", "is_local", "max_stage", "min_stage"})
-"""Features of the columns that are int64 in LLVM; the others are float (same file)."""
-
-EVICTION_RULE = {
-    "HINT": "is_hint",
-    "LOCAL": "is_local",
-    "BROKEN": "nr_broken_hints",
-    "URGENT": "nr_urgent",
-    "WEIGHT": "use_def_density",
-}
-"""Features of clang's own choice, by their names in `eviction.c`."""
 
 THRESHOLDS = {"Oz": 5, "Os": 50}
 """`OptMinSizeThreshold` and `OptSizeThreshold` of llvm/Analysis/InlineCost.h.
@@ -41,7 +25,7 @@ COST = "cost_estimate"
 _RULES = ("default", "never", "always", "threshold")
 
 
-def policy_network(policy: str, *, callee_features: bool = False, evictions: bool = False) -> Network | None:
+def policy_network(policy: str, *, callee_features: bool = False) -> Network | None:
     """Return the network of `mlp:FILE`; None for a rule.
 
     Raises `PolicyError` if there is no such policy, its file is no network, or the network needs callee features and
@@ -50,7 +34,6 @@ def policy_network(policy: str, *, callee_features: bool = False, evictions: boo
     Args:
         policy: the policy.
         callee_features: whether the target computes callee features.
-        evictions: whether the target also takes policies of evictions.
     """
     kind, colon, _ = policy.partition(":")
     if kind in _RULES or is_rule(policy):
@@ -58,11 +41,6 @@ def policy_network(policy: str, *, callee_features: bool = False, evictions: boo
     if colon and kind != "mlp":
         raise PolicyError(f"expected a rule, rule:FILE, mlp:FILE or a bundled policy, got {policy!r}")
     network = Network.load(policy_file(policy))
-    if decides_evictions(network) and not evictions:
-        raise PolicyError(
-            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "
-            "or export it with `mlgo-gym export llvm-header`, `tosa` or `tflite`"
-        )
     if not callee_features:
         check_features(policy, network.features)
     return network
@@ -77,13 +55,13 @@ def check_features(policy: str, features: Sequence[str]) -> None:
         )
 
 
-def exported_network(policy: str, *, evictions: bool = False) -> Network:
+def exported_network(policy: str) -> Network:
     """Return the network of a policy for a target in which LLVM computes the inputs.
 
     Raises:
         PolicyError: as in `policy_network()`, or the policy is a rule.
     """
-    network = policy_network(policy, evictions=evictions)
+    network = policy_network(policy)
     if network is None:
         raise PolicyError(f"expected a network, got the rule {policy!r}; use mlp:FILE")
     return network

@@ -5,10 +5,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.deploy.exports import EVICTION_COLUMNS, EVICTION_RULE
 from mlgo_gym.deploy.network_graph import Binary
 from mlgo_gym.extras import library
-from mlgo_gym.policies.mlp import COLUMN_FEATURES
 
 LOGARITHMS = 2**15
 """Logarithms of whole numbers below this are in a table, because the format has none of double precision.
@@ -35,7 +33,7 @@ _BINARY = {
 class TfliteGraph:
     """A model of one subgraph under construction; a tensor is its number, and there is no batch.
 
-    Truth values are float32, 0 or 1. A graph of evictions has one row for each column of the decision.
+    Truth values are float32, 0 or 1.
     """
 
     def __init__(self, name: str, *, for_tosa: bool) -> None:
@@ -74,10 +72,6 @@ class TfliteGraph:
         tensor = self._tensor(table.shape, table.dtype, "")
         self._graph.tensors[tensor].buffer = len(self._model.buffers) - 1
         return tensor
-
-    def scalar(self, value: float) -> int:
-        """Return a number of shape (1, 1), float32."""
-        return self.constant(np.full((1, 1), value, np.float32))
 
     def binary(self, operation: Binary | Literal["divide"], left: int, right: int) -> int:
         """Return an operation on two tensors, element by element."""
@@ -151,96 +145,6 @@ class TfliteGraph:
             no, yes = (self.gather(logits, self.constant(np.array([index], np.int32)), 0) for index in (0, 1))
         return self.compare("GREATER", yes, no, self.integer)
 
-    def own_choice(self, rows: int, legal: int) -> int:
-        """Return the column of clang's own choice, int32 of shape (1,)."""
-        columns = {
-            part: self.gather(rows, self.constant(np.array([COLUMN_FEATURES.index(feature)], np.int32)), 1)
-            for part, feature in EVICTION_RULE.items()
-        }
-        urgent = self.times(self.finite(columns["URGENT"], np.inf), self.scalar(10))
-        broken = self.binary("add", self.finite(columns["BROKEN"], np.inf), urgent)
-        weight = self.finite(columns["WEIGHT"], np.inf)
-        hint, local = (self.compare("GREATER", columns[part], self.scalar(0)) for part in ("HINT", "LOCAL"))
-        decline = self.last_row(legal)
-        lighter = self.compare("LESS", weight, self.last_row(weight))
-        allowed = self.binary("maximum", lighter, self.opposite(decline))
-        finite = self.compare("LESS", broken, self.scalar(np.inf))
-        eligible = self.times(self.times(legal, self.opposite(self.is_last())), self.times(finite, allowed))
-        # A local column is taken only if no column before it is.
-        before = self.constant(np.tril(np.ones((EVICTION_COLUMNS,) * 2, np.float32), -1))
-        later = self._any_before(before, eligible)
-        candidates = self.times(eligible, self.opposite(self.times(self.times(decline, local), later)))
-        # The scan keeps each column that is cheaper than all before it, and stops at the first hint among these.
-        fewer, equal = (self._earlier(code, broken) for code in ("LESS", "EQUAL"))
-        lower = self.binary("maximum", fewer, self.times(equal, self._earlier("LESS_EQUAL", weight)))
-        cheapest = self.times(candidates, self.opposite(self._any_before(self.times(lower, before), candidates)))
-        first = self.binary("subtract", self.scalar(1000), self.positions())
-        score = self.times(cheapest, self.choose(hint, first, self.binary("add", self.positions(), self.scalar(1))))
-        # Without such a column: nothing if that is legal, else the first legal one.
-        falling = np.linspace(0.5, 0.1, EVICTION_COLUMNS, dtype=np.float32)[:, None]
-        nothing = self.times(self.is_last(), decline)
-        others = self.times(self.times(legal, self.opposite(decline)), self.constant(falling))
-        return self.place_of("ARG_MAX", self.binary("add", score, self.binary("add", nothing, others)))
-
-    def _any_before(self, pairs: int, columns: int) -> int:
-        """Return whether a column j has a truth value, among those of each row i of the pairs, of shape (i, j)."""
-        blocking = self.times(pairs, self.reshape(columns, (1, EVICTION_COLUMNS)))
-        return self.holds_once(blocking, 1)
-
-    def _earlier(self, code: str, values: int) -> int:
-        """Return whether the value of column j and that of column i compare so, of shape (i, j)."""
-        return self.compare(code, self.reshape(values, (1, EVICTION_COLUMNS)), values)
-
-    def positions(self) -> int:
-        """Return the number of each column of a decision on evictions, of shape (columns, 1)."""
-        return self.constant(np.arange(EVICTION_COLUMNS, dtype=np.float32)[:, None])
-
-    def is_last(self) -> int:
-        """Return whether a column is the last one, of shape (columns, 1)."""
-        return self.constant(np.eye(EVICTION_COLUMNS, dtype=np.float32)[:, -1:])
-
-    def last_row(self, values: int) -> int:
-        """Return the last row."""
-        return self.gather(values, self.constant(np.array([EVICTION_COLUMNS - 1], np.int32)), 0)
-
-    def opposite(self, truth: int) -> int:
-        """Return the negation of truth values."""
-        return self.binary("subtract", self.scalar(1), truth)
-
-    def times(self, left: int, right: int) -> int:
-        """Return the product of two tensors: of truth values whether both hold."""
-        return self.binary("multiply", left, right)
-
-    def holds_once(self, truth: int, axis: int) -> int:
-        """Return whether a truth value holds at least once along an axis."""
-        return self.compare("GREATER", self.reduce("SUM", truth, axis, keep=True), self.scalar(0))
-
-    def smallest_row(self, rows: int) -> int:
-        """Return the minimum of each column: half of the rows remain after each step."""
-        while (count := self._shape(rows)[0]) > 1:
-            half = (count + 1) // 2
-            first, second = (np.arange(start, start + half, dtype=np.int32) for start in (0, count - half))
-            parts = (self.gather(rows, self.constant(indices), 0) for indices in (first, second))
-            rows = self.binary("minimum", *parts)
-        return rows
-
-    def spread(self, row: int) -> int:
-        """Return a row repeated for each column of a decision."""
-        return self.times(row, self.constant(np.ones((EVICTION_COLUMNS, 1), np.float32)))
-
-    def finite(self, values: int, nan: float) -> int:
-        """Return values within the bounds of observations, and a number in place of NaN."""
-        low, high = (self.constant(np.full(1, bound, np.float32)) for bound in (-_BOUND, _BOUND))
-        bounded = self.binary("maximum", self.binary("minimum", values, high), low)
-        replacement = self.constant(np.full(self._shape(values), nan, np.float32))
-        return self.choose(self.compare("EQUAL", values, values), bounded, replacement)
-
-    def relation(self, first: int, second: int) -> int:
-        """Return the difference relative to the sum of the amounts."""
-        amounts = [self._operate("ABS", [values], self._shape(values), np.float32, "Abs") for values in (first, second)]
-        total = self.binary("add", self.binary("add", *amounts), self.scalar(1e-6))
-        return self.binary("divide", self.binary("subtract", first, second), total)
-
     def join(self, parts: list[int], axis: int) -> int:
         """Return tensors joined along an axis."""
         shape = list(self._shape(parts[0]))
@@ -248,12 +152,6 @@ class TfliteGraph:
         is_float = self._graph.tensors[parts[0]].type == self._type(np.float32)
         dtype = np.float32 if is_float else self.integer
         return self._operate("CONCATENATION", parts, tuple(shape), dtype, "Concatenation", axis=axis)
-
-    def place_of(self, code: str, values: int) -> int:
-        """Return the first place of the smallest or the largest value of one column, int32 of shape (1,)."""
-        inputs = [values, self.constant(np.array([0], np.int32))]
-        kind = self._schema.TensorType.INT32
-        return self._operate(code, inputs, (1,), np.int32, code.title().replace("_", ""), outputType=kind)
 
     def compare(self, code: str, left: int, right: int, dtype: Any = np.float32) -> int:
         """Return a comparison, element by element, as 0 or 1."""

@@ -23,7 +23,7 @@ from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRe
 from mlgo_gym.make_env import RemoteEnvironment, make_environment
 from mlgo_gym.policies import Policy, act_batch, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
-from mlgo_gym.policies.mlp import network_policy
+from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.scheduling import FileStore, RemoteWork
@@ -78,7 +78,7 @@ class EvaluatedPolicies:
             elif isinstance(policy, str):
                 self.policies[name] = load_policy(policy, self.env, seed=settings.seed)
             elif isinstance(policy, Network):
-                self.policies[name] = network_policy(self.env, policy, name)
+                self.policies[name] = MlpPolicy(self.env, policy, name)
             elif callable(getattr(policy, "act", None)):
                 self.policies[name] = policy
             else:

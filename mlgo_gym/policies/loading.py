@@ -24,7 +24,7 @@ from mlgo_gym.corpus.training_digests import SHORT_DIGEST, sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
-from mlgo_gym.policies.mlp import network_policy
+from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.rules import RULE_SUFFIX, RULES, RuleText, ratio_policy, rule_policy, threshold_policy
@@ -129,7 +129,7 @@ _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
 """Rules with a number, and an example of it."""
 
 _MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
-    "mlp": lambda env, file: network_policy(env, Network.load(file), f"mlp:{file}"),
+    "mlp": lambda env, file: MlpPolicy(env, Network.load(file), f"mlp:{file}"),
     "tflite": TflitePolicy,
     "onnx": OnnxPolicy,
 }

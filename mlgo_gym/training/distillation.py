@@ -1,4 +1,4 @@
-"""Small networks by gradient descent: regression, and distillation of a teacher near its observations."""
+"""Small networks by gradient descent: distillation of a teacher near its observations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,9 +68,10 @@ def distil(
 ) -> Network:
     """Return a network with one output that gives the logits of a teacher.
 
-    The names are those of the observations' columns; the network uses `network_features(names)`.
+    The names are those of the observations' columns; the network uses `network_features(names)`. The loss is the
+    weighted smooth L1 loss.
     """
-    torch_library()
+    torch = torch_library()
     features = network_features(names)
     columns = feature_columns("the network", features, names)
     normalization = Normalization.fit(observations[:, columns], features, "log_standard")
@@ -78,38 +79,16 @@ def distil(
     outputs = np.clip(logits(rows), -_MAX_LOGIT, _MAX_LOGIT)
     # Rows near the border count most, and observed rows more than mixed ones.
     weights = np.where(np.arange(len(rows)) < len(observations), 1.0, 0.5) * (0.3 + np.exp(-np.abs(outputs) / 2))
-    return regression(rows[:, columns], outputs, weights, normalization, settings, seed=seed, advance=advance)
-
-
-def regression(
-    rows: Matrix,
-    targets: Matrix,
-    weights: Matrix,
-    normalization: Normalization,
-    settings: NetworkSettings,
-    *,
-    batch: int = 512,
-    beta: float = 1.0,
-    seed: int = 0,
-    advance: Advance | None = None,
-) -> Network:
-    """Return a network with one output that gives a target for each row of features, of shape (rows, features).
-
-    The loss is the smooth L1 loss with `beta`, times the weight of each row.
-    """
-    torch = torch_library()
-    inputs = torch.from_numpy(normalization(rows.astype(np.float32)))
-    outputs, factors = (torch.from_numpy(values.astype(np.float32)) for values in (targets, weights))
+    inputs = torch.from_numpy(normalization(rows[:, columns].astype(np.float32)))
+    targets, factors = (torch.from_numpy(values.astype(np.float32)) for values in (outputs, weights))
 
     def loss(model: Any, batch_rows: Any) -> Any:
         values = model(inputs[batch_rows])[:, 0]
-        errors = torch.nn.functional.smooth_l1_loss(values, outputs[batch_rows], reduction="none", beta=beta)
+        errors = torch.nn.functional.smooth_l1_loss(values, targets[batch_rows], reduction="none")
         return (errors * factors[batch_rows]).mean()
 
-    widths = [len(normalization.names), *settings.hidden, 1]
-    return fitted_network(
-        widths, loss, normalization, len(rows), settings.steps, batch=batch, seed=seed, advance=advance
-    )
+    widths = [len(features), *settings.hidden, 1]
+    return fitted_network(widths, loss, normalization, len(rows), settings.steps, seed=seed, advance=advance)
 
 
 def fitted_network(

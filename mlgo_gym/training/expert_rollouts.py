@@ -219,7 +219,7 @@ def expert_rollouts(
         digests = [env.corpus.module(name).source_digest() for name in names]
         groups, modules, digest = (np.repeat(values, sizes) for values in (range(len(names)), names, digests))
         features = tuple(env.feature_names[column] for column in columns)
-        return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)
+        return Labels(features, observations, actions, costs, one, one, groups, modules, digest)
 
     with workers:
         yield collect

@@ -33,10 +33,10 @@ _MODULES = "modules.jsonl"
 _FORMAT = 1
 
 FACTS = (
-    *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),
-    *("project", "context", "visit", "position", "callee", "default", "price", "nodes", "edges", "edge_links"),
+    *("answer", "bytes", "text", "decisions", "module", "digest"),
+    *("project", "context", "visit", "position", "callee", "nodes", "edges", "edge_links"),
 )
-"""The columns that are not features. Labels of inlining have `bytes`, those of other decisions `costs`."""
+"""The columns that are not features."""
 
 _BYTES_EXPONENT = 0.8
 _TEXT_EXPONENT = 0.5
@@ -52,16 +52,14 @@ class Labels:
         features: Names of the columns of `observations`; element i of a tensor is `NAME[i]`.
         observations: float32 or float64 of shape (labels, features); integers above 2**53 are rounded.
         answers: Actions of the policy, int64 of shape (labels,).
-        costs: float64 of shape (labels, actions): cost of the module with each action minus that with the policy's;
-            NaN for an action that was not tried, infinite for an illegal one. Bytes, where the labels are of inlining.
+        costs: float64 of shape (labels, actions): cost of the module with each action minus that with the policy's, in
+            bytes; NaN for an action that was not tried, infinite for an illegal one.
         text: Cost of the module under the policy, of shape (labels,).
         share: Decisions of the module per label of it, float64 of shape (labels,).
         groups: Number of the module of each label, int64 of shape (labels,); each round counts separately.
         modules: Project and name there of the module of each label, joined by a slash; texts as objects, since one long
             name would widen an array of texts for all.
         digests: `Module.source_digest()` of the module of each label; empty if unknown.
-        defaults: Clang's own choice, int64 of shape (labels,); the policy's action if unknown.
-        prices: Cost of the function under the policy, of shape (labels,); that of the module if unknown.
     """
 
     features: tuple[str, ...]
@@ -73,8 +71,6 @@ class Labels:
     groups: npt.NDArray[np.int64]
     modules: npt.NDArray[np.object_]
     digests: npt.NDArray[np.object_]
-    defaults: npt.NDArray[np.int64]
-    prices: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -358,11 +354,8 @@ def _labels(
         for index in range(part.shape[1])
     ]
     answers, text = columns["answer"].to_numpy().astype(np.int64), columns["text"].to_numpy()
-    if "costs" in columns:
-        costs = _matrix(columns["costs"])
-    else:
-        difference, costs = columns["bytes"].to_numpy(), np.zeros((len(answers), 2))
-        costs[np.arange(len(answers)), 1 - answers] = np.where(answers, -difference, difference)
+    difference, costs = columns["bytes"].to_numpy(), np.zeros((len(answers), 2))
+    costs[np.arange(len(answers)), 1 - answers] = np.where(answers, -difference, difference)
     digests = columns["digest"].to_pylist() if "digest" in columns else [""] * len(answers)
     return Labels(
         tuple(features),
@@ -374,8 +367,6 @@ def _labels(
         groups,
         modules,
         np.array(digests, np.object_),
-        columns["default"].to_numpy() if "default" in columns else answers,
-        columns["price"].to_numpy() if "price" in columns else text,
     )
 
 

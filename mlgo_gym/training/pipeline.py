@@ -4,8 +4,7 @@ Each training method runs `run_pipeline()` with parts of its own. A new method i
 
 | method | collector | fit | choice |
 |---|---|---|---|
-| `train imitation`, inlining | stored labels | `TreeImitation.fit()` | `MarginChoice` |
-| `train imitation`, evictions by flips | stored labels | `EvictionImitation.fit()` | `MarginChoice` |
+| `train imitation` | stored labels | `TreeImitation.fit()` | `MarginChoice` |
 | `train policy` | `label_rounds()` | `TreeImitation.fit()` | `MarginChoice` |
 | `train clone`, `imitate()` | `expert_rollouts()` | `Classification.fit()` | |
 
@@ -27,7 +26,6 @@ from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.llvm.advisors import INLINING
@@ -38,7 +36,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore
 from mlgo_gym.storage.json_files import remove_unfinished
 from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
-from mlgo_gym.training.flip_labels import label_by_flips, label_evictions
+from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.graph_labels import labels_digest
 from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
 from mlgo_gym.training.monitor import Monitor
@@ -53,17 +51,17 @@ Collector = Callable[[int, Network | None, Monitor], Labels]
 
 @dataclass(frozen=True, slots=True)
 class Labelling:
-    """Labels of the decisions of a corpus, by flips.
+    """Labels of the inlining decisions of a corpus, by flips.
 
     Attributes:
         corpus: The corpus, as `open_corpus` takes it.
         policy: Policy that the labels are taken around, as `load_policy` takes it.
-        environment: Id of the environment, of inlining or of evictions.
+        environment: Id of the environment.
         arguments: Other arguments of the environment, JSON-able.
         compiles: Maximum number of compiles per module (≥ 1).
         seconds: Maximum CPU time per module, in seconds. Default: no limit.
         seed: Selects the labelled decisions and the order of the modules.
-        check: Number of labels per module to measure again by a single flip (≥ 0); inlining only.
+        check: Number of labels per module to measure again by a single flip (≥ 0).
         largest: Maximum size of a module, in bytes of bitcode. Default: no limit.
         limit: Number of modules, drawn at random (≥ 1). Default: all.
         max_per_project: Maximum number of modules per project (≥ 1). Default: no limit.
@@ -85,11 +83,8 @@ class Labelling:
         """Return the environment, or raise an MlgoError if its decisions cannot be labelled."""
         arguments = with_callee_features(self.arguments, [self.policy])
         env = make_environment(self.environment, {**arguments, "corpus": self.corpus})
-        if env.task.advisors != (INLINING,) and not (can_split(env.setup) and env.setup.options.scope == "module"):
-            raise MlgoError(
-                "expected inlining, or evictions of whole modules with a metric of functions, got "
-                f"{self.environment} with metric={env.metric!r}; use mlgo/RegAllocEvict-v0 and spill_cost"
-            )
+        if env.task.advisors != (INLINING,):
+            raise MlgoError(f"expected an environment of inlining to label, got {self.environment}; use mlgo/Inline-v0")
         return env
 
     def modules(self, corpus: Corpus) -> list[str]:
@@ -137,10 +132,10 @@ class Labelling:
     def _label(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
         """Return the labels of a module, or the reason why it has none."""
         seconds = float("inf") if self.seconds is None else self.seconds
-        inlines = env.task.advisors == (INLINING,)
-        label = partial(label_by_flips, check=self.check) if inlines else label_evictions
         try:
-            return label(env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed)
+            return label_by_flips(
+                env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed, check=self.check
+            )
         except MlgoError as error:
             return str(error)
 

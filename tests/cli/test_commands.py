@@ -18,7 +18,6 @@ from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.training.checkpoint_choice import MARGINS
 from tests.cli.command import run, run_json
 from tests.llvm.test_link_facts import FIRST, SECOND
@@ -191,10 +190,6 @@ def test_networks_learn_from_labels_and_a_margin_is_chosen_on_other_modules(vari
     clone = ("train", "clone", "--corpus", varied, "--expert", "last-call", "--rounds", 2, "--episodes", 2)
     assert run_json(*clone, "--hidden", 8, "--steps", 20, "--output", file)["agreement"][0] == 1.0
     assert set(CALLEE_FEATURES) <= set(Network.load(file).features) - {"inlining_default"}
-    label = ("label", varied, "--environment", "mlgo/RegAllocEvict-v0", "--compiles", 8, "--output")
-    assert run(*label, tmp_path / "evictions").exit_code == 0
-    assert run("train", "imitation", tmp_path / "evictions", *SMALL, "--output", file).exit_code == 0
-    assert Network.load(file).features == INPUTS
 
 
 BUILD = """

@@ -1,4 +1,4 @@
-"""Headers for LLVM's release mode, models of evictions, and the commands that export them."""
+"""Headers for LLVM's release mode, and the commands that export them."""
 
 import ctypes
 import subprocess
@@ -10,65 +10,35 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count
-from mlgo_gym.deploy.c_code import decision_code, eviction_header, network_decision_code, release_header
+from mlgo_gym.deploy.c_code import decision_code, network_decision_code, release_header
 from mlgo_gym.deploy.exports import COST, default_threshold, exported_network
-from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
-from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.mlp import COLUMN_FEATURES, EvictionPolicy
-from mlgo_gym.tasks.infos import decision_info
 from tests.cli.command import run
 from tests.deploy.conftest import NAMES, labelled, make_network
 from tests.policies.episodes import eviction_network
 
 
 @pytest.mark.libraries
-def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
-    env = RegAllocEvictEnv(corpus="builtin")
-    path, folder = tmp_path / "evict.safetensors", tmp_path / "model"
-    eviction_network().save(path)
-    assert run("export", "tflite", "--policy", f"mlp:{path}", "--output", folder).exit_code == 0
-    network, model = (load_policy(policy, env) for policy in (f"mlp:{path}", f"tflite:{folder}"))
-    observation, info = env.reset(options={"module": "c/bigint"})
-    over, compared, deviations = False, 0, 0
-    while not over:
-        action = network.act(observation, info)
-        assert model.act(observation, info) == action
-        compared += 1
-        deviations += action != info["default_action"]
-        observation, _, over, _, info = env.step(action)
-    env.close()
-    assert compared > 10
-    assert deviations > 0
-
-
-@pytest.mark.libraries
-@pytest.mark.parametrize("evicts", [False, True])
-def test_a_model_of_tosa_names_features_as_llvms_model_runner(evicts: bool, network_file: Path, tmp_path: Path) -> None:
+def test_a_model_of_tosa_names_features_as_llvms_model_runner(network_file: Path, tmp_path: Path) -> None:
     """The build of LLVM that lowers the file looks its inputs up by name."""
     pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
-    evictions = tmp_path / "evictions.safetensors"
-    eviction_network().save(evictions)
-    level = [] if evicts else ["--level", "Oz"]
-    spec = f"mlp:{evictions if evicts else network_file}"
-    model, network = tmp_path / "model.mlir", exported_network(spec, evictions=True)
+    level, spec = ["--level", "Oz"], f"mlp:{network_file}"
+    model, network = tmp_path / "model.mlir", exported_network(spec)
     assert run("export", "tosa", "--policy", spec, "--output", model, *level).stdout.startswith(f"{model}: {spec}, ")
     data = model.read_bytes()
     assert data.startswith(b"ML\xefR")
-    names = [*COLUMN_FEATURES, "mask", "progress", "index_to_evict"] if evicts else list(network.features)
-    for name in (*names, "tf_saved_model.index_path"):
+    for name in (*network.features, "tf_saved_model.index_path"):
         assert (name.encode() in data) == (name != "inlining_default"), name
     # Operations without a counterpart in EmitC.
     assert b"\0select\0" in data
     assert not any(b"\0%b\0" % word in data for word in (b"cumsum", b"log", b"minimum", b"maximum", b"clamp"))
 
 
-def header_decides(header: str, model: str, folder: Path) -> Callable[[list[bytes]], int]:
+def header_decides(header: str, folder: Path) -> Callable[[list[bytes]], int]:
     """Return a function that gives the tensors of a decision to the class of a header, as LLVM's release mode does."""
     (folder / "main.cpp").write_text(f"""{header}
 extern "C" int64_t decide(const char *data, const int *sizes, int count) {{
-  llvm::{model} model;
+  llvm::InlinerSizeModel model;
   for (int i = 0; i < count; data += sizes[i++]) __builtin_memcpy(model.arg_data(i), data, sizes[i]);
   model.Run();
   return *static_cast<int64_t *>(model.result_data(0));
@@ -91,29 +61,11 @@ def test_the_header_of_a_network_decides_as_it_without_clangs_own_decision(tmp_p
     network = make_network(rows)
     threshold = default_threshold("mine", network.features, "Os")
     assert threshold is not None
-    decide = header_decides(release_header(network_decision_code("mine", network), "Os"), "InlinerSizeModel", tmp_path)
+    decide = header_decides(release_header(network_decision_code("mine", network), "Os"), tmp_path)
     decisions = [decide([number.tobytes() for number in row]) for row in rows]
     rows[:, NAMES.index("inlining_default")] = rows[:, NAMES.index(COST)] < threshold
     assert decisions == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
     assert 0.05 < np.mean(decisions) < 0.95
-
-
-def test_the_header_of_a_network_for_evictions_decides_as_it(tmp_path: Path) -> None:
-    env, network = RegAllocEvictEnv(corpus="builtin"), eviction_network()
-    policy = EvictionPolicy(env, network)
-    decide = header_decides(eviction_header("random", network), "RegAllocEvictModel", tmp_path)
-    deviations = 0
-    with env.compilation(env.corpus.module("c/bigint")).session(env.task.advisors) as session:
-        while (decision := session.wait(60)) is not None:
-            tensors, payload = {}, bytes(decision.payload)
-            for spec in env.task.headers[0].features:
-                tensors[spec.name], payload = payload[: spec.nbytes], payload[spec.nbytes :]
-            action = policy.act(env.task.observe(decision), decision_info(env.task, decision, "module", 0))
-            assert decide([tensors[name] for name in (*COLUMN_FEATURES, "progress", "mask")]) == action
-            deviations += action != env.task.default_action(decision)
-            session.advise(env.task.encode(decision, int(action)) or b"")
-        session.finish(60)
-    assert deviations > 1
 
 
 def test_a_policy_of_clangs_own_decision_needs_a_level() -> None:
@@ -145,9 +97,10 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path, callee_network:
         ("plugin --policy never --llvm-config echo", ToolchainError, "an llvm-config, got echo with the version"),
         (f"onnx --policy {callee_network}", PolicyError, r"needs callee features, .*: mlgo-gym train policy$"),
         ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
-        (f"onnx --policy mlp:{path}", MlgoError, "expected a policy of inlining"),
-        (f"tflite --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
-        (f"tosa --level Os --policy mlp:{path}", MlgoError, "expected --level for a policy of inlining, .* omit"),
+        *(
+            (f"{target} --policy mlp:{path}", PolicyError, "expected a network with 1 or 2 outputs, got 33")
+            for target in ("llvm-header", "onnx")
+        ),
     ):
         with pytest.raises(error, match=message):
             run("export", *words.split(), "--output", tmp_path / "output")

@@ -9,7 +9,6 @@ import numpy as np
 
 from mlgo_gym import CompilerEnv, Policy
 from mlgo_gym.integrations.normalize_features import record_observations
-from mlgo_gym.policies.mlp import INPUTS
 from mlgo_gym.policies.network import Floats, Network, Normalization
 
 
@@ -45,11 +44,7 @@ def random_network(
 
 def eviction_network() -> Network:
     """Return a network of evictions that often deviates from clang's own choice."""
-    generator = np.random.default_rng(0)
-    weights = tuple(generator.normal(size=shape).astype(np.float32) for shape in ((len(INPUTS), 8), (8, 1)))
-    samples = generator.random((200, len(INPUTS))).astype(np.float32) * 4
-    biases = (np.zeros(8, np.float32), np.zeros(1, np.float32))
-    return Network(INPUTS, weights, biases, "relu", Normalization.fit(samples, INPUTS, "standard"))
+    return random_network(tuple(f"{name}[{column}]" for column in range(33) for name in ("is_free", "nr_urgent")), 33)
 
 
 def shifted(network: Network, outputs: Any) -> Network:

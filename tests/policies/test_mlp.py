@@ -17,7 +17,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity, with_callee_features
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import FORMAT, Network, Normalization
-from tests.policies.episodes import Trap, eviction_network, play, random_network, shifted
+from tests.policies.episodes import Trap, play, random_network
 
 NAMES = ("small", "huge", "constant")
 ROWS = np.array(
@@ -199,15 +199,3 @@ def test_networks_that_do_not_fit_the_environment_are_refused(inline: CompilerEn
     assert with_callee_features({"limit": 1}, ["default", "threshold:5"]) == {"limit": 1}
     with pytest.raises(PolicyError, match="which this environment does not compute; make it with callee_features=True"):
         load_policy(policy, inline)
-
-
-def test_a_network_of_evictions_takes_the_column_with_the_smallest_output(evict: CompilerEnv, tmp_path: Path) -> None:
-    network = eviction_network()
-    policy = f"mlp:{tmp_path}/network.safetensors"
-    default = play(evict, load_policy("default", evict), "c/bigint")[0]
-    actions = []
-    for margin in (1e9, -1e9):
-        shifted(network, margin).save(tmp_path / "network.safetensors")
-        actions.append(play(evict, load_policy(policy, evict), "c/bigint")[0])
-    assert actions[0] == default, "a large margin leaves clang's own choices"
-    assert actions[1][0] != default[0]

@@ -28,8 +28,6 @@ def inlining_labels(count: int = 600, *, modules: int = 30, first: int = 0) -> L
         groups,
         np.array(names),
         np.array([f"{first + number:064d}"[::-1] for number in groups]),
-        np.zeros(count, np.int64),
-        np.ones(count),
     )
 
 

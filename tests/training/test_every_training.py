@@ -24,10 +24,10 @@ from mlgo_gym.training.checkpoint_choice import MarginChoice
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.labels import joined
 from mlgo_gym.training.pipeline import run_pipeline
-from mlgo_gym.training.tree_imitation import EvictionImitation, without_modules
+from mlgo_gym.training.tree_imitation import without_modules
 from tests.conftest import PROGRAMS, MakeBitcode
 
-INLINE, EVICT = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"
+INLINE = "mlgo/Inline-v0"
 SMALL: dict[str, Any] = {"models": 1, "trees": 3, "network": NetworkSettings((4,), 5)}
 
 Fits = list[set[str]]
@@ -62,8 +62,8 @@ def parts(projects: str, toolchain: Toolchain) -> dict[Part, set[str]]:
     return digests
 
 
-def make_labels(projects: str, folder: Path, seed: int, environment: str = INLINE, part: str = ":train") -> Path:
-    for _ in Labelling(f"{projects}{part}", environment=environment, compiles=2, seed=seed).run(folder / "labels"):
+def make_labels(projects: str, folder: Path, seed: int, part: str = ":train") -> Path:
+    for _ in Labelling(f"{projects}{part}", compiles=2, seed=seed).run(folder / "labels"):
         pass
     return folder / "labels"
 
@@ -99,12 +99,6 @@ def imitation(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
     choice = MarginChoice(fit, (0.0, 1.0), valid, folder / "margins")
     run_pipeline(lambda *_: labels, fit.fit, choice, output=file)
     return file.read_bytes(), [*fit.fits, set(sidecar_digests(file))]
-
-
-def evictions(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
-    labels, file = read_labels([make_labels(projects, folder, seed, EVICT)]), folder / "n.safetensors"
-    run_pipeline(lambda *_: labels, EvictionImitation(**SMALL, seed=seed).fit, output=file)
-    return file.read_bytes(), [digests_of(labels), set(sidecar_digests(file))]
 
 
 def clone(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
@@ -143,7 +137,7 @@ LIBRARIES = [pytest.mark.libraries]
 TRAININGS: list[Any] = [
     normalization,
     bandit,
-    *(pytest.param(training, marks=LIBRARIES) for training in (clone, evictions, imitation, policy)),
+    *(pytest.param(training, marks=LIBRARIES) for training in (clone, imitation, policy)),
 ]
 
 

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from mlgo_gym import CompilerEnv, Execution, MlgoError, Network, load_policy, open_corpus
-from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.training_digests import sidecar_digests, write_sidecar_digests
-from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, imitate
 from mlgo_gym.training.expert_rollouts import expert_rollouts
-from mlgo_gym.training.flip_labels import GRAPH_FUNCTIONS, label_by_flips, label_evictions
+from mlgo_gym.training.flip_labels import GRAPH_FUNCTIONS, label_by_flips
 from mlgo_gym.training.graph_labels import labels_digest, read_graphs
 from mlgo_gym.training.labels import LabelStore, ModuleLabels, label_tables, read_header, read_labels
 from mlgo_gym.training.pipeline import REFERENCES, drawn_modules
@@ -69,16 +67,9 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.share.tolist() == [3, 3, 3, 3]
     assert labels.groups.tolist() == [0, 0, 1, 1]
     assert (labels.modules.tolist(), labels.trained_on) == (["p/m", "p/m", "p/n", "p/n"], {"d" * 64: "p/m"})
-    costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
-    several = columns(costs=costs, weight=[[0, 1], [3, 4]])
-    del several["bytes"]
-    with closing(LabelStore(tmp_path / "several", HEADER)) as store:
-        store.add_labels("m", ("p", "m"), "", ModuleLabels(several, {"decisions": 2}))
-    labels = read_labels([tmp_path / "several"])
-    assert labels.features[-2:] == ("weight[0]", "weight[1]")
-    assert labels.observations[:, -2:].tolist() == [[0, 1], [3, 4]]
-    assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
-    assert labels.trained_on is None
+    with closing(LabelStore(tmp_path / "unnamed", HEADER)) as store:
+        store.add_labels("m", ("p", "m"), "", ModuleLabels(columns(), {"decisions": 2}))
+    assert read_labels([tmp_path / "unnamed"]).trained_on is None
     old = read_labels([write(tmp_path / "old", callee_last=np.array([0, 1]))])
     assert old.features[-3:] == ("callee_last", "callee_copies", "callee_references"), "labels without link facts"
     assert old.observations[:, -2:].tolist() == [[-1, -1], [-1, -1]]
@@ -210,33 +201,18 @@ def test_names_that_are_no_utf8_or_have_two_lines_are_labelled(calls: Path, tmp_
     assert list(labelling.run(tmp_path / "labels")) == [lines[name] for name in labelling.modules(open_corpus(folder))]
 
 
-def test_evictions_are_labelled_by_flips_in_any_process(varied: str, tmp_path: Path) -> None:
-    labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=2)
-    one, two = (
-        {line["module"]: without_times(line) for line in labelling.run(tmp_path / name, execution)}
-        for name, execution in (("one", Execution()), ("two", Execution(2)))
-    )
-    assert one == two
-    labels, other = (read_labels([tmp_path / name]) for name in ("one", "two"))
-    assert labels.costs.shape == (len(labels), 33)
-    assert np.array_equal(labels.costs, other.costs, equal_nan=True)
-    assert len(labels.features) == labels.observations.shape[1] == 628
-    for environment in ("mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"):
-        with pytest.raises(MlgoError, match=f"expected inlining, or evictions of whole modules .* got {environment}"):
-            list(Labelling(varied, environment=environment).run(tmp_path))
-
-
 def test_limits_of_a_labelling_arrive(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
-    evictions: dict[str, Any] = {"environment": "mlgo/RegAllocEvict-v0", "compiles": 4}
-    for program, limits, compiles, checked in (
-        ("calls.c", {"compiles": 2}, 2, 0),
-        ("calls.c", {"compiles": 3, "check": 2}, 3, 2),
-        ("calls.c", {"compiles": 9, "seconds": 1e-9}, 2, 0),
-        ("mixed.c", evictions, 5, 0),
-        ("mixed.c", evictions | {"seconds": 1e-9}, 2, 0),
+    limits: dict[str, Any]
+    for limits, compiles, checked in (
+        ({"compiles": 2}, 2, 0),
+        ({"compiles": 3, "check": 2}, 3, 2),
+        ({"compiles": 9, "seconds": 1e-9}, 2, 0),
     ):
-        (line,) = Labelling(str(make_bitcode(program)), **limits).run(tmp_path / str(len(list(tmp_path.iterdir()))))
+        (line,) = Labelling(str(make_bitcode("calls.c")), **limits).run(tmp_path / str(len(list(tmp_path.iterdir()))))
         assert (line["compiles"], len(line.get("checked", ()))) == (compiles, checked), limits
+    for environment in ("mlgo/RegAllocEvict-v0", "mlgo/Joint-v0"):
+        with pytest.raises(MlgoError, match=f"expected an environment of inlining to label, got {environment}"):
+            list(Labelling("builtin", environment=environment).run(tmp_path))
 
 
 def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:
@@ -261,55 +237,8 @@ def test_labels_by_flips_equal_single_flips(varied: str) -> None:
     assert label_by_flips(env, load_policy("never", env), "leaf").columns == {}
 
 
-def cost_with(env: CompilerEnv, function: str, position: int, column: int | None) -> float:
-    """Return the cost of the module with one other column in one function, and clang's own choice elsewhere."""
-
-    def choose(decision: Decision, _: int) -> int:
-        flipped = column is not None and decision.site[::2] == (function, position)
-        return column if flipped and column is not None else int(env.task.default_action(decision))
-
-    return run_allocation_compile(env.setup, env.compilation(env.corpus[0]), choose).cost
-
-
-def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(make_bitcode: MakeBitcode, leaf: Path) -> None:
-    env = make("mlgo/RegAllocEvict-v0", make_bitcode("spills.c"))
-    module = env.corpus[0].name
-    found = label_evictions(env, load_policy("default", env), module, compiles=3)
-    assert len(set(found.columns["context"])) > 1
-    facts = "answer costs text decisions context position default price"
-    assert {*facts.split()} <= {*found.columns}
-    before, tried = cost_with(env, "", 0, None), 0
-    rows = zip(*(found.columns[name] for name in ("context", "position", "answer", "costs")), strict=True)
-    for context, position, answer, costs in rows:
-        assert costs[answer] == 0
-        for column in np.flatnonzero(np.isfinite(costs)):
-            tried += column != answer
-            after = before if column == answer else cost_with(env, context, position, int(column))
-            assert costs[column] == pytest.approx(after - before, abs=1e-6 * before)
-    assert tried == found.counts["flips"] > found.counts["compiles"]
-    # Deviations of a policy are taken back first.
-    columns = label_evictions(env, load_policy("never_evict", env), module, compiles=2).columns
-    deviating = columns["answer"] != columns["default"]
-    assert deviating.any()
-    for default, costs in zip(columns["default"][deviating], np.array(columns["costs"])[deviating], strict=True):
-        assert np.isfinite(costs[default])
-    env = make("mlgo/RegAllocEvict-v0", leaf)
-    found = label_evictions(env, load_policy("default", env), env.corpus[0].name)
-    assert (found.columns, found.counts["decisions"], found.counts["flips"]) == ({}, 0, 0)
-
-
 def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -> None:
     # A change of the labelling changes its results: the changelog says so.
-    env = make("mlgo/RegAllocEvict-v0", make_bitcode("pressure.c"))
-    for policy, flips in (
-        ("default", "0:0 0:3 23:2 23:6 37:9 37:32 52:6 52:32 60:3 60:6 75:11 75:32 98:4 98:32 99:2 99:32 100:6 100:32"),
-        ("never_evict", "3:0 3:32 6:0 6:32 9:0 9:32 10:0 10:32 31:0 31:32 35:0 35:32 36:0 36:32 39:0 39:32 42:0 42:32"),
-    ):
-        found = label_evictions(env, load_policy(policy, env), "pressure", compiles=9, seed=3)
-        assert found.counts["failed"] == 0
-        rows = zip(*(found.columns[name] for name in ("position", "answer", "costs")), strict=True)
-        tried = [(at, np.flatnonzero(np.isfinite(costs))) for at, _, costs in rows]
-        assert " ".join(f"{at}:{column}" for at, columns in tried for column in columns) == flips
     env = make("mlgo/Inline-v0", make_bitcode("families.c"))
     found = label_by_flips(env, load_policy("default", env), "families", compiles=5, seed=3)
     assert " ".join(map(str, found.columns["bytes"])) == "-11 83 3 14 14 -5 31 14 -5 31 12 7 18 -13"
@@ -318,11 +247,9 @@ def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -
 
 
 def test_a_failed_flip_is_counted_and_others_follow(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
-    for environment, program in (("mlgo/Inline-v0", "calls.c"), ("mlgo/RegAllocEvict-v0", "spills.c")):
-        label = label_by_flips if environment == "mlgo/Inline-v0" else label_evictions
-        env = make(environment, make_bitcode(program), clang=failing_clang(tmp_path, "3|5"))
-        counts = label(env, load_policy("default", env), env.corpus[0].name, compiles=5).counts
-        assert (counts["failed"], counts["flips"] > 2) == (2, True), counts
+    env = make("mlgo/Inline-v0", make_bitcode("calls.c"), clang=failing_clang(tmp_path, "3|5"))
+    counts = label_by_flips(env, load_policy("default", env), env.corpus[0].name, compiles=5).counts
+    assert (counts["failed"], counts["flips"] > 2) == (2, True), counts
 
 
 def collected(

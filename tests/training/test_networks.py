@@ -1,4 +1,4 @@
-"""Networks learn from labels: by trees, by classification, and of evictions."""
+"""Networks learn from labels: by trees and by classification."""
 
 import importlib
 import sys
@@ -12,18 +12,15 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.mlp import COLUMN_FEATURES, INPUTS
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.tree_imitation import EvictionImitation, estimate, eviction_examples, tree_features
+from mlgo_gym.training.tree_imitation import estimate, tree_features
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
 ACTIONS = 5
 NAMES = (*(f"{name}_{action}" for name in ("weight", "noise") for action in range(ACTIONS)), "progress")
-COLUMNS = 33
-WEIGHT = COLUMN_FEATURES.index("use_def_density")
 
 
 @pytest.fixture
@@ -32,49 +29,10 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
-    """Return labels in which a column costs more than clang's own choice by its weight less that of the choice."""
-    generator = np.random.default_rng(seed)
-    names = [f"{feature}[{column}]" for feature in COLUMN_FEATURES for column in range(COLUMNS)]
-    observations = generator.random((count, len(names) + 1))
-    weights = observations[:, WEIGHT * COLUMNS : (WEIGHT + 1) * COLUMNS]
-    costs = np.full((count, COLUMNS), np.inf)
-    legal = np.array([2, 5, 9, 32])
-    costs[:, legal] = np.nan
-    defaults, rows = generator.choice(legal, count), np.arange(count)
-    costs[rows, defaults] = 0
-    for _ in range(2):
-        tried = generator.choice(legal, count)
-        costs[rows, tried] = weights[rows, tried] - weights[rows, defaults]
-    return Labels(
-        (*names, "progress"), observations, defaults, costs,
-        text=np.full(count, 1000.0), share=np.ones(count), groups=rows % 7,
-        modules=np.array(["m"] * count), digests=np.array([""] * count), defaults=defaults, prices=np.full(count, 50.0),
-    )  # fmt: skip
-
-
 def test_features_that_name_the_module_or_are_constant_are_no_inputs() -> None:
     names = InlineEnv(callee_features=True).feature_names
     dropped = "node_count edge_count is_callee_avail_external is_caller_avail_external"
     assert [name for name in names if name not in network_features(names)] == sorted(dropped.split(), key=names.index)
-
-
-def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:
-    labels = eviction_labels(20)
-    examples = eviction_examples(labels)
-    assert examples.inputs.shape == (60, len(INPUTS))
-    assert set(examples.share) == {0.05}
-    legal = np.flatnonzero(~np.isposinf(labels.costs[0]))
-    others = legal[legal != labels.defaults[0]]
-    assert np.allclose(examples.change[:3], 2 * labels.costs[0, others], equal_nan=True)
-    again = replace(labels, costs=labels.costs * 3, prices=labels.prices * 2)
-    repeated = eviction_examples(joined([labels, again]))
-    assert np.array_equal(repeated.inputs, examples.inputs)
-    assert np.allclose(repeated.change, (1 + 2 * 1.5) / 3 * examples.change, equal_nan=True), "weighted by the shares"
-    assert set(repeated.share) == {0.1}
-    untried = replace(labels, costs=np.where(np.isposinf(labels.costs), np.inf, np.nan))
-    with pytest.raises(MlgoError, match="expected labels with tried columns, got 20 labels without"):
-        EvictionImitation().fit([untried], Monitor())
 
 
 def test_trees_are_averaged_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +72,7 @@ def test_a_classification_learns_the_cheapest_legal_action(torch: Any) -> None:
     costs[:, 0] = np.inf
     costs[np.arange(600), actions] = 0
     one, names, groups = np.ones(600), np.full(600, "m"), np.zeros(600, np.int64)
-    labels = Labels(NAMES, rows, actions, costs, one, one, groups, names, names, actions, one)
+    labels = Labels(NAMES, rows, actions, costs, one, one, groups, names, names)
     network = Classification(NetworkSettings(steps=120)).fit([labels], Monitor())
     tried = chance.random((500, len(NAMES))).astype(np.float32)
     chosen, lightest = network(tried).argmax(1), tried[:, :ACTIONS].argmin(1)
@@ -152,14 +110,3 @@ def test_excluded_modules_are_not_learned_from_and_the_number_of_threads_changes
     two = replace(fit, threads=3).fit([labels], monitor)
     assert np.array_equal(one.weights[0], two.weights[0])
     assert monitor.results["network"][0] == monitor.results["network"][1]
-
-
-@pytest.mark.libraries
-def test_a_network_of_evictions_prefers_cheap_columns_and_a_margin_is_added(torch: Any) -> None:
-    settings = EvictionImitation(models=2, trees=60, network=NetworkSettings((16,), 1500))
-    network = settings.fit([eviction_labels(3000)], Monitor())
-    examples = eviction_examples(eviction_labels(200, seed=1))
-    tried = examples.tried
-    assert np.corrcoef(network(examples.inputs[tried])[:, 0], examples.change[tried])[0, 1] > 0.8
-    with_margin = settings.with_margin(network, 0.5)
-    assert np.allclose(with_margin(examples.inputs[:9]), network(examples.inputs[:9]) + 0.5, atol=1e-6)

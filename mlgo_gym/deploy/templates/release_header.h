@@ -1,9 +1,9 @@
-// A policy of @KIND@ for LLVM's release mode: the policy @NAME@, written by `mlgo-gym export llvm-header`.
+// A policy of inlining for LLVM's release mode: the policy @NAME@, written by `mlgo-gym export llvm-header`.
 //
-// Build LLVM with -DLLVM_OVERRIDE_MODEL_HEADER_@MODEL@=<this file>, and an object file of an
-// empty source for -DLLVM_OVERRIDE_MODEL_OBJECT_@MODEL@=; then `clang @FLAGS@`.
-#ifndef MLGO_@MODEL@_H
-#define MLGO_@MODEL@_H
+// Build LLVM with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=<this file>, and an object file of an
+// empty source for -DLLVM_OVERRIDE_MODEL_OBJECT_INLINERSIZEMODEL=; then `clang -Oz -mllvm -enable-ml-inliner=release`.
+#ifndef MLGO_INLINERSIZEMODEL_H
+#define MLGO_INLINERSIZEMODEL_H
 
 #include <cstdint>
 #include <math.h>
@@ -29,7 +29,37 @@ namespace mlgo_policy {
 
 namespace llvm {
 
-@CLASS@
+// The interface that ReleaseModeModelRunner (llvm/Analysis/ReleaseModeModelRunner.h) expects of a compiled model.
+// llvm/lib/Analysis/MLInlineAdvisor.cpp instantiates this class.
+class InlinerSizeModel {
+public:
+  int LookupArgIndex(const std::string &Name) {
+    static const char *const Names[] = {@FEATURES@};
+    for (int I = 0; I < Count; ++I)
+      if (Name == Names[I]) {
+        DefaultGiven |= I == @DEFAULT@;
+        return I;
+      }
+    return -1;
+  }
+  int LookupResultIndex(const std::string &Name) const { return Name == "fetch_inlining_decision" ? 0 : -1; }
+  void *arg_data(int Index) { return &Features[Index]; }
+  void *result_data(int) { return &Decision; }
+  void Run() {
+    @SET_DEFAULT@
+    float Values[Count + 1] = {};
+    for (int I = 0; I < Count; ++I)
+      Values[I] = static_cast<float>(Features[I]);
+    Decision = mlgo_policy::mlgo_yes(Values);
+  }
+
+private:
+  static constexpr int Count = @COUNT@;
+  int64_t Features[Count + 1] = {};
+  // Whether LLVM looked up clang's own decision; then LLVM sets it.
+  bool DefaultGiven = false;
+  int64_t Decision = 0;
+};
 } // namespace llvm
 
-#endif // MLGO_@MODEL@_H
+#endif // MLGO_INLINERSIZEMODEL_H
