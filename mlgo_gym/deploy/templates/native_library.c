@@ -3,7 +3,6 @@ const char *const mlgo_inputs = "@INPUTS@";
 const int mlgo_choices = @CHOICES@;
 const char *const mlgo_callee_features = "@CALLEE_FEATURES@";
 
-#ifndef MLGO_DECIDES
 long long mlgo_decide(const char *data, long long start, const int *offsets) {
   const float bound = 9007199254740992.0f; // 2^53, as in observations of an environment
   float features[@COUNT@];
@@ -22,7 +21,7 @@ long long mlgo_decide(const char *data, long long start, const int *offsets) {
 #if @CHOICES@ == 0
   return mlgo_yes(features);
 #else
-  // The largest legal output; the first of equal ones.
+  // The largest legal output, the first of equal ones; the last column if none is legal.
   float outputs[MLGO_OUTPUTS];
   mlgo_forward(features, outputs);
   const char *mask = data + start + offsets[@COUNT@];
@@ -32,8 +31,7 @@ long long mlgo_decide(const char *data, long long start, const int *offsets) {
     __builtin_memcpy(&legal, mask + i * sizeof legal, sizeof legal);
     if (legal && (best < 0 || outputs[i] > outputs[best])) best = i;
   }
-  return best;
+  return best < 0 ? MLGO_OUTPUTS - 1 : best;
 #endif
 }
-#endif
 @CHANNEL@
