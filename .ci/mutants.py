@@ -177,12 +177,18 @@ def seconds_of_tests() -> dict[str, float]:
 
 
 def map_tests(tests: list[str]) -> None:
-    """Run each folder or file of tests, and the programs that they start, under coverage."""
+    """Run each file of tests, and the programs that they start, under coverage.
+
+    One process for all would lose most: a test that forks or traces ends the coverage of later ones.
+    """
     DATA.mkdir(exist_ok=True)
     # Programs import `sitecustomize`; the variable of `process_startup()` is set when the tests start.
     (DATA / "sitecustomize.py").write_text("import coverage\n\ncoverage.process_startup()\n")
-    for test in tests:
-        name = DATA / test.strip("/").removesuffix(".py").replace("/", "-")
+    folders = os.pathsep.join((str(ROOT), str(DATA)))
+    places = [ROOT / test for test in tests]
+    files = [file for place in places for file in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])]
+    for test in (file.relative_to(ROOT).as_posix() for file in files):
+        name = DATA / test.removesuffix(".py").replace("/", "-")
         common = f"data_file = {name}.coverage\nsource_pkgs = mlgo_gym,mlgo_clang\n"
         name.with_suffix(".ini").write_text(f"[run]\ndynamic_context = test_function\n{common}")
         programs = Path(f"{name}-programs.ini")
@@ -195,7 +201,6 @@ def map_tests(tests: list[str]) -> None:
         )
         words = [sys.executable, "-m", "coverage", "run", f"--rcfile={name}.ini", str(main), "-q", "-n", "0", test]
         words += ["-p", "no:cacheprovider", f"--junitxml={name}.xml", "-o", "junit_duration_report=total"]
-        folders = os.pathsep.join((str(ROOT), str(DATA)))
         subprocess.run(words, cwd=ROOT, check=False, env={**os.environ, "PYTHONPATH": folders})
 
 
