@@ -110,7 +110,7 @@ NEEDED = {
     r"\b(clang|clang\+\+|llvm-config|opt)-22\b|libmlgo_inline": ("clang-22", "llvm-config-22", "opt-22", "ld.lld-22"),
     r"\bcmake\b": ("cmake",),
     r"\bjq\b": ("jq",),
-    r" --link( |$)": ("ld",),
+    r" --link(-as|$| )": ("ld",),
     r"\bwasm-opt\b": ("wasm-opt",),
     r"@thumbv7em .*--run$": ("qemu-arm",),
     r"\bexport tflite\b": ("import ai_edge_litert", "import flatbuffers"),
@@ -137,6 +137,7 @@ INPUTS = {
     "docs/how_to/build_systems.md": "mkdir build && mlgo-clang -Oz -c hello.c -o build/hello",
     "docs/how_to/evaluate.md": "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default --limit 1 "
     "--output runs/fast",
+    "docs/results/benchmark.md": "mlgo-gym evaluate mlgo/Inline-v0 --policy default --limit 1 --output RESULTS",
     "docs/how_to/other_compilers.md": "! command -v clang-22 || clang-22 -Oz -emit-llvm -c source.c -o source.bc",
 }
 """Commands that make the inputs of a page, by its path."""

@@ -159,7 +159,7 @@ class InteractiveCompile:
                 ],
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *signals.numbers],
             )
-            _guard(pid, guard[0])
+            signal_when_closed(guard[0], pid, signal.SIGTERM)
             os.close(guard.pop(0))
             _write_withheld(withheld.pop(), word)
             signals.raising = True
@@ -216,15 +216,20 @@ def _serve_until_exit(pid: int, channels: Sequence[Channel], timeout: float, wak
         os.close(pidfd)
 
 
-def _guard(pid: int, read_end: int) -> None:
-    """Have the kernel stop clang when this process ends: only this process holds the write end of the pipe.
+def signal_when_closed(read_end: int, target: int, number: int) -> None:
+    """Have the kernel send a signal when the last write end of a pipe is closed, also by the exit of this process.
 
-    Otherwise clang would wait for advice for ever. On SIGTERM clang removes its incomplete files.
+    Otherwise a clang would wait for advice for ever. On SIGTERM clang removes its incomplete files.
+
+    Args:
+        read_end: Descriptor of the pipe.
+        target: Id of a process, or of a process group as a negative number.
+        number: The signal.
     """
     import fcntl
 
-    fcntl.fcntl(read_end, fcntl.F_SETOWN, pid)
-    fcntl.fcntl(read_end, 10, signal.SIGTERM)  # F_SETSIG, which Python before 3.11 does not name
+    fcntl.fcntl(read_end, fcntl.F_SETOWN, target)
+    fcntl.fcntl(read_end, 10, number)  # F_SETSIG, which Python before 3.11 does not name
     fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
 
 

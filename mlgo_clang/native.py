@@ -10,7 +10,7 @@ from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import covers, read_lines
 from mlgo_clang.programs import run_program
-from mlgo_clang.protocol import Header, LogDecoder, Tensor, silence
+from mlgo_clang.protocol import CALLEE_SOURCES, Header, LogDecoder, Tensor, silence
 from mlgo_clang.settings import PACKAGE, network_file
 
 TYPE_CHECKING = False
@@ -23,9 +23,6 @@ _LOCK_SECONDS = 120.0
 
 _GENERATORS = ("deploy", "deploy/templates", "policies", "compiler")
 """Folders of `mlgo_gym` with the files that generate the code."""
-
-_SOURCES = ("callee_basic_block_count", "callee_users", "node_count")
-"""Features of clang that callee features are computed from."""
 
 _QUIET, _OTHERS, _ENDED = range(3)
 _PROBLEMS = (
@@ -89,7 +86,7 @@ class NativeNetwork:
             )
         extended = Header((*header.features, *(Tensor(name, "float", (1,)) for name in self.callee_features)))
         inputs = [_offset(extended, name) for name in self._words("mlgo_inputs")]
-        sources = [_offset(header, name) for name in _SOURCES] if self.callee_features else []
+        sources = [_offset(header, name) for name in CALLEE_SOURCES] if self.callee_features else []
         return NativeServer(self.library, header, inputs, sources, self._facts)
 
     def other_messages(self, printed: bytes) -> bytes:

@@ -34,6 +34,10 @@ They are little-endian, as every supported host.
 """
 
 
+CALLEE_SOURCES = ("callee_basic_block_count", "callee_users", "node_count")
+"""Features of clang that callee features are computed from, in the order of `callee_prediction.c`."""
+
+
 def open_pipes(base: str) -> tuple[int, int]:
     """Make the FIFOs of a channel, `base.in` and `base.out`; return descriptors for advice and for the log."""
     os.mkfifo(f"{base}.in", 0o600)

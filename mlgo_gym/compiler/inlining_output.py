@@ -20,6 +20,7 @@ from typing import NamedTuple
 from typing_extensions import Self
 
 from mlgo_clang.channel import PRINTING, REMARKS
+from mlgo_clang.protocol import CALLEE_SOURCES
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.compiler.native_library import build_library, compile_library
 from mlgo_gym.llvm.link_facts import LinkFacts
@@ -38,7 +39,6 @@ CODE_FLAGS = (*CALLEE_FLAGS, "-mllvm", "-print-before=coro-split")
 _BANNER = "*** IR Dump Before InlinerPass on () ***\n"
 _BANNERS = re.compile(rb"^(?:; )?\*\*\* IR Dump Before (Inliner|CoroSplit)Pass on \(", re.MULTILINE)
 _LINK_FACTS = struct.Struct("<2f")
-_SOURCES = ("callee_basic_block_count", "callee_users", "node_count")
 
 
 def callee_prediction_code() -> str:
@@ -160,7 +160,7 @@ class InliningOutput:
         # clang prints the features as int64, of an embedding its first element.
         offsets = {name: offset for name, offset in header.offsets.items() if header.tensors[name].nbytes >= 8}
         table = (ctypes.c_int * len(offsets))(*offsets.values())
-        sources = (offsets.get(name, -1) for name in _SOURCES)
+        sources = (offsets.get(name, -1) for name in CALLEE_SOURCES)
         self._native.mlgo_prediction_layout(self._state, table, len(offsets), *sources)
 
     def _name(self, index: int) -> str:

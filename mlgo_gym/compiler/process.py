@@ -15,6 +15,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from mlgo_clang.interactive import signal_when_closed
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit, run_confined
 from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
@@ -42,7 +43,7 @@ class HostPipe:
     """A pipe whose `read_end` a program inherits; forks of this process close both ends.
 
     As a guard it kills a process group when it is closed, also by the exit of this process: the kernel sends SIGKILL
-    (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`, see fcntl(2)). A parent-death signal would need code between fork and exec, and
+    (`signal_when_closed()`). A parent-death signal would need code between fork and exec, and
     fires when the starting thread exits. This process may be killed before `guard()`: the program must wait for input
     that follows it.
     """
@@ -54,7 +55,7 @@ class HostPipe:
 
     def guard(self, pid: int) -> None:
         """Kill process group `pid` when this is closed; the group keeps the only read end."""
-        kill_group_with(self.read_end, pid)
+        signal_when_closed(self.read_end, -pid, signal.SIGKILL)
         os.close(self.read_end)
         self.read_end = -1
 
@@ -69,13 +70,6 @@ class HostPipe:
         close_descriptors(self.read_end, self._write_end)
         self.read_end = self._write_end = -1
         CLOSED_AFTER_FORK.discard(self)
-
-
-def kill_group_with(read_end: int, pid: int) -> None:
-    """Let the kernel kill process group `pid` when the last write end of its pipe is closed."""
-    fcntl.fcntl(read_end, fcntl.F_SETOWN, -pid)
-    fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
 
 
 GUARD_DESCRIPTOR = 3
@@ -169,7 +163,7 @@ class CompilerProcess:
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
             )
             pid = spawn() if writable is None else run_confined(spawn, writable)
-            kill_group_with(read_end, pid)
+            signal_when_closed(read_end, -pid, signal.SIGKILL)
             pidfd = os.pidfd_open(pid)
             limits.apply(pid)
             if response is not None:
