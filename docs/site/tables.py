@@ -244,6 +244,22 @@ def metrics(group: str) -> Rows:
         yield [f"`{metric}`", *cells]
 
 
+def graph_learning() -> Rows:
+    """Yield the graph network and rules on test modules, against plain clang and against `last-call`."""
+    columns = ("geometric mean", "95 % interval", "total", "larger", "against `last-call`", "95 % interval")
+    yield ["policy", "modules", "projects", *columns]
+    found = read("graphs")["learning"]
+    sizes = {name: dict(zip(row["modules"], row["sizes"], strict=True)) for name, row in found.items()}
+    for name, row in found.items():
+        change = facts([(value, base) for value, base in row["sizes"]], row["projects"])
+        pairs = [(value, sizes[LAST_CALL][module][0]) for module, (value, _) in sizes[name].items()]
+        other = facts(pairs, row["projects"])
+        against = ["", ""] if name == LAST_CALL else [percent(other["mean"]), interval(other["interval"])]
+        cells = [percent(change["mean"]), interval(change["interval"]), percent(change["total"])]
+        title = name if " " in name else f"`{name}`"  # networks have titles, rules their names
+        yield [title, *counted(change, "modules", "projects"), *cells, *counted(change, "worse"), *against]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.policies": policies,
     "benchmark.searches": searches,
@@ -252,6 +268,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "graphs.checks": lambda: iter(read("graphs")["checks"]),
+    "graphs.learning": graph_learning,
     "held_out": held_out,
     "held_out.networks": partial(held_out, networks=True),
     **{f"linked.builds.{link}": partial(linked.by_group, link) for link in ("gc", "icf")},

@@ -19,7 +19,6 @@ _PREFIX = "action_"
 """LLVM's prefix of each feature, unless `-ml-inliner-trained-model-feed-prefix` names another."""
 
 _VERSION, _IDENTIFIER = 3, b"TFL3"
-_BOUND = 2.0**53  # as in observations of an environment
 _BINARY = {
     "add": ("ADD", "Add"),
     "subtract": ("SUB", "Sub"),
@@ -52,11 +51,11 @@ class TfliteGraph:
         self._graph.inputs, self._graph.outputs = [], []
         self._codes: dict[int, int] = {}
 
-    def input(self, feature: str, shape: tuple[int, ...] = (1,), dtype: Any = np.int64) -> int:
-        """Add an input with a feature's name."""
-        tensor = self._tensor(shape, dtype, f"{_PREFIX}{feature}:0")
+    def input(self, feature: str) -> int:
+        """Add an input with a feature's name, int64 of shape (1,)."""
+        tensor = self._tensor((1,), np.int64, f"{_PREFIX}{feature}:0")
         self._graph.inputs.append(tensor)
-        return self.cast(tensor, self.integer) if dtype is np.int64 else tensor
+        return self.cast(tensor, self.integer)
 
     def output(self, values: int, name: str) -> None:
         """Make a tensor an output."""
@@ -107,7 +106,7 @@ class TfliteGraph:
         value = self.binary("add", size, one)
         powers = self.constant(np.exp2(np.arange(1, 64, dtype=np.float32)))
         above = self.compare("GREATER_EQUAL", self.reshape(value, (*shape, 1)), powers)
-        doublings = self.reduce("SUM", above, len(shape))
+        doublings = self.sum(above, len(shape))
         logarithm = self.binary("multiply", doublings, log2)
         for _ in range(3):
             power = self._exponential(logarithm)
@@ -121,7 +120,7 @@ class TfliteGraph:
         shape = self._shape(values)
         products = self.binary("multiply", self.reshape(values, (*shape, 1)), self.constant(weight))
         if self._for_tosa:
-            return self.reduce("SUM", products, len(shape) - 1)
+            return self.sum(products, len(shape) - 1)
         inputs = [products, self.constant(np.array(len(shape) - 1, np.int32))]
         sums = self._operate("CUMSUM", inputs, self._shape(products), np.float32, "Cumsum")
         return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
@@ -161,17 +160,16 @@ class TfliteGraph:
         options = code.title().replace("_", "")
         return self._operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
 
-    def choose(self, truth: int, yes: int, no: int, dtype: Any = np.float32) -> int:
+    def choose(self, truth: int, yes: int, no: int) -> int:
         """Return elements of `yes` where a truth value is 1, else those of `no`; `yes` has the full shape."""
         condition = self._condition("GREATER", truth, self.constant(np.zeros(1, np.float32)))
-        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), dtype, "SelectV2")
+        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), np.float32, "SelectV2")
 
-    def reduce(self, code: str, values: int, axis: int, *, keep: bool = False) -> int:
-        """Return a sum or the like over one axis, which stays with the extent 1 if `keep` is set."""
-        shape = list(self._shape(values))
-        shape[axis : axis + 1] = [1] if keep else []
+    def sum(self, values: int, axis: int) -> int:
+        """Return the sum over one axis, which leaves."""
+        shape = self._shape(values)
         inputs = [values, self.constant(np.array([axis], np.int32))]
-        return self._operate(code, inputs, tuple(shape), np.float32, "Reducer", keepDims=keep)
+        return self._operate("SUM", inputs, (*shape[:axis], *shape[axis + 1 :]), np.float32, "Reducer", keepDims=False)
 
     def gather(self, values: int, index: int, axis: int) -> int:
         """Return the slices of float32 at the indices, whose shape replaces the axis."""
