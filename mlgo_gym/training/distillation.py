@@ -22,6 +22,7 @@ EXCLUDED_FEATURES = frozenset({"node_count", "edge_count", "is_callee_avail_exte
 _MIXED_SHARES = (0.05, 0.15, 0.3)
 _MAX_LOGIT = 6.0
 _LEARNING_RATE = 4e-3
+_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,6 @@ def fitted_network(
     rows: int,
     steps: int,
     *,
-    batch: int = 512,
     seed: int = 0,
     advance: Advance | None = None,
 ) -> Network:
@@ -108,9 +108,8 @@ def fitted_network(
         widths: Numbers of inputs, of units of the hidden layers, and of outputs.
         loss: Loss of the module on a batch.
         normalization: Normalization of the features, which the network contains.
-        rows: Number of rows of data; a batch is `batch` numbers below it.
+        rows: Number of rows of data; a batch is row numbers below it.
         steps: Steps of the optimiser.
-        batch: Size of a batch.
         seed: Source of the first weights and of the batches.
         advance: Receives steps and losses.
     """
@@ -125,7 +124,7 @@ def fitted_network(
             optimizer = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=1e-4)
             schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
             for step in range(steps):
-                value = loss(model, torch.randint(0, rows, (min(batch, rows),)))
+                value = loss(model, torch.randint(0, rows, (min(_BATCH, rows),)))
                 optimizer.zero_grad()
                 value.backward()
                 optimizer.step()

@@ -53,7 +53,7 @@ class Labels:
         observations: float32 or float64 of shape (labels, features); integers above 2**53 are rounded.
         answers: Actions of the policy, int64 of shape (labels,).
         costs: float64 of shape (labels, actions): cost of the module with each action minus that with the policy's, in
-            bytes; NaN for an action that was not tried, infinite for an illegal one.
+            the unit of the metric; NaN for an action that was not tried, infinite for an illegal one.
         text: Cost of the module under the policy, of shape (labels,).
         share: Decisions of the module per label of it, float64 of shape (labels,).
         groups: Number of the module of each label, int64 of shape (labels,); each round counts separately.
