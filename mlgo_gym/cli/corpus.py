@@ -1,4 +1,4 @@
-"""`mlgo-gym corpus`: makes, fetches, lists, describes and verifies corpora."""
+"""`mlgo-gym corpus`: records, fetches, lists, describes and verifies corpora."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,12 +12,11 @@ from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import FAILED, aligned, echo, print_result
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.datasets.catalogue import RUST, catalogue_page, dataset_names, find_dataset, rust_names, write_pins
-from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts, read_report
+from mlgo_gym.corpus.datasets.catalogue import RUST, catalogue_page, dataset_names, rust_names
+from mlgo_gym.corpus.datasets.dataset import fetch_dataset, read_report
 from mlgo_gym.corpus.driver import (
     DEFAULT_LEVEL,
     DEFAULT_TARGET,
-    LEVELS,
     NATIVE,
     PORTABLE,
     TARGETS,
@@ -27,7 +26,6 @@ from mlgo_gym.corpus.driver import (
     recording_target,
 )
 from mlgo_gym.corpus.folder import format_counts
-from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.inspection import Information, describe, overlaps, verify
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
@@ -196,45 +194,9 @@ def fetch(
 
 
 @group.command()
-def catalogue(
-    *,
-    clang: options.Clang = None,
-    pins: Annotated[bool, Option(help="Write the pins of the datasets in the cache instead.")] = False,
-) -> None:
+def catalogue() -> None:
     """Print all datasets as Markdown: sources, licences, languages and numbers of modules."""
-    if not pins:
-        echo(catalogue_page())
-        return
-    toolchain = find_toolchain(clang)
-    for dataset in map(find_dataset, dataset_names()):
-        folders = {level: dataset_folder(dataset, level, toolchain) for level in LEVELS}
-        complete = {level: folder for level, folder in folders.items() if not missing_parts(dataset, folder)}
-        written = write_pins(dataset, complete, toolchain.version_text) if complete else None
-        echo(f"written: {written}" if written else f"not in the cache: {dataset.name}", err=not written)
-
-
-@group.command("import")
-def import_command(
-    *,
-    parquet: Annotated[list[Path], Option(help="Parquet file with a column 'content'; repeatable.")],
-    output_dir: Annotated[Path, Option(help="Folder of the corpus.")],
-    as_json: options.Json = False,
-) -> None:
-    """Import a collection of bitcode in Parquet files, such as ComPile. Exit 1 if any row is skipped."""
-    with progress_over(None, "Importing") as advance:
-        report = import_parquet(parquet, output_dir, progress=advance)
-    data = {
-        "output": output_dir,
-        "modules": len(report.modules),
-        "skipped": dict(report.skipped),
-        "reasons": report.reasons,
-    }
-    duplicates = f", {report.duplicates} duplicates" if report.duplicates else ""
-    summary = f"{output_dir}: {len(report.modules)} modules{duplicates}, {len(report.skipped)} skipped"
-    summary += f": {format_counts(report.reasons)}" if report.skipped else ""
-    for name, reason in report.skipped:
-        echo(f"skipped {name}: {reason}", err=True)
-    print_result(as_json, data, summary, report.skipped)
+    echo(catalogue_page())
 
 
 @group.command()

@@ -2,7 +2,6 @@
 
 from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.flags import edit_flags
-from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.opening import open_corpus
 
-__all__ = ["Corpus", "Module", "edit_flags", "import_parquet", "open_corpus"]
+__all__ = ["Corpus", "Module", "edit_flags", "open_corpus"]

@@ -5,7 +5,6 @@ On machines without their corpus, modules come from a file store, packed with al
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,23 +46,6 @@ class Description:
     has_thinlto: bool = False
     global_command_override: tuple[str, ...] | None = None
     extra: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
-
-
-@dataclass(slots=True)
-class CorpusReport:
-    """Result of writing a corpus: its modules, and name and reason for each input that is not one of them.
-
-    `duplicates` is the number of inputs with the bitcode of an earlier one.
-    """
-
-    modules: list[str] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    duplicates: int = 0
-
-    @property
-    def reasons(self) -> Counter[str]:
-        """Number of skipped inputs by reason, without its details."""
-        return Counter(re.split("[:;]", reason)[0] for _, reason in self.skipped)
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

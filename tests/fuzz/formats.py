@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from mlgo_gym import CompilerEnv, Policy, load_policy
 from mlgo_gym.compiler.inlining_output import InliningOutput
 from mlgo_gym.corpus.flags import refused_argument
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError
@@ -58,21 +56,12 @@ MEMORY_KIB = 200 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A fuzzed format: its reader, bytes that mutations insert, and valid inputs from the real writers.
-
-    The readers of formats with `needs`, the modules of libraries in C++, may end the process.
-    """
+    """A fuzzed format: its reader, bytes that mutations insert, and valid inputs from the real writers."""
 
     name: str
     read: Callable[[bytes], object]
     tokens: tuple[bytes, ...] = ()
     write: Callable[[], list[bytes]] = list
-    needs: tuple[str, ...] = ()
-
-    @property
-    def missing(self) -> str:
-        """The needed modules that are not installed, separated by commas."""
-        return ", ".join(module for module in self.needs if find_spec(module) is None)
 
     def seeds(self) -> list[bytes]:
         """Return valid inputs."""
@@ -199,12 +188,6 @@ def _recipe(data: bytes) -> None:
     assert recipe.change > -2
 
 
-def _parquet(data: bytes) -> None:
-    path = _file("fuzz.parquet", data)
-    result = import_parquet([path], path.with_name("imported"))
-    assert len(result.modules) + result.duplicates + len(result.skipped) <= 1 << 16
-
-
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
     """Return a reader of a folder that contains the bytes as a file."""
     return lambda data: read(_file(f"{name}/{name}", data).parent)
@@ -231,7 +214,6 @@ FORMATS = {
                JSON_TOKENS, seeds.networks),
         Format("recipe", _recipe, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS), seeds.recipes),
         Format("results", _results, JSON_TOKENS, seeds.results),
-        Format("parquet", _parquet, write=seeds.parquet, needs=("pyarrow",)),
     )
 }  # fmt: skip
 """All formats by name."""

@@ -9,7 +9,6 @@ import numpy as np
 from mlgo_gym.episode.attribution.recipe import write_recipe
 from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, EpisodeRecord, ModuleFacts
 from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, EvaluationResult
-from mlgo_gym.extras import library
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import METHODS, Network, Normalization
 from tests.episode.test_recipe import EVICTIONS, RECIPE
@@ -70,17 +69,6 @@ def objects() -> list[bytes]:
 def webassembly() -> list[bytes]:
     flags = ("--target=wasm32-unknown-wasip1", "-fno-PIC")
     return [_compiled(source, *flags) for source in ("leaf.c", "calls.c")]
-
-
-def parquet() -> list[bytes]:
-    """Return tables of a module and a row that is none, plain and packed."""
-    arrow, parquet = (library(name, "a table", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
-    columns = {"content": [bitcode()[0], b"text"], "language": ["c", "c++"], "licences": [["MIT", "ISC"], []]}
-    with tempfile.TemporaryDirectory() as folder:
-        for codec in ("none", "zstd", "snappy", "gzip"):
-            options = {"use_dictionary": codec != "zstd", "write_statistics": False, "compression": codec}
-            parquet.write_table(arrow.table(columns), f"{folder}/{codec}", **options)
-        return _contents(folder)
 
 
 def _networks() -> list[Network]:

@@ -1,19 +1,18 @@
 """The catalogue of datasets: sources, pinned by their digest, how to compile them, and pins of their modules.
 
-`mlgo-gym corpus catalogue` prints the catalogue, and writes with `--pins` the pins from the datasets in the cache.
+`mlgo-gym corpus catalogue` prints the catalogue.
 """
 
 import hashlib
 import json
 import os
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.cache import sha256_of, write_atomically
+from mlgo_gym.cache import sha256_of
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_description
 from mlgo_gym.errors import CorpusError, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -190,14 +189,10 @@ class Pins:
     digests: Mapping[str, str]
 
 
-def _pins_path(dataset: Dataset) -> Path:
-    own = own_description(dataset.name)
-    return (_PINS if own is None else own.parent / "pins") / f"{dataset.name}.json"
-
-
 def find_pins(dataset: Dataset) -> Pins | None:
     """Return the pins of a dataset, or None if there are none for its sources and its target."""
-    path = _pins_path(dataset)
+    own = own_description(dataset.name)
+    path = (_PINS if own is None else own.parent / "pins") / f"{dataset.name}.json"
     content = json.loads(path.read_bytes()) if path.is_file() else {}
     if content.get("archive") != dataset.archive.sha256 or dataset.target:
         return None
@@ -238,23 +233,6 @@ def wrong_digest(folder: Path, dataset: Dataset, optimize: str, toolchain: Toolc
     if pinned is None or actual == pinned:
         return None
     return f"expected the digest {pinned} of its modules, got {actual}; fetch it again"
-
-
-def write_pins(dataset: Dataset, folders: Mapping[str, Path], compiler: str) -> Path:
-    """Write the pins of a dataset from its folder by level; return the path. Raise `CorpusError` if modules differ."""
-    modules = {level: read_description(folder).modules for level, folder in folders.items()}
-    if len(set(modules.values())) != 1:
-        raise CorpusError(f"{dataset.name}: expected equal modules at all levels; fetch it again")
-    (names,) = set(modules.values())
-    content = {
-        "archive": dataset.archive.sha256,
-        "clang": compiler,
-        "digests": {level: corpus_digest(folder, names) for level, folder in sorted(folders.items())},
-        "modules": textwrap.wrap(" ".join(names), 118, break_long_words=False, break_on_hyphens=False),
-    }
-    path = _pins_path(dataset)
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
-    return path
 
 
 def catalogue_page() -> str:

@@ -19,7 +19,6 @@ from mlgo_gym.corpus.datasets.catalogue import (
     find_dataset,
     missing_files,
     rust_names,
-    write_pins,
     wrong_digest,
 )
 from mlgo_gym.corpus.datasets.dataset import (
@@ -123,7 +122,11 @@ def test_the_next_fetch_completes_a_dataset(index: PackageIndex, toolchain: Tool
     describe_compiling(index, tmp_path)
     folder = fetch_dataset("tiny", toolchain=toolchain)
     dataset = find_dataset("tiny")
-    assert write_pins(dataset, {"Oz": folder}, toolchain.version_text) == tmp_path / "descriptions/pins/tiny.json"
+    modules = read_description(folder).modules
+    digests = {"Oz": corpus_digest(folder, modules)}
+    pins = {"archive": dataset.archive.sha256, "clang": toolchain.version_text, "digests": digests}
+    (tmp_path / "descriptions/pins").mkdir()
+    (tmp_path / "descriptions/pins/tiny.json").write_text(json.dumps({**pins, "modules": [" ".join(modules)]}))
     assert missing_parts(dataset, folder) == []
     assert wrong_digest(folder, dataset, "Oz", toolchain) is None
     made = folder.stat().st_ino
