@@ -6,9 +6,9 @@
 
 `own` compiles each module plainly, and with clang's own choice as the answer to every request; a difference is tested
 for its known causes. `ways` gives one list of random answers per module in a single environment and in the other ways:
-a vector environment, forks, forked resets, answers sent ahead, episodes of one function, a pass plugin, Ray, and
-`mlgo-clang`. `rule` compares `last-call` in the plugin of `export cpp`, which knows each callee, with the environment,
-which predicts it: decision by decision, after equal earlier decisions.
+a vector environment, forks, forked resets, episodes of one function, a pass plugin, Ray, and `mlgo-clang`. `rule`
+compares `last-call` in the plugin of `export cpp`, which knows each callee, with the environment, which predicts it:
+decision by decision, after equal earlier decisions.
 
 Each appends a line of JSON per module to runs/exactness-KIND.jsonl, so the same command resumes an interrupted run.
 `--collect` adds that file to docs/results/exactness.json, where the last result of a module counts.
@@ -161,7 +161,7 @@ def check_ways(
     def same(way: Callable[[], list[str]]) -> bool:
         return set(way()) == {first} and ways.answers == answers
 
-    names = ["vector", "forked", "warm", "ahead", *(["preoptimized"] if environment != INLINE else [])]
+    names = ["vector", "forked", "warm", *(["preoptimized"] if environment != INLINE else [])]
     others: dict[str, Callable[[], list[str]]] = {name: getattr(ways, name) for name in names}
     if ray:
         others["ray"] = partial(over_ray, ways)

@@ -69,7 +69,9 @@ def time_forks(module: Path, toolchain: Toolchain, times: dict[str, list[float]]
             note("start")
         begin = time.perf_counter()
         with Session(command, (INLINING,)) as fresh:
-            fresh.advise_ahead(ANSWERS)
+            for answer in ANSWERS:
+                fresh.wait(TIMEOUT)
+                fresh.advise(answer)
             assert fresh.wait(TIMEOUT) == decision
             note("replay")
         pages = int(Path(f"/proc/{session.pid}/statm").read_text().split()[1])

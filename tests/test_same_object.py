@@ -12,7 +12,7 @@ from mlgo_gym.corpus.builtin import PROGRAMS
 from tests.conftest import MakeBitcode
 from tests.ways_to_answer import EVICT, INLINE, PRIORITY, Ways, in_wrapper, policy_objects
 
-WAYS = ("vector", "forked", "warm", "ahead")
+WAYS = ("vector", "forked", "warm")
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_is_left"),
@@ -31,7 +31,7 @@ pytestmark = [
         (PRIORITY, "pressure.c"),
     ],
 )
-def test_in_a_vector_in_forks_warm_and_sent_ahead(environment: str, program: str, make_bitcode: MakeBitcode) -> None:
+def test_in_a_vector_in_forks_and_warm(environment: str, program: str, make_bitcode: MakeBitcode) -> None:
     corpus = str(make_bitcode(program))
     ways = Ways(environment, corpus, Path(corpus).stem, seed=len(program), max_random=60)
     (first,) = ways.single()

@@ -22,7 +22,6 @@ from mlgo_clang.compiler import compiler_command
 from mlgo_clang.files import digest_of
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym import CompilerEnv, DecisionSite, as_vector, evaluate, load_policy
-from mlgo_gym.compiler.session import Session
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.make_env import make_environment
@@ -165,15 +164,6 @@ class Ways:
             assert running_compile(env).fork_method == "snapshot"
             env.close()
         return objects
-
-    def ahead(self) -> list[str]:
-        """Send all answers before the first request."""
-        env = self.make()
-        compilation = env.compilation(env.corpus.module(self.module))
-        with Session(compilation.command, env.task.advisors, confined=compilation.confined) as session:
-            session.advise_ahead(self.answers)
-            assert session.wait(TIMEOUT) is None
-            return [digest(session.finish(TIMEOUT).object_bytes)]
 
     def by_function(self, functions: int = 3) -> list[tuple[str, str]]:
         """Answer at random in one function only: in an episode of the function and in one of the module.

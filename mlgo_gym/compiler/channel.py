@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 from collections import deque
-from collections.abc import Sequence
 
 from mlgo_clang.errors import ProtocolError
 from mlgo_clang.protocol import open_pipes
@@ -26,7 +24,6 @@ class Channel:
         log: Descriptor for reading the log; -1 once clang has closed it.
         decoder: Decoder of the log.
         context: Current context of the log.
-        ahead: Number of answers that were sent ahead of their requests.
         ended: Whether clang has closed the log.
         error: Violation of the protocol that `read()` met.
     """
@@ -35,12 +32,10 @@ class Channel:
         self.base = base
         self.decoder = LogDecoder()
         self.context = ""
-        self.ahead = 0
         self.ended = False
         self.error: ProtocolError | None = None
         self._advisor_index = advisor_index
         self.advisor = advisor
-        self._unsent = bytearray()
         self.advice, self.log = open_pipes(base)
 
     def copy(self, base: str) -> tuple[Channel, dict[FileId, str]]:
@@ -66,7 +61,7 @@ class Channel:
                 # Before the header clang has not opened the log yet.
                 self.ended = self.decoder.header is not None
                 return False
-            if not self.ahead and (observation := self.decoder.take_observation(data)) is not None:
+            if (observation := self.decoder.take_observation(data)) is not None:
                 index, payload = observation
                 ready.append(Decision(self._advisor_index, DecisionSite(self.context, 0, index), payload))
                 return True
@@ -86,26 +81,11 @@ class Channel:
         while (event := decoder.next_event()) is not None:
             if isinstance(event, str):
                 self.context = event
-            elif self.ahead:
-                self.ahead -= 1
             else:
                 index, payload = event
                 ready.append(Decision(self._advisor_index, DecisionSite(self.context, 0, index), payload))
         if first and decoder.header is not None:
             decoder.header.check_advice(self.advisor.scalar_type)
-        if self._unsent:
-            self._send()
-
-    def send_ahead(self, answers: Sequence[bytes], requested: int) -> None:
-        """Send the answers to the next decisions, of which `requested` were read already."""
-        self.ahead = len(answers) - requested
-        self._unsent += b"".join(answers)
-        self._send()
-
-    def _send(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._unsent:
-                del self._unsent[: os.write(self.advice, self._unsent)]
 
     def close_log(self) -> None:
         """Close the log after clang has closed its end."""

@@ -183,25 +183,6 @@ class Session(AbstractContextManager["Session"]):
             raise MlgoError("expected a pending decision, got none; wait() for one first")
         return self._pending
 
-    def advise_ahead(self, answers: Sequence[bytes]) -> None:
-        """Answer the next decisions before clang requests them, so that clang never waits; `wait()` skips them.
-
-        A pending decision is answered first.
-
-        Raises:
-            MlgoError: The session has several advisors, whose order is not known, or earlier answers are unused.
-        """
-        unused = self._connection.channels[0].ahead if self.advisors else 0
-        if len(self.advisors) != 1 or unused:
-            raise MlgoError(
-                f"expected one advisor and no unused answer, got {len(self.advisors)} and {unused}; advise() instead"
-            )
-        if answers:
-            requested = (self._pending is not None) + len(self._ready)
-            self._pending = None
-            self._ready.clear()
-            self._connection.channels[0].send_ahead(answers, requested)
-
     def poll(self) -> Decision | None:
         """Return the next decision without waiting, or None; with `exited` there are no more decisions.
 

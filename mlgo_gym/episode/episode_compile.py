@@ -121,12 +121,8 @@ class EpisodeCompile:
         """
         session, timeout = self._fresh_session(), self.setup.timeout
         try:
-            # The site of a decision is only known while clang waits at it.
-            ahead = len(self.setup.task.advisors) == 1 and not self.contexts
-            if ahead:
-                session.advise_ahead(self.answers)
             decision = session.wait(timeout)
-            for advice in () if ahead else self.answers:
+            for advice in self.answers:
                 if decision is not None:
                     session.advise(advice)
                     decision = session.wait(timeout)

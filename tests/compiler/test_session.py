@@ -17,7 +17,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.standard_error import TAIL_BYTES
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.advisors import ADVISORS, INLINING
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.fakes.fake_clang import fake_clang
@@ -105,31 +105,6 @@ def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(co
     assert len(decisions) == 9
 
 
-# Advice sent ahead
-
-
-@pytest.mark.parametrize(("wait", "count"), [(False, 13), (False, 4), (True, 4), (False, 0)])
-def test_decisions_follow_the_advice_sent_ahead(compile_calls: Compilation, wait: bool, count: int) -> None:
-    with Session(compile_calls.command, [INLINING]) as session:
-        _, one_by_one = run(session, alternate)
-    with Session(compile_calls.command, [INLINING]) as session:
-        if wait:
-            assert session.wait(LONG) is not None
-        session.advise_ahead([(KEEP, INLINE)[number % 2] for number in range(count)])
-        decisions, compiled = run(session, alternate)
-        session.advise_ahead([])  # all answers were used
-    assert [decision.site.index for decision in decisions] == list(range(count, 13))
-    assert compiled.object_bytes == one_by_one.object_bytes
-
-
-def test_more_advice_than_a_pipe_holds_can_be_sent_ahead() -> None:
-    answers = [struct.pack("<q", number) for number in range(20_000)]
-    with Session(fake_clang("ask:20000"), [INLINING]) as session:
-        session.advise_ahead(answers)
-        assert session.wait(LONG) is None
-        assert session.finish(LONG).object_bytes == b"".join(answers)
-
-
 # Failures, with clang's message
 
 
@@ -215,12 +190,6 @@ def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compila
         for _ in range(2):
             with pytest.raises(MlgoError, match="got a pending one; advise"):
                 session.finish(LONG)
-    with Session(compile_calls.command, [INLINING]) as session:
-        session.advise_ahead([bytes(8)] * 100)
-        with pytest.raises(MlgoError, match="got 1 and 100; advise"):
-            session.advise_ahead([bytes(8)])
-    with Session(compile_calls.command, ADVISORS) as session, pytest.raises(MlgoError, match="expected one advisor"):
-        session.advise_ahead([bytes(8)])
 
 
 # Coroutines that wait for compilers; tests of vector environments run them by an event loop
