@@ -20,8 +20,9 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, imitate, read_labels
-from mlgo_gym.training.checkpoint_choice import MARGINS, Base, MarginChoice
+from mlgo_gym.training.checkpoint_choice import MARGINS, MarginChoice
 from mlgo_gym.training.distillation import NetworkSettings
+from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Monitor, Progress
 from mlgo_gym.training.pipeline import REFERENCES, check_reference, drawn_modules, run_pipeline
 

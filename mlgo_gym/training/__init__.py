@@ -1,9 +1,10 @@
 """Training: collect data, fit a network, choose a checkpoint, save it; `mlgo_gym.training.pipeline` shows the parts."""
 
-from mlgo_gym.training.checkpoint_choice import BestCheckpoint, with_margin
+from mlgo_gym.training.checkpoint_choice import BestCheckpoint
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.expert_rollouts import Classification, imitate
 from mlgo_gym.training.labels import Labels, read_labels
+from mlgo_gym.training.margin import with_margin
 from mlgo_gym.training.monitor import Monitor
 from mlgo_gym.training.pipeline import Labelling, PolicyTraining
 from mlgo_gym.training.tree_imitation import TreeImitation

@@ -11,9 +11,9 @@ from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.policies.network import Network, feature_columns
-from mlgo_gym.training.checkpoint_choice import Base, with_margin
 from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features
 from mlgo_gym.training.labels import Labels, joined
+from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Monitor
 
 # The same examples and the same seed give the same trees.
@@ -110,10 +110,6 @@ class TreeImitation:
             return mean
 
         return logits
-
-    def with_margin(self, network: Network, margin: float) -> Network:
-        """Return the network with a margin of its logit over the base in its layers."""
-        return with_margin(network, margin, self.base)
 
 
 def without_modules(labels: Labels, digests: Collection[str]) -> Labels:

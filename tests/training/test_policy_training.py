@@ -18,8 +18,9 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.loading import policy_file
 from mlgo_gym.policies.network import Network, Normalization
 from mlgo_gym.training import Labels, Monitor, PolicyTraining, TreeImitation
-from mlgo_gym.training.checkpoint_choice import Base, MarginChoice, MarginResult, best_margin
+from mlgo_gym.training.checkpoint_choice import MarginChoice, MarginResult, best_margin
 from mlgo_gym.training.labels import read_header
+from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Progress
 from tests.policies.episodes import random_network
 from tests.training.label_samples import constant, inlining_labels
