@@ -32,7 +32,7 @@ from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, MlgoError, NoEpisodeError
-from mlgo_gym.tasks.infos import draw_text, render_end, render_text
+from mlgo_gym.tasks.infos import render_end, render_text
 from mlgo_gym.tasks.task import Task
 
 
@@ -356,18 +356,12 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
         mask = None if self._decision is None else self.task.action_mask(self._decision)
         return self.task.all_legal() if mask is None else mask
 
-    def render(self) -> Any:
+    def render(self) -> str | None:
         """Return a rendering of the pending decision.
 
         Returns:
-            With `render_mode="ansi"` a text; with `"rgb_array"` a picture of it, uint8 of shape (288, 480, 3).
-            Otherwise None: `"human"` prints the text at each reset and step.
-
-        Raises:
-            MissingExtraError: Pillow is not installed and a picture is requested.
+            A text with `render_mode="ansi"`, else None; `"human"` prints the text at each reset and step.
         """
-        if self.render_mode == "rgb_array":
-            return draw_text(self._text())
         return self._text() if self.render_mode == "ansi" else None
 
     def _show(self) -> None:

@@ -18,7 +18,7 @@ from mlgo_gym.errors import MlgoError, UnknownArgumentError, did_you_mean
 from mlgo_gym.tasks.measurement import PROJECT_METRICS, REWARDS
 from mlgo_gym.tasks.task import GRAPH, Task
 
-RENDER_MODES = ("ansi", "rgb_array", "human")
+RENDER_MODES = ("ansi", "human")
 
 LOWEST = "lowest"
 """The value of `error_reward` that rewards a failure like the largest cost that is rewarded."""
@@ -90,8 +90,7 @@ class EnvironmentOptions:
         info: Form of infos: `"full"`, or `"numeric"`, every key at each step as a number or an array of one shape, 0
             where it does not apply; `module` is then the position in `corpus.names` and `failed` marks a failed
             compile.
-        render_mode: Result of `render()`: `"ansi"`, text; `"rgb_array"`, a picture (extra `render`); `"human"` prints
-            the text at each step; or None.
+        render_mode: Result of `render()`: `"ansi"`, text; `"human"` prints the text at each step; or None.
     """
 
     corpus: str | os.PathLike[str] | Corpus

@@ -83,7 +83,10 @@ def conclude(finished: FinishedCompile, decided: dict[str, Any]) -> EpisodeOutco
     measurement = setup.with_project_costs(finished.measurement, module, finished.object_bytes)
     baseline = setup.with_project_costs(finished.baseline, module)
     cost, baseline_cost = costs(setup, measurement, baseline, function)
-    info = decided | _costs_by_key(setup, measurement, baseline, function)
+    info = decided | setup.task.report(measurement, baseline, function)
+    if setup.metric == WEIGHTED:
+        info |= {WEIGHTED: cost, f"baseline_{WEIGHTED}": baseline_cost}
+    info["reduction"] = relative(cost, baseline_cost)
     if finished.inline_compile is not None:
         info |= _credit(finished, finished.inline_compile, cost, baseline_cost)
     return EpisodeOutcome(reward(setup, cost, baseline_cost), True, False, info, cost=cost)
@@ -101,19 +104,6 @@ def _worst(setup: Setup, baseline: float) -> float:
     return worst_cost(baseline, sum(setup.weights.values()))
 
 
-def _costs_by_key(
-    setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None
-) -> dict[str, Any]:
-    cost, reference = costs(setup, measurement, baseline, function)
-    info: dict[str, Any] = {}
-    for prefix, measured in (("", measurement), ("baseline_", baseline)) if measurement.sizes is not None else ():
-        info |= {f"{prefix}{name}": size for name, size in measured.sizes_by_metric().items()}
-    if setup.metric == WEIGHTED:
-        info |= {WEIGHTED: cost, f"baseline_{WEIGHTED}": reference}
-    info["reduction"] = relative(cost, reference)
-    return info | setup.task.report(measurement, baseline, function)
-
-
 def _credit(finished: FinishedCompile, compiled: InlineCompile, cost: float, baseline: float) -> dict[str, Any]:
     """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
     setup, indices = finished.setup, finished.agent_indices
@@ -124,7 +114,7 @@ def _credit(finished: FinishedCompile, compiled: InlineCompile, cost: float, bas
     else:
         every = credit(reference, compiled, indices).saved
         if setup.metric == WEIGHTED:
-            every *= setup.weights["text"] / max(finished.baseline.sizes_by_metric()["text"], 1)
+            every *= setup.weights["text"] / max(finished.baseline.costs()["text"], 1)
     saved = every[indices]
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.

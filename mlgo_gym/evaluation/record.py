@@ -19,8 +19,6 @@ from mlgo_gym.episode.outcome import FAILURE_KEYS, describe_failure
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.storage.json_files import check_fields
-from mlgo_gym.tasks.measurement import Measurement
-from mlgo_gym.tasks.task import Task
 
 FORMAT = 3
 
@@ -252,13 +250,6 @@ def metrics_of(info: Mapping[str, Any]) -> Metrics:
     """Return the metrics in an episode's last info, each with its baseline."""
     pairs = {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}
     return {name: pair for name, pair in pairs.items() if isinstance(pair[0], (int, float))}
-
-
-def compile_metrics(task: Task, measurement: Measurement, baseline: Measurement) -> Metrics:
-    """Return the metrics of a compile, each with its baseline, as an episode's last info has them."""
-    sizes, baseline_sizes = measurement.sizes_by_metric(), baseline.sizes_by_metric()
-    metrics: Metrics = {name: (sizes[name], baseline_sizes[name]) for name in sizes}
-    return metrics | metrics_of(task.report(measurement, baseline))
 
 
 def pack_actions(actions: Sequence[Any], space: gym.Space[Any]) -> str:

@@ -19,7 +19,7 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.compile_options import with_compile_options
 from mlgo_gym.episode.vector.in_process import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
-from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, compile_metrics
+from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, metrics_of
 from mlgo_gym.make_env import RemoteEnvironment, make_environment
 from mlgo_gym.policies import Policy, act_batch, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
@@ -111,7 +111,7 @@ class EvaluatedPolicies:
         except MlgoError as error:
             return EpisodeRecord.of_error(assignment, error)
         seconds = time.perf_counter() - started
-        metrics = compile_metrics(env.task, measurement, baseline)
+        metrics = metrics_of(env.task.report(measurement, baseline))
         return EpisodeRecord(*assignment, DONE, metrics=metrics, seconds=round(seconds, 6))
 
     def close(self) -> None:

@@ -183,18 +183,6 @@ class VecEnvAdapter(VecEnv):
         """Return whether the class is `Monitor`, whose `info["episode"]` the adapter adds; no other wraps them."""
         return [wrapper_class is Monitor for _ in self._get_indices(indices)]
 
-    def get_images(self) -> list[npt.NDArray[np.uint8] | None]:
-        """Return a picture of each row, uint8 of shape (288, 480, 3).
-
-        Raises:
-            MlgoError: the environments have another `render_mode` than `"rgb_array"`.
-        """
-        if self.render_mode != "rgb_array":
-            raise MlgoError(
-                f"expected render_mode 'rgb_array' for images, got {self.render_mode!r}; make the environments with it"
-            )
-        return self.env_method("render")
-
 
 class CreditAdvantages(BaseCallback):
     """Trains PPO or A2C on the credit of each decision instead of the reward at the end of an episode.

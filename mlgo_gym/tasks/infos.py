@@ -1,4 +1,4 @@
-"""The one table of the keys of `info`, and the rendering of a decision for a person: as text, and as a picture of it.
+"""The one table of the keys of `info`, and the rendering of a decision as text.
 
 `KEYS` declares each key once: name, time, type and meaning. `decision_info()` reads those of a pending decision.
 Everything else derives:
@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import PendingCode
-from mlgo_gym.extras import library
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import FunctionSizes
 from mlgo_gym.tasks.measurement import INSTRUCTIONS, LINKED, MAX_FRAME, WEIGHTED
@@ -210,26 +208,6 @@ class NumericInfos:
         numeric["module"] = corpus.position(info["module"])
         numeric["failed"] = bool(info.get("error"))
         return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in numeric.items()}
-
-
-WIDTH, HEIGHT = 480, 288
-"""Size of a picture in pixels; multiples of 16, as video encoders like it."""
-
-_MARGIN, _SIZE = 12, 12
-
-
-def draw_text(text: str) -> npt.NDArray[np.uint8]:
-    """Return a picture of a text, a fresh uint8 array of shape (288, 480, 3); what does not fit is cut off.
-
-    Raises:
-        MissingExtraError: Pillow is not installed.
-    """
-    image, draw, font = (
-        library(f"PIL.{name}", 'render_mode="rgb_array"', "render") for name in ("Image", "ImageDraw", "ImageFont")
-    )
-    picture = image.new("RGB", (WIDTH, HEIGHT), "white")
-    draw.Draw(picture).text((_MARGIN, _MARGIN), text, "black", font.load_default(_SIZE))
-    return np.array(picture)
 
 
 def render_text(task: Task, module: str, number: int, decision: Decision, last_action: Any) -> str:

@@ -73,15 +73,11 @@ class Measurement:
         """Measure one function by clang's remarks since its first decision; `MlgoError` if they lack its costs."""
         return cls(None, {function: read_allocation_remarks(remarks)})
 
-    def sizes_by_metric(self) -> dict[str, int]:
-        """Return the sizes by metric, empty if there is no object file."""
-        return {} if self.sizes is None else asdict(self.sizes)
-
-    def max_frame(self) -> int:
-        """Return the bytes of the largest stack frame; 0 for an object without functions."""
-        if self.frames is None:
-            raise MlgoError(f"expected a compile with its stack frames, got none; use metric={MAX_FRAME!r}")
-        return max(self.frames.values(), default=0)
+    def costs(self) -> dict[str, float]:
+        """Return the costs of the module by metric, as far as this compile has them; sizes and frames are integers."""
+        sizes = {} if self.sizes is None else asdict(self.sizes)
+        frames = {} if self.frames is None else {MAX_FRAME: max(self.frames.values(), default=0)}
+        return {**sizes, **frames, **self.project}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Measurement":

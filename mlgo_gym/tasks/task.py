@@ -161,29 +161,21 @@ class Task(ABC):
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile, or of one function where the metric can; smaller is better."""
         del function
-        if metric == MAX_FRAME:
-            return float(measurement.max_frame())
-        if metric in PROJECT_METRICS:
-            return measurement.project[metric]
-        if measurement.sizes is None:
+        costs = measurement.costs()
+        if metric not in costs:
             raise MlgoError(f"expected a compile that went to its end for {metric!r}, got one that was ended early")
-        return float(getattr(measurement.sizes, metric))
+        return float(costs[metric])
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return the entries of the last `info` beyond the sizes; `function` is that of an episode of one function."""
-        known = [metric for metric in PROJECT_METRICS if metric in measurement.project and metric in baseline.project]
-        report: dict[str, Any] = {
-            f"{prefix}{metric}": self.outcome(compiled, metric, function)
-            for metric in known
-            for prefix, compiled in (("", measurement), ("baseline_", baseline))
-        }
+        """Return the costs in the last `info`; `function` is that of an episode of one function."""
+        del function
+        costs, reference = measurement.costs(), baseline.costs()
+        report: dict[str, Any] = {}
+        for metric in costs:
+            if metric in reference:
+                report |= {metric: costs[metric], f"baseline_{metric}": reference[metric]}
         if measurement.frames is not None and baseline.frames is not None:
-            grown = len(grown_frames(measurement.frames, baseline.frames))
-            report |= {
-                MAX_FRAME: measurement.max_frame(),
-                f"baseline_{MAX_FRAME}": baseline.max_frame(),
-                "grown_frames": grown,
-            }
+            report["grown_frames"] = len(grown_frames(measurement.frames, baseline.frames))
         return report
 
 
@@ -221,20 +213,14 @@ class AllocationTask(Task):
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return the metrics except sizes for the policy and the baseline, and a row per function that has any cost."""
-        report = super().report(measurement, baseline, function)
-        for metric in self.function_metrics:
-            report[metric] = self.outcome(measurement, metric, function)
-            report[f"baseline_{metric}"] = self.outcome(baseline, metric, function)
+
+        def spill_costs(of: str | None) -> dict[str, Any]:
+            pairs = (("", measurement), ("baseline_", baseline))
+            return {f"{prefix}spill_cost": self.outcome(compiled, "spill_cost", of) for prefix, compiled in pairs}
+
         names = sorted({*baseline.allocation, *measurement.allocation}) if function is None else [function]
-        report["functions"] = [
-            {
-                "function": name,
-                "spill_cost": self.outcome(measurement, "spill_cost", name),
-                "baseline_spill_cost": self.outcome(baseline, "spill_cost", name),
-            }
-            for name in names
-        ]
-        return report
+        rows = [{"function": name, **spill_costs(name)} for name in names]
+        return super().report(measurement, baseline, function) | spill_costs(function) | {"functions": rows}
 
 
 _LARGEST = float(np.finfo(np.float32).max)

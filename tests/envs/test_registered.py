@@ -163,9 +163,8 @@ def test_copies_continue_or_begin_anew(name: str, varied: str) -> None:
 
 
 @every
-def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("PIL", reason="the extra render is not installed")
-    environments = {mode: make(name, varied, render_mode=mode) for mode in ("ansi", "human", "rgb_array")}
+def test_each_step_is_a_text(name: str, varied: str, capsys: pytest.CaptureFixture[str]) -> None:
+    environments = {mode: make(name, varied, render_mode=mode) for mode in ("ansi", "human")}
     for env in environments.values():
         env.reset(seed=1, options={"module": "mixed"})
     text = environments["ansi"].render()
@@ -173,12 +172,11 @@ def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytes
     assert "clang would " in text
     assert capsys.readouterr().out == f"{text}\n\n"
     assert environments["human"].render() is None
-    pictures = [environments["rgb_array"].render()]
-    while len(pictures) <= SHORT:
-        environments["rgb_array"].step(legal_action(environments["rgb_array"], np.random.default_rng(1)))
-        pictures.append(environments["rgb_array"].render())
-    assert {(picture.shape, picture.dtype.name) for picture in pictures} == {((288, 480, 3), "uint8")}
-    assert all(not np.array_equal(one, other) for one, other in pairwise(pictures))
+    texts = [text]
+    while len(texts) <= SHORT:
+        environments["ansi"].step(legal_action(environments["ansi"], np.random.default_rng(1)))
+        texts.append(environments["ansi"].render())
+    assert all(one != other for one, other in pairwise(texts))
     for env in environments.values():
         env.close()
 

@@ -183,15 +183,6 @@ def test_attributes_and_methods_of_some_environments(varied: str) -> None:
     for refused in (lambda: env.set_attr("metric", "object"), lambda: env.env_method("step", 1)):
         with pytest.raises(MlgoError, match=r"cannot set 'metric'|got 'step'; call"):
             refused()
-    with pytest.raises(MlgoError, match="expected render_mode 'rgb_array' for images, got 'ansi'"):
-        env.get_images()
-    env.close()
-    env = adapted(INLINE, varied, render_mode="rgb_array")
-    env.reset()
-    assert [image.shape for image in env.get_images() if image is not None] == [(288, 480, 3)] * 2
-    picture = env.render()
-    assert picture is not None
-    assert picture.size >= 2 * 288 * 480 * 3
     env.close()
 
 
