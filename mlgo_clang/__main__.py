@@ -140,11 +140,8 @@ def _show_version(settings: Settings, command: Sequence[str]) -> int:
     # A reader such as `head` may end first, which ends a program without a traceback.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     status = run_alone(command)
-    policies = [("inlining", policy) for policy in settings.policies]
-    if settings.eviction_policy != "default":
-        policies.append(("eviction", settings.eviction_policy))
-    for kind, policy in policies:
-        sys.stdout.write(f"mlgo-clang {kind} policy: {_describe(policy)}\n")
+    for policy in settings.policies:
+        sys.stdout.write(f"mlgo-clang inlining policy: {_describe(policy)}\n")
     if facts := settings.link_facts:
         state = "on" if settings.internal else "off"
         sys.stdout.write(f"mlgo-clang link facts, internal linkage {state}: {_with_digest(facts)}\n")

@@ -5,26 +5,25 @@ from __future__ import annotations
 import os
 import signal
 
-from mlgo_clang.channel import EVICTION, INLINING, inlining_rule
+from mlgo_clang.channel import INLINING, inlining_rule
 from mlgo_clang.compiler import CLANG, FAILED, become, die_by, say, write_errors
 from mlgo_clang.counters import count
-from mlgo_clang.errors import CandidateError, FrameError, MlgoError, PolicyError, ProtocolError
+from mlgo_clang.errors import CandidateError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import digest_of, remove_file
-from mlgo_clang.interactive import InteractiveCompile, Interrupted, TwoSteps, run_alone
-from mlgo_clang.programs import FrameList, check_frames, run_program
+from mlgo_clang.interactive import InteractiveCompile, Interrupted, run_alone
+from mlgo_clang.programs import run_program
 from mlgo_clang.recipes import replay, stored_decisions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mlgo_clang.channel import Bind
     from mlgo_clang.interactive import Advisor
     from mlgo_clang.job import Job
     from mlgo_clang.native import NativeNetwork
 
-    Candidate = tuple[list[Advisor], int | None, NativeNetwork | None]
-    """The advisors of one compile, the number of decisions if it is known, and the network that needs two steps."""
+    Candidate = tuple[Advisor | None, int | None, NativeNetwork | None]
+    """The advisor of one compile, the number of decisions if it is known, and the network that needs two steps."""
 
 
 class _OneStepError(Exception):
@@ -71,25 +70,24 @@ def _compile_by_recipe(job: Job) -> str | None:
     settings = job.settings
     bitcode = job.bitcode()
     digest = digest_of(bitcode)
-    recipe = stored_decisions(settings.recipes, digest)
-    if recipe is None and settings.search:
+    decisions = stored_decisions(settings.recipes, digest)
+    if decisions is None and settings.search:
         count("searched")
         words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
         words += [_start_of_search(settings.policies), settings.metric, *job.command]
         # One compile more for the baseline, and one for the start.
         run_program("search.build_recipes", words, bitcode, (settings.search + 2) * settings.timeout)
-        recipe = stored_decisions(settings.recipes, digest)
-    if recipe is None:
+        decisions = stored_decisions(settings.recipes, digest)
+    if decisions is None:
         count("without a recipe")
         return None
-    switches, decisions = recipe
     if not decisions and not job.changes_linkage:
         job.sources.read()
         count("compiled by a recipe")
         become(job.command)
     try:
-        advisors: list[Advisor] = [(switches, replay(decisions))] if decisions else []
-        problem = _run(job, (advisors, len(decisions), None))
+        advisor = (INLINING, replay(decisions)) if decisions else None
+        problem = _run(job, (advisor, len(decisions), None))
     except _OneStepError:
         job.keep_linkage()
         return _compile_by_recipe(job)
@@ -115,16 +113,11 @@ def _compile_by_policies(job: Job) -> str:
     policies = job.settings.policies
     try:
         problem = _run(job, _candidate(job, policies[0])) if len(policies) == 1 else _compile_smallest(job)
-    except FrameError as error:
-        count("left to clang", _because(str(error)))
-        job.sources.read()
-        become(job.command)
     except _OneStepError:
         job.keep_linkage()
         return _compile_by_policies(job)
     if not problem:
         count("left to clang" if job.settings.decides_nothing else "compiled with a policy")
-    if not problem:
         _count_internal(job)
     return problem
 
@@ -135,47 +128,28 @@ def _count_internal(job: Job) -> None:
 
 
 def _candidate(job: Job, policy: str) -> Candidate:
-    eviction = job.settings.eviction_policy
-    advisors: list[Advisor] = []
-    decisions = two_steps = None
-    if policy != "default":
-        switches: Sequence[str] = INLINING
-        bind = inlining_rule(policy)
-        if bind is None:
-            from mlgo_clang.native import NativeNetwork
+    if policy == "default":
+        return None, None, None
+    if (rule := inlining_rule(policy)) is not None:
+        return (INLINING, rule), None, None
+    from mlgo_clang.native import NativeNetwork
 
-            network = NativeNetwork(policy, job.clang, job.settings.link_facts, job.invocation.source)
-            bind = network.bind
-            if network.callee_features:
-                steps = job.two_steps()
-                switches = steps.switches
-                if steps.exact:
-                    two_steps = network
-                else:
-                    switches = INLINING
-                    bind, decisions = _decisions_in_advance(steps, network)
-        advisors.append((switches, bind))
-    if eviction != "default":
-        from mlgo_clang.native import NativeNetwork
-
-        advisors.append((EVICTION, NativeNetwork(eviction, job.clang).bind))
-        decisions = None
-    return advisors, decisions, two_steps
-
-
-def _decisions_in_advance(steps: TwoSteps, network: NativeNetwork) -> tuple[Bind, int]:
-    """Return a function that repeats the decisions of another compile in two steps, and their number."""
-    run, _ = steps.compile(network, [(steps.switches, network.bind)], os.devnull)
+    network = NativeNetwork(policy, job.clang, job.settings.link_facts, job.invocation.source)
+    if not network.callee_features:
+        return (INLINING, network.bind), None, None
+    steps = job.two_steps()
+    if steps.exact:
+        return (steps.switches, network.bind), None, network
+    run, _ = steps.compile(network, (steps.switches, network.bind), os.devnull)
     if run.status != 0:
         raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
-    decisions = _decisions_of(run)
-    return replay(decisions), len(decisions)
+    return _repetition(run)
 
 
-def _decisions_of(run: InteractiveCompile) -> list[int]:
-    from mlgo_clang.native import NativeServer
-
-    return [int(answer) for server in run.servers[:1] if isinstance(server, NativeServer) for answer in server.answers]
+def _repetition(run: InteractiveCompile) -> Candidate:
+    """Return a compile with the decisions that native code made in another one."""
+    decisions = [int(answer) for answer in run.server.answers] if run.server is not None else []
+    return (INLINING, replay(decisions)), len(decisions), None
 
 
 def _compile_smallest(job: Job) -> str:
@@ -199,10 +173,10 @@ def _compile_smallest(job: Job) -> str:
         except (CandidateError, ProtocolError) as error:
             _count_dropped(policy, str(error))
             failures.append(error)
-            if not candidates and not isinstance(error, FrameError):
+            if not candidates:
                 job.two_steps()  # raises if the source does not compile at all
     if not candidates:
-        raise next((error for error in failures if isinstance(error, FrameError)), failures[-1])
+        raise failures[-1]
     if "default" in needed:
         for row in list(candidates):
             if more := sorted(needed[row[2]] - needed["default"]):
@@ -272,27 +246,19 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
 
     Clang's standard error goes to this process's, or into `warnings`.
     """
-    advisors, decisions, network = candidate
+    advisor, decisions, network = candidate
     if network is not None or job.changes_linkage:
         steps = job.two_steps()
-        run, printed = steps.compile(network, advisors)
+        run, printed = steps.compile(network, advisor)
         if problem := _problem(job, run, decisions):
             return problem
         if printed and job.changes_linkage and not job.sources.stream():
             raise _OneStepError
-        if (not printed and not job.settings.max_frame) or job.sources.stream():
+        if not printed or job.sources.stream():
             _pass_on(steps.warnings + printed, warnings)
             return ""
         # A message about the code that clang makes names a line of the source only in a compile in one step.
-        repeated = _decisions_of(run)
-        decisions = len(repeated) if len(advisors) == 1 else None
-        return _run(job, ([(INLINING, replay(repeated)), *advisors[1:]], decisions, None), warnings)
-    frames = None
-    if job.settings.max_frame:
-        if "-fstack-usage" in job.rest:
-            # Clang writes one list of frames.
-            raise PolicyError("expected no -fstack-usage with --mlgo-max-frame, got it; remove one of them")
-        frames = FrameList()
+        return _run(job, _repetition(run), warnings)
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
@@ -302,13 +268,10 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
             *job.compiler,
             *(job.sources.read() if job.dialect is CLANG else ()),  # rustc has no such options
             *job.dialect.without_reports,
-            *(frames.options if frames is not None else ()),
         ]
         timeout, option = job.settings.timeout, job.dialect.llvm_option
-        run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, llvm_option=option)
+        run = InteractiveCompile(compiler, job.rest, advisor, stderr, timeout, llvm_option=option)
         problem = _problem(job, run, decisions)
-        if frames is not None and not problem:
-            check_frames(frames.read(), job.settings.max_frame, job.compiler, job.rest, timeout)
         if buffered and not problem:
             _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
     finally:

@@ -1,4 +1,4 @@
-"""A channel: its two pipes, and the servers that read clang's observations and write the advice."""
+"""A channel: its two pipes, through which clang's observations are read and the advice is written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import struct
 
 from mlgo_clang.errors import PolicyError, ProtocolError
-from mlgo_clang.files import remove_folder
+from mlgo_clang.files import remove_file, remove_folder
 from mlgo_clang.protocol import LogDecoder, open_pipes
 
 TYPE_CHECKING = False
@@ -23,116 +23,96 @@ if TYPE_CHECKING:
     """Takes the header of a channel; returns the function that decides, or the server of the channel."""
 
 
-class RuleServer:
-    """Answers each observation by a function of Python."""
-
-    def __init__(self, decide: Decide) -> None:
-        self.decisions = 0
-        self._decide = decide
-        self._log = self._advice = -1
-        self._decoder = LogDecoder()
-
-    def start(self, log: int, advice: int, decoder: LogDecoder, messages: int, folder: int) -> None:
-        """Start to serve a channel by the descriptors of its observations and advice.
-
-        `decoder` has read the header, `messages` is the file of clang's standard error, and `folder` the folder in
-        which clang prints code; -1 if it prints to standard error. A rule needs neither.
-        """
-        del messages, folder
-        self._log, self._advice, self._decoder = log, advice, decoder
-        self._answer()
-
-    def serve(self, others: Sequence[int], milliseconds: int) -> bool:
-        """Answer what clang has written; return whether it can still write."""
-        del others, milliseconds
-        try:
-            data = os.read(self._log, 1 << 16)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        if (observation := self._decoder.take_observation(data)) is not None:
-            self._advise(observation[1])
-        else:
-            self._decoder.feed(data)
-            self._answer()
-        return True
-
-    def _answer(self) -> None:
-        while (event := self._decoder.next_event()) is not None:
-            if not isinstance(event, str):
-                self._advise(event[1])
-
-    def _advise(self, observation: bytes) -> None:
-        advice = self._decide(observation)
-        try:
-            os.write(self._advice, advice.to_bytes(8, "little", signed=True))
-        except BlockingIOError:
-            raise ProtocolError("clang requests decisions without reading the advice") from None
-        self.decisions += 1
-
-
 class Channel:
-    """The two pipes of a channel at a base path, and the server that answers once the header is read.
+    """The two pipes of an advisor at a base path, and the decisions about clang's observations.
 
     Args:
         base: path of the pipes without their suffixes.
-        bind: makes the server from the header.
+        bind: decides, given the header.
         prints: whether clang prints code to files in a folder at the base.
+
+    Attributes:
+        advice, log: descriptors of the pipes.
+        server: native code that serves the channel; None before the header, and for a function of Python.
     """
 
     def __init__(self, base: str, bind: Bind, *, prints: bool) -> None:
-        self.base, self.bind, self.prints = base, bind, prints
-        self.advice = self.log = self.folder = -1
-        self.decoder = LogDecoder()
-        self.server: RuleServer | NativeServer | None = None
+        self.base, self._bind, self._prints = base, bind, prints
+        self.log = self.advice = self._folder = -1
+        self.server: NativeServer | None = None
+        self._decide: Decide | None = None
+        self._decoder = LogDecoder()
+        self._decisions = 0
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions so far."""
+        return self._decisions if self.server is None else self.server.decisions
 
     def open(self) -> None:
         """Make and open the pipes; raise OSError if that fails."""
         self.advice, self.log = open_pipes(self.base)
-        if self.prints:
+        if self._prints:
             os.mkdir(self.base, 0o700)
-            self.folder = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._folder = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def serve(self, others: Sequence[int], milliseconds: int, messages: int) -> bool:
-        """Answer what clang has written; return whether it can still write."""
+        """Answer what clang has written; return whether it can still write.
+
+        Native code answers until another descriptor is readable, or nothing happens for some time. `messages` is the
+        file of clang's standard error.
+        """
         if self.server is not None:
             return self.server.serve(others, milliseconds)
         try:
-            self.decoder.feed(os.read(self.log, 1 << 16))
+            data = os.read(self.log, 1 << 16)
         except BlockingIOError:
             return True
-        if (header := self.decoder.read_header()) is None:
+        if self._decide is not None and not data:
+            return False
+        if (observation := self._decoder.take_observation(data)) is not None:
+            self._answer(observation[1])
             return True
-        header.check_advice("int64_t")
-        decide = self.bind(header)
-        self.server = RuleServer(decide) if callable(decide) else decide
-        self.remove_names()
-        self.server.start(self.log, self.advice, self.decoder, messages, self.folder)
-        return self.server.serve(others, milliseconds)
+        self._decoder.feed(data)
+        if self._decide is None:
+            if (header := self._decoder.read_header()) is None:
+                return True
+            header.check_advice("int64_t")
+            decide = self._bind(header)
+            self.remove_files()
+            if not callable(decide):
+                self.server = decide
+                decide.start(self.log, self.advice, self._decoder, messages, self._folder)
+                return decide.serve(others, milliseconds)
+            self._decide = decide
+        while (event := self._decoder.next_event()) is not None:
+            if not isinstance(event, str):
+                self._answer(event[1])
+        return True
 
-    def remove_names(self) -> None:
-        """Remove the files of the channel once both ends are open, and the folder after the last channel."""
+    def _answer(self, observation: bytes) -> None:
+        assert self._decide is not None, "the header was read"
+        try:
+            os.write(self.advice, self._decide(observation).to_bytes(8, "little", signed=True))
+        except BlockingIOError:
+            raise ProtocolError("clang requests decisions without reading the advice") from None
+        self._decisions += 1
+
+    def remove_files(self) -> None:
+        """Remove the pipes, which are open at both ends, and their folder unless clang prints code there."""
         for name in (f"{self.base}.in", f"{self.base}.out"):
-            try:
-                os.unlink(name)
-            except OSError:
-                continue
+            remove_file(name)
         try:
             os.rmdir(os.path.dirname(self.base))
-        except OSError:  # another channel is not open yet
+        except OSError:  # it has the folder of the code that clang prints
             return
 
     def close(self) -> None:
-        """Close the pipes, and remove what is left of the channel."""
-        for descriptor in (self.advice, self.log, self.folder):
+        """Close the pipes, and remove what is left of the channel, such as code after the last decision."""
+        for descriptor in (self.advice, self.log, self._folder):
             if descriptor >= 0:
                 os.close(descriptor)
-        if self.folder >= 0:
-            # Code that clang printed after the last decision.
-            remove_folder(self.base)
-        self.advice = self.log = self.folder = -1
-        self.remove_names()
+        remove_folder(os.path.dirname(self.base))
 
 
 INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")

@@ -30,10 +30,6 @@ class CandidateError(PolicyError):
     """A compile that fails with the decisions of one policy, and may succeed with those of another."""
 
 
-class FrameError(CandidateError):
-    """A compile by a policy with a larger stack frame than `--mlgo-max-frame` allows."""
-
-
 class ProtocolError(MlgoError):
     """A clang that does not follow the protocol of a channel."""
 

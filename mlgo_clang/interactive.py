@@ -18,7 +18,6 @@ from mlgo_clang.channel import (
     REMARKS,
     WASM_SIZE_LIMIT,
     Channel,
-    RuleServer,
     at_base,
 )
 from mlgo_clang.command_lines import drop_options, expand_response_files, read_commands, target_of
@@ -85,12 +84,12 @@ class _Signals:
 
 
 class InteractiveCompile:
-    """A finished compile in which policies decided for clang's advisors.
+    """A finished compile, in which a policy decided for an advisor of clang.
 
     Args:
         compiler: the words that start clang.
-        rest: its arguments without the channels.
-        advisors: the advisors that request decisions.
+        rest: its arguments without the channel.
+        advisor: the advisor that requests decisions; None for a plain compile, or another program.
         stderr: the descriptor that becomes clang's standard error; a file if a policy uses callee features.
         timeout: seconds without a sign of life after which clang is stopped.
         streams: descriptors that become clang's standard input and output; negative ones are inherited.
@@ -100,18 +99,19 @@ class InteractiveCompile:
     Raises:
         ProtocolError: clang does not follow the protocol, or gave no sign of life. It is stopped.
         Interrupted: a signal asked this process to end. Clang is stopped.
-        OSError: the channels cannot be made, or clang cannot be started.
+        OSError: the channel cannot be made, or clang cannot be started.
 
     Attributes:
         status: clang's exit status, negative for the number of a signal.
-        servers: servers of the advisors that requested decisions.
+        decisions: number of decisions made.
+        server: native code that decided; None if another policy did, or if clang requested nothing.
     """
 
     def __init__(
         self,
         compiler: Sequence[str],
         rest: Sequence[str],
-        advisors: Sequence[Advisor],
+        advisor: Advisor | None,
         stderr: int,
         timeout: float,
         streams: tuple[int, int] = (-1, -1),
@@ -119,24 +119,22 @@ class InteractiveCompile:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.status = -1
-        self.servers: list[RuleServer | NativeServer] = []
-        channels: list[Channel] = []
+        self.decisions = 0
+        self.server: NativeServer | None = None
+        channel: Channel | None = None
         guard: list[int] = []
         withheld: list[int] = []
-        scratch = ""
         pid = 0
         signals = _Signals()
         try:
-            scratch = make_scratch() if advisors else ""
             options: list[str] = []
-            for number, (switches, bind) in enumerate(advisors):
-                channel = Channel(f"{scratch}/{number}", bind, prints=PRINTING_FILES[-1] in switches)
-                channels.append(channel)
+            if advisor is not None:
+                switches, bind = advisor
+                channel = Channel(f"{make_scratch()}/channel", bind, prints=PRINTING_FILES[-1] in switches)
                 channel.open()
-                options += at_base(switches, channel.base)
-            if options and target_of(expand_response_files(rest)).startswith("wasm"):
-                options.append(WASM_SIZE_LIMIT)
-            options = [word for option in options for word in (llvm_option[0], llvm_option[1] + option)]
+                is_wasm = target_of(expand_response_files(rest)).startswith("wasm")
+                switches = [*at_base(switches, channel.base), *([WASM_SIZE_LIMIT] if is_wasm else ())]
+                options = [word for switch in switches for word in (llvm_option[0], llvm_option[1] + switch)]
             guard += os.pipe()
             withheld += os.pipe()
             os.set_inheritable(guard[0], True)
@@ -164,7 +162,7 @@ class InteractiveCompile:
             _write_withheld(withheld.pop(), word)
             signals.raising = True
             signals.raise_kept()
-            _serve_until_exit(pid, channels, timeout, signals.wake, stderr)
+            _serve_until_exit(pid, channel, timeout, signals.wake, stderr)
             signals.raising = False
             self.status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             pid = 0
@@ -172,44 +170,29 @@ class InteractiveCompile:
             signals.raising = False
             if pid:
                 _stop(pid)
-            for channel in channels:
-                self.servers += [channel.server] if channel.server is not None else []
-                channel.remove_names()
+            if channel is not None:
+                self.server, self.decisions = channel.server, channel.decisions
                 channel.close()
             for descriptor in (*guard, *withheld):
                 os.close(descriptor)
-            if scratch and not channels:
-                os.rmdir(scratch)
             signals.close()
             signals.raise_kept()
 
-    @property
-    def decisions(self) -> int:
-        """Number of decisions made."""
-        return sum(server.decisions for server in self.servers)
 
-
-def _serve_until_exit(pid: int, channels: Sequence[Channel], timeout: float, wake: int, messages: int) -> None:
+def _serve_until_exit(pid: int, channel: Channel | None, timeout: float, wake: int, messages: int) -> None:
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
-        for descriptor in (pidfd, wake):
-            poll.register(descriptor, select.POLLIN)
-        by_descriptor = {channel.log: channel for channel in channels}
-        for descriptor in by_descriptor:
+        for descriptor in (pidfd, wake, *(() if channel is None else (channel.log,))):
             poll.register(descriptor, select.POLLIN)
         milliseconds = int(timeout * 1000)
         while True:
             ready = [descriptor for descriptor, _ in poll.poll(milliseconds)]
             if not ready:
                 raise silence(milliseconds)
-            for descriptor in ready:
-                channel = by_descriptor.get(descriptor)
-                # The server of a single channel can wait for everything that this loop waits for.
-                waits = len(by_descriptor) == 1
-                if channel is not None and not channel.serve((pidfd, wake), milliseconds if waits else 0, messages):
-                    poll.unregister(descriptor)
-                    del by_descriptor[descriptor]
+            # Native code in the channel waits for everything that this loop waits for.
+            if channel and channel.log in ready and not channel.serve((pidfd, wake), milliseconds, messages):
+                poll.unregister(channel.log)
             if pidfd in ready:
                 return
     finally:
@@ -265,7 +248,7 @@ _UNLIMITED = 2e6
 def run_alone(command: Sequence[str]) -> int:
     """Run the compiler and return its exit status; a signal that ends one of both processes ends both."""
     try:
-        status = InteractiveCompile(command[:1], command[1:], [], 2, _UNLIMITED).status
+        status = InteractiveCompile(command[:1], command[1:], None, 2, _UNLIMITED).status
     except Interrupted as interrupted:
         return die_by(interrupted.args[0])
     return die_by(-status) if status < 0 else status
@@ -318,7 +301,7 @@ class TwoSteps:
         colour = ["-fcolor-diagnostics"] if os.isatty(2) else []
         printed = message_file()
         try:
-            shown = InteractiveCompile([*compiler, "-###", *colour], rest, [], printed, timeout)
+            shown = InteractiveCompile([*compiler, "-###", *colour], rest, None, printed, timeout)
             text = os.fsdecode(contents_of(printed))
         finally:
             os.close(printed)
@@ -341,17 +324,17 @@ class TwoSteps:
         self.switches = (*INLINING, *(PRINTING_FILES if major.isdigit() and int(major) >= 18 else PRINTING))
         front = [word for word in drop_options(self._line, (), ("-o",)) if word != "-emit-obj"]
         streams = (-1, self._bitcode)
-        if InteractiveCompile([*self._program, *_BITCODE], front, [], self._warnings, timeout, streams).status != 0:
+        if InteractiveCompile([*self._program, *_BITCODE], front, None, self._warnings, timeout, streams).status != 0:
             raise PolicyError("the front end does not compile the source")
 
     def compile(
-        self, network: NativeNetwork | None, advisors: Sequence[Advisor], output: str = ""
+        self, network: NativeNetwork | None, advisor: Advisor | None, output: str = ""
     ) -> tuple[InteractiveCompile, bytes]:
         """Run the back end; return the compile and what clang printed in this step.
 
         Args:
-            network: the network, which decides for the first advisor, if it uses callee features.
-            advisors: the advisors that request decisions.
+            network: the network that decides, if it uses callee features.
+            advisor: the advisor that requests decisions.
             output: the object; empty for that of the command line.
         """
         words = drop_options(self._line[:-1], _FORMAT, (*_FRONT_END, "-o") if output else _FRONT_END)
@@ -360,14 +343,13 @@ class TwoSteps:
         try:
             remarks = () if network is None else REMARKS
             rest = [*back, *(("-o", output) if output else ()), *remarks, *_FROM_BITCODE]
-            run = InteractiveCompile(self._program, rest, advisors, messages, self._timeout, (self._bitcode, -1))
-            server = run.servers[0] if run.servers else None
+            run = InteractiveCompile(self._program, rest, advisor, messages, self._timeout, (self._bitcode, -1))
             if network is None:
                 printed = contents_of(messages)
-            elif server is None or isinstance(server, RuleServer):
+            elif run.server is None:
                 printed = network.other_messages(contents_of(messages))
             else:
-                printed = server.other_messages()
+                printed = run.server.other_messages()
         finally:
             os.close(messages)
         return run, printed

@@ -49,11 +49,10 @@ class NativeNetwork:
     Attributes:
         callee_features: names of the callee features, in order; empty if the network uses none.
         library: the loaded code.
-        path: the network's file.
     """
 
     def __init__(self, policy: str, compiler: Sequence[str], link_facts: str = "", source: str = "") -> None:
-        path = self.path = network_file(policy)
+        path = network_file(policy)
         try:
             library = _library(path, compiler)
         except OSError as error:
@@ -71,19 +70,7 @@ class NativeNetwork:
         return (ctypes.c_char_p.in_dll(self.library, symbol).value or b"").decode().split()
 
     def bind(self, header: Header) -> NativeServer:
-        """Return the server of a channel.
-
-        Raises:
-            PolicyError: clang lacks a feature, or requests another kind of decision.
-        """
-        choices = ctypes.c_int32.in_dll(self.library, "mlgo_choices").value
-        mask = header.tensors.get("mask")
-        if choices != (mask.size if mask is not None else 0):
-            raise PolicyError(
-                f"expected a network that chooses {f'one of {mask.size}' if mask is not None else '0 or 1'}, got "
-                f"{self.path}, which chooses {f'one of {choices}' if choices else '0 or 1'}; use a network for "
-                f"{'evictions' if mask is not None else 'inlining'}"
-            )
+        """Return the server of a channel; raise PolicyError if clang lacks a feature."""
         extended = Header((*header.features, *(Tensor(name, "float", (1,)) for name in self.callee_features)))
         inputs = [_offset(extended, name) for name in self._words("mlgo_inputs")]
         sources = [_offset(header, name) for name in CALLEE_SOURCES] if self.callee_features else []
@@ -189,7 +176,11 @@ class NativeServer:
         self._channel = ctypes.c_void_p()
 
     def start(self, log: int, advice: int, decoder: LogDecoder, messages: int, folder: int) -> None:
-        """Start to serve a channel, with the arguments of `RuleServer.start()`."""
+        """Start to serve a channel by the descriptors of its observations and advice.
+
+        `decoder` has read the header, `messages` is the file of clang's standard error, and `folder` the folder in
+        which clang prints code; -1 if it prints to standard error.
+        """
         native = self._library
         native.mlgo_channel.restype = native.mlgo_prediction_start.restype = ctypes.c_void_p
         data = decoder.rest

@@ -1,4 +1,4 @@
-"""Sizes of objects (ELF of 32 or 64 bits, WebAssembly) and frames. `mlgo_gym.llvm` reads more of objects."""
+"""Sizes of objects (ELF of 32 or 64 bits, WebAssembly). `mlgo_gym.llvm` reads more of objects."""
 
 from __future__ import annotations
 
@@ -134,10 +134,3 @@ def check_end(data: bytes, position: int, end: int, name: str = WASM_FILE) -> No
     """Raise an MlgoError if a position in a file of this name is behind the end of a part."""
     if position > end:
         raise MlgoError(f"expected {name}, got one that is cut off after {len(data)} bytes; it is damaged")
-
-
-def read_frames(stack_usage: bytes) -> dict[str, int]:
-    """Return the bytes of each frame in a file of `-fstack-usage`, by the place and the name of its function."""
-    # Each line has the place, the bytes and their kind, with tabs between.
-    rows = [line.rsplit("\t", 2) for line in stack_usage.decode(errors="surrogateescape").splitlines()]
-    return {place: int(size) for place, size, _ in rows}

@@ -1,4 +1,4 @@
-"""Programs that a compile starts beside clang: those of `mlgo_gym`, the front end, and clang for its frames.
+"""Programs that a compile starts beside clang: those of `mlgo_gym`, and the front end.
 
 `mlgo_gym` takes longer to import than a small file to compile, so its programs run as processes, only if needed.
 """
@@ -9,16 +9,16 @@ import os
 import sys
 
 from mlgo_clang.command_lines import drop_options, expand_response_files
-from mlgo_clang.errors import FrameError, PolicyError, ProtocolError
+from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.interactive import InteractiveCompile
 from mlgo_clang.invocation import is_stream
-from mlgo_clang.object_size import read_frames
 from mlgo_clang.settings import DEFAULT_TIMEOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_BITCODE_FLAGS = ("-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists")
 _SIDE_OUTPUTS = frozenset(("-pipe", "-c"))
 _WITH_A_VALUE = frozenset(("-o", "--serialize-diagnostics", "-serialize-diagnostics"))
 _SIDE_OUTPUTS_JOINED = ("-o", "-fsave-optimization", "-foptimization-record", "-gsplit-dwarf")
@@ -37,7 +37,7 @@ def run_to_end(
             file.write(data)
         os.lseek(streams[0], 0, os.SEEK_SET)
         run = InteractiveCompile(
-            command[:1], command[1:], [], streams[2], seconds, (streams[0], streams[1]), environment=environment
+            command[:1], command[1:], None, streams[2], seconds, (streams[0], streams[1]), environment=environment
         )
         output, errors = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in streams[1:])
         return run.status, output, errors
@@ -49,22 +49,16 @@ def run_to_end(
             os.close(stream)
 
 
-def compile_command(compiler: Sequence[str], rest: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
-    """Return the command line of a compile with other arguments, further flags, and no other file than the output."""
-    words = drop_options(expand_response_files(rest), _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE)
-    words = [word for word in words if word not in _SIDE_OUTPUTS]
-    # The flags go before a `--`, and after any -g. The last -MF counts, also after `-Wp,-MD,…`.
-    end = words.index("--") if "--" in words else len(words)
-    return [*compiler, *words[:end], *flags, "-MF", os.devnull, "-c", "-o", output, *words[end:]]
-
-
 def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: float = DEFAULT_TIMEOUT) -> bytes:
     """Return the module that the front end makes of a source, before any optimisation and without debug information.
 
     Raise PolicyError if the front end refuses the source, for which the compile itself prints the reason.
     """
-    flags = ["-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists"]
-    command = compile_command(compiler, rest, flags, "-")
+    words = drop_options(expand_response_files(rest), _SIDE_OUTPUTS_JOINED, _WITH_A_VALUE)
+    words = [word for word in words if word not in _SIDE_OUTPUTS]
+    # The flags go before a `--`, and after any -g. The last -MF counts, also after `-Wp,-MD,…`.
+    end = words.index("--") if "--" in words else len(words)
+    command = [*compiler, *words[:end], *_BITCODE_FLAGS, "-MF", os.devnull, "-c", "-o", "-", *words[end:]]
     # With the current date in __DATE__ a source would become another module every day.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
     status, bitcode, _ = run_to_end(command, seconds, environment=environment)
@@ -112,40 +106,3 @@ class SourceList:
             return ()
         self._file = os.memfd_create("mlgo-clang-sources", os.MFD_CLOEXEC)
         return ("-Xclang", "-header-include-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
-
-
-class FrameList:
-    """A file in memory, open until this process ends, to which clang writes stack frames as for `-fstack-usage`.
-
-    Attributes:
-        options: the options with which clang does so.
-    """
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("mlgo-clang-frames", os.MFD_CLOEXEC)
-        self.options = ("-Xclang", "-stack-usage-file", "-Xclang", f"/proc/{os.getpid()}/fd/{self._file}")
-
-    def read(self) -> dict[str, int]:
-        """Return the bytes of each frame, by the place and the name of its function."""
-        return read_frames(os.pread(self._file, os.fstat(self._file).st_size, 0))
-
-
-def check_frames(
-    frames: dict[str, int], limit: int, compiler: Sequence[str], arguments: Sequence[str], timeout: float
-) -> None:
-    """Raise `FrameError` if a frame exceeds the limit in bytes, and is larger than that of clang alone."""
-    large = {place: size for place, size in frames.items() if size > limit}
-    if not large:
-        return
-    plain = FrameList()
-    command = compile_command(compiler, arguments, ("-w", *plain.options), os.devnull)
-    alone = plain.read() if run_to_end(command, timeout)[0] == 0 else {}
-    # A function that clang alone inlines everywhere has its frame within another one.
-    largest = max(alone.values(), default=0)
-    for place, size in large.items():
-        if size > (before := alone.get(place, largest)):
-            from mlgo_clang.counters import count
-
-            count("with a larger stack frame")
-            growth = f"the frame of {place} has {size} bytes instead of {before}"
-            raise FrameError(f"{growth}, and --mlgo-max-frame is {limit}")

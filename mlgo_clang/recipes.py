@@ -1,4 +1,4 @@
-r"""Recipes: text files with the decisions of one module by their sites, of the inliner or on evictions.
+r"""Recipes: text files with the inlining decisions of one module by their sites.
 
     mlgo-gym recipe 1
     module deflate
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.channel import EVICTION, INLINING
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.files import read_untrusted
 
@@ -39,20 +38,16 @@ if TYPE_CHECKING:
 SUFFIX = ".recipe"
 """Suffix of every recipe's name; the rest of the name is the module's digest."""
 
-ADVISORS = {"inlining": INLINING, "eviction": EVICTION}
-"""Options of the advisors by name."""
-
 _FIRST_LINE = "mlgo-gym recipe 1"
 
 
 def format_recipe(fields: Mapping[str, str], visits: Iterable[Visit]) -> str:
     """Return the text of a recipe with some lines in its header."""
-    evicts = fields.get("advisor") == "eviction"
     lines = [_FIRST_LINE]
     lines += [f"{name} {_escape(value) if name == 'module' else value}" for name, value in fields.items()]
     lines.append("")
     for visit, decisions, context in visits:
-        lines.append(f"{visit} {(',' if evicts else '').join(map(str, decisions))} {_escape(context)}")
+        lines.append(f"{visit} {''.join(map(str, decisions))} {_escape(context)}")
     return "\n".join((*lines, ""))
 
 
@@ -70,19 +65,15 @@ def parse_recipe(text: str) -> tuple[dict[str, str], list[Visit]]:
     if "module" in fields:
         fields["module"] = _unescape(fields["module"])
     fields.setdefault("metric", "text")
-    advisor = fields.setdefault("advisor", "inlining")
-    if advisor not in ADVISORS:
-        raise PolicyError(f"expected the advisor {' or '.join(ADVISORS)} in a recipe, got {advisor[:80]!r}")
-    return fields, [_parse_visit(line, evicts=advisor == "eviction") for line in body.split("\n")[:-1]]
+    return fields, [_parse_visit(line) for line in body.split("\n")[:-1]]
 
 
-def _parse_visit(line: str, *, evicts: bool) -> Visit:
+def _parse_visit(line: str) -> Visit:
     try:
         visit, text, context = line.split(" ", 2)
-        decisions = [read_count(decision) for decision in (text.split(",") if evicts else text)]
-        if not evicts and (not text or max(decisions) > 1):
+        if not text or set(text) - {"0", "1"}:
             raise ValueError("expected actions of 0 and 1")
-        return read_count(visit), decisions, _unescape(context)
+        return read_count(visit), [int(decision) for decision in text], _unescape(context)
     except ValueError as error:
         raise PolicyError(f"expected a visit and its decisions in a recipe, got {line[:80]!r}: {error}") from None
 
@@ -103,8 +94,8 @@ def _unescape(text: str) -> str:
     return "\\".join(part.replace("\\n", "\n").replace("\\r", "\r") for part in parts)
 
 
-def stored_decisions(folder: str, digest: str) -> tuple[Sequence[str], list[int]] | None:
-    """Return the advisor's options and all decisions in the recipe of a module; None without one. It counts as used.
+def stored_decisions(folder: str, digest: str) -> list[int] | None:
+    """Return all decisions in the recipe of a module; None without one. It counts as used.
 
     Raises:
         PolicyError: the recipe cannot be read, or belongs to another module.
@@ -121,7 +112,7 @@ def stored_decisions(folder: str, digest: str) -> tuple[Sequence[str], list[int]
     if owner != digest:
         raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {owner[:12]}; remove {path}")
     _mark_used(path)
-    return ADVISORS[fields["advisor"]], [decision for _, decisions, _ in visits for decision in decisions]
+    return [decision for _, decisions, _ in visits for decision in decisions]
 
 
 def _mark_used(path: str) -> None:
@@ -135,17 +126,13 @@ def _mark_used(path: str) -> None:
 def replay(decisions: Sequence[int]) -> Bind:
     """Return the maker of a server that gives some decisions in order."""
 
-    def bind(header: Header) -> Decide:
+    def bind(_header: Header) -> Decide:
         remaining = iter(decisions)
-        mask = header.tensors.get("mask")
 
-        def decide(observation: bytes) -> int:
+        def decide(_observation: bytes) -> int:
             decision = next(remaining, None)
             if decision is None:
                 raise PolicyError(f"clang requests more than the {len(decisions)} decisions of the recipe")
-            # LLVM does not check a column.
-            if mask is not None and not (decision < mask.size and observation[header.offsets["mask"] + 8 * decision]):
-                raise PolicyError(f"clang cannot take column {decision} of the recipe here; search again")
             return decision
 
         return decide

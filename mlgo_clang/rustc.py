@@ -53,8 +53,6 @@ def _run(arguments: Sequence[str]) -> int:
     settings.internal = False  # Rust has no linkonce_odr functions
     if settings.search:
         raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")
-    if settings.max_frame:
-        raise UsageError("expected no --mlgo-max-frame with rustc, which prints no frames; use it for C and C++")
     command = [*program, *rest]
     try:
         crate = Crate(rest)

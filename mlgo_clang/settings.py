@@ -21,11 +21,9 @@ BUILD_LOG = "MLGO_BUILD_LOG"
 
 _OPTIONS = {
     "policy": ("MLGO_POLICY", "NAME,NAME", "policies of inlining; the smallest object is kept; default: last-call"),
-    "eviction-policy": ("MLGO_EVICTION_POLICY", "NAME", "policy for evictions; default: clang's own"),
     "clang": ("MLGO_CLANG", "PATH", "compiler, 17 or newer; default: bundled"),
     "levels": ("MLGO_LEVELS", "LEVEL,LEVEL", "levels at which policies decide; default: s,z"),
     "metric": ("MLGO_METRIC", "SIZE", "size of a list and of a search, loaded or text; default: loaded"),
-    "max-frame": ("MLGO_MAX_FRAME", "BYTES", "largest stack frame that a policy may cause; default: no limit"),
     "recipes": ("MLGO_RECIPES", "DIR", "folder of recipes"),
     "link-facts": ("MLGO_LINK_FACTS", "FILE", "file of link facts"),
     "internal": ("MLGO_INTERNAL", "on|off", "internal linkage for functions of one object, by the facts; default: on"),
@@ -62,10 +60,8 @@ class Settings:
     Attributes:
         policies: inlining policies: `default`, `never`, `always`, `threshold:N`, `rule:FILE`, `mlp:FILE`, or
             a bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
-        eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         metric: size by which the smallest of several objects is kept: one of `METRICS`.
-        max_frame: largest stack frame in bytes that a policy may cause; 0 for no limit.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
         link_facts: file of link facts for policies that use them, or an empty string.
@@ -79,7 +75,6 @@ class Settings:
         named = [policy.strip() for policy in (values.get("policy") or DEFAULT_POLICY).split(",")]
         expanded = (name for policy in named if policy for name in (_SMALLEST if policy == "smallest" else (policy,)))
         self.policies = tuple(dict.fromkeys(expanded))
-        self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         named = [level.strip() for level in (values.get("levels") or "s,z").split(",")]
         self.levels = tuple(level_of(level) for level in named if level)
@@ -97,16 +92,15 @@ class Settings:
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
-        self.search = _number(values, "search", "a number of compiles")
-        self.max_frame = _number(values, "max-frame", "bytes")
-        # A frame is compared with that of clang alone, where the functions are not internal.
-        self.internal = bool(self.link_facts) and internal == "on" and not self.max_frame
+        search = values.get("search") or "0"
+        if not (search.isascii() and search.isdigit()):
+            raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")
+        self.search = int(search)
+        self.internal = bool(self.link_facts) and internal == "on"
         self.timeout = _seconds(values.get("timeout"))
         for policy in self.policies:
             if policy not in ("default", DEFAULT_POLICY):
                 _check_policy(policy)
-        if self.eviction_policy != "default":
-            _check_policy(self.eviction_policy, rules=False)
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
         if self.search and self.link_facts:
@@ -114,16 +108,11 @@ class Settings:
                 "expected --mlgo-search without --mlgo-link-facts, got both; omit one: a search makes objects smaller, "
                 "also where the linked file grows"
             )
-        if self.search and self.eviction_policy != "default":
-            raise UsageError(
-                "expected --mlgo-eviction-policy=default with --mlgo-search, which searches inlining, got "
-                f"{self.eviction_policy!r}; search evictions with mlgo-gym search --recipes=DIR"
-            )
 
     @property
     def decides_nothing(self) -> bool:
         """Whether no policy makes any decision."""
-        return self.policies == ("default",) and self.eviction_policy == "default"
+        return self.policies == ("default",)
 
     def problem_of_level(self, level: str, flag: str) -> str:
         """Return why no policy decides at a level, and the remedy; empty if one decides. `flag`: as before a level."""
@@ -135,7 +124,7 @@ class Settings:
 
     def decide_nothing(self) -> None:
         """Leave all decisions to clang."""
-        self.policies, self.eviction_policy, self.recipes = ("default",), "default", ""
+        self.policies, self.recipes = ("default",), ""
 
     @property
     def uses_clang_alone(self) -> bool:
@@ -143,12 +132,12 @@ class Settings:
         return self.decides_nothing and not self.recipes and not self.internal
 
 
-def _check_policy(policy: str, *, rules: bool = True) -> None:
+def _check_policy(policy: str) -> None:
     """Raise `UsageError` if there is no policy of a name: a misspelt name is an error, not a build without a policy."""
     from mlgo_clang.channel import inlining_rule
 
     try:
-        if not rules or inlining_rule(policy) is None:
+        if inlining_rule(policy) is None:
             network_file(policy)
     except PolicyError as error:
         raise UsageError(str(error)) from None
@@ -181,13 +170,6 @@ def show_help() -> None:
         option = f"{PREFIX}{name}{'=' if value else ''}{value}"
         lines.append(f"  {option:<32} {text}{f' [{variable}]' if variable else ''}")
     print(*lines, "", sep="\n", flush=True)  # noqa: T201 - the help
-
-
-def _number(values: Mapping[str, str], option: str, meaning: str) -> int:
-    text = values.get(option) or "0"
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"expected {meaning} for --mlgo-{option}, got {text!r}")
-    return int(text)
 
 
 def _seconds(text: str | None) -> float:

@@ -9,7 +9,6 @@ in the cache folder, and prints its path. The library defines:
 | name | contents |
 |---|---|
 | `mlgo_inputs` | names of the features, separated by blanks |
-| `mlgo_choices` | length of the mask for a network with more than two outputs, as for evictions; 0 for 0 or 1 |
 | `mlgo_callee_features` | names of the callee features, separated by blanks; empty if the network uses none |
 | `mlgo_decide` | the decision about an observation, given the offset of each input; a complement means a `float` |
 | `mlgo_channel…` | functions that answer a whole channel |
@@ -211,26 +210,17 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
     return fill_template("release_header.h", values)
 
 
-_ACTION_MASK = "action_mask["
-
-
 def _library_code(path: Path) -> str:
-    choices = 0
     if path.suffix == RULE_SUFFIX:
         rule = RuleText.load(path)
-        features, inputs = rule.features, list(rule.features)
-        policy = rule_decision_code(path.stem, features, rule.code).code
+        policy = rule_decision_code(path.stem, rule.features, rule.code)
     else:
-        network = Network.load(path)
-        features, choices = network.features, network.outputs if network.outputs > 2 else 0
-        inputs = [name.removeprefix("action_") if name.startswith(_ACTION_MASK) else name for name in features]
-        policy = forward_pass(network) if choices else network_decision_code(path.name, network).code
+        policy = network_decision_code(path.name, Network.load(path))
     values = {
-        "POLICY": policy,
-        "INPUTS": " ".join([*inputs, *(["mask"] if choices else [])]),
-        "CHOICES": str(choices),
-        "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(features) else ()),
-        "COUNT": str(len(inputs)),
+        "POLICY": policy.code,
+        "INPUTS": " ".join(policy.features),
+        "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(policy.features) else ()),
+        "COUNT": str(len(policy.features)),
         "CHANNEL": callee_prediction_code() + fill_template("channel.c", {}),
     }
     return fill_template("native_library.c", values)

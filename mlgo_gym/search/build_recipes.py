@@ -22,7 +22,7 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.advisors import EVICTION, INLINING
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import search_module
@@ -53,7 +53,6 @@ def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
     except MlgoError as error:
         return str(error)
     answers, requests = iter(recipe.answers), 0
-    advisor = EVICTION if recipe.advisor == EVICTION.name else INLINING
 
     def choose(decision: Decision) -> bytes:
         nonlocal requests
@@ -61,7 +60,7 @@ def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
         answer = next(answers, None)
         return session.any_answer(decision) if answer is None else answer.to_bytes(8, "little")
 
-    with compilation.session((advisor,) if recipe.answers else ()) as session:
+    with compilation.session((INLINING,) if recipe.answers else ()) as session:
         text = object_sizes(drive(session, choose, SECONDS).object_bytes).text
     if requests != len(recipe.answers):
         return f"expected {len(recipe.answers)} requests, got {requests}"

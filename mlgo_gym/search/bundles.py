@@ -147,7 +147,9 @@ class BundleSearch:
         """Compile by each policy of the portfolio, and combine the smallest parts."""
         trials = [(self.best, self._policy)]
         budget = self._space.budget
-        for name, policy in self._space.further_policies.items():
+        for name, policy in self._space.portfolio.items():
+            if name == self._space.start_name:
+                continue
             sees_callees = needs_callee_features(name)
             # The compile of a policy that would give all answers of another compile is the same. Recorded decisions
             # have no callee features.

@@ -15,19 +15,16 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.link_view import as_built
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.attribution.recipe import Recipe, comparable_recipe, keep_recipe, recipe_path
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.identity import identity_of, module_identity, refuse_other_identity
-from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, WorkerFailure
 from mlgo_gym.search.bundles import BundleSearch
-from mlgo_gym.search.functions import FunctionSearch
-from mlgo_gym.search.search_space import Budget, SearchSpace, portfolio_names, search_environment, searches_evictions
+from mlgo_gym.search.search_space import Budget, SearchSpace, portfolio_names, search_environment
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 
@@ -43,34 +40,23 @@ def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") 
         found: The result. None, and a result that is not verified or not better, give a recipe without actions.
 
     Raises:
-        MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
+        MlgoError: The number of decisions differs.
         CompilerError: The compile failed.
     """
     searched, module = env.compilation(module), as_built(module)
     compilation, task = env.compilation(module), env.task
-    evicts = searches_evictions(env)
     baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=task.optimization_record)
     assert baseline.sizes is not None, "a plain compile makes an object"
     text, by_site = baseline.sizes.text, dict[DecisionSite, int]()
     if found is not None and found.improved:
         remaining = iter(found.actions)
-        if evicts:
-            allocated = run_allocation_compile(
-                env.setup, compilation, lambda decision, _: next(remaining, task.default_action(decision))
-            )
-            evictions = [eviction for decisions in allocated.functions.values() for eviction in decisions]
-            by_site = {eviction.decision.site: eviction.answer for eviction in evictions}
-            assert allocated.measurement.sizes is not None, "a compile makes an object"
-            text = allocated.measurement.sizes.text
-        else:
-            compiled = run_inline_compile(searched, task, lambda _: next(remaining, 0), env.setup.timeout)
-            by_site = {decision.site: decision.answer for decision in compiled.decisions}
-            text = compiled.text
+        compiled = run_inline_compile(searched, task, lambda _: next(remaining, 0), env.setup.timeout)
+        by_site = {decision.site: decision.answer for decision in compiled.decisions}
         if tuple(by_site.values()) != found.actions:
             raise MlgoError(
                 f"expected {len(found.actions)} decisions, got {len(by_site)}; the module or its flags changed"
             )
-        if searched.module.digest() != module.digest() and not evicts:
+        if searched.module.digest() != module.digest():
             actions = by_site
             compiled = run_inline_compile(
                 compilation,
@@ -79,7 +65,7 @@ def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") 
                 env.setup.timeout,
             )
             by_site = {decision.site: decision.answer for decision in compiled.decisions}
-            text = compiled.text
+        text = compiled.text
     metric = recipe_metric(env)
     cost = None
     if found is not None and metric != "text":
@@ -93,7 +79,6 @@ def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") 
         baseline_text=baseline.sizes.text,
         actions=by_site,
         compiles=0 if found is None else found.compiles,
-        advisor=EVICTION.name if evicts else INLINING.name,
         metric=metric,
         cost=cost,
     )
@@ -107,9 +92,7 @@ def recipe_metric(env: CompilerEnv) -> str:
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
     """Return the flags of a compile of the whole module, without those that only measure."""
-    # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.setup.preoptimize`).
-    optimized = ("-disable-llvm-passes",) if env.task.after_optimization else ()
-    return edit_flags(env.compilation(module).flags, delete=(STACK_USAGE_FLAGS[0], *optimized))
+    return edit_flags(env.compilation(module).flags, delete=STACK_USAGE_FLAGS[:1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +155,7 @@ def search_module(
 ) -> SearchResult:
     """Search the actions of a module with the least cost, and verify them by a replay.
 
-    Inlining is searched by bundles of flips, evictions in all functions at once. The replay is a new compile; with
-    `fork_resets` it may be a fork of a compile at its first decision.
+    The replay is a new compile; with `fork_resets` it may be a fork of a compile at its first decision.
 
     Args:
         env: The environment; it gives compiler, flags and metric, and is not stepped.
@@ -183,15 +165,14 @@ def search_module(
         start: The policy to start from.
 
     Raises:
-        MlgoError: The environment is neither of inlining nor of evictions, its metric has no value for each function,
-            or the policy does not fit it.
+        MlgoError: The environment is not one of inlining, its metric has no value for each function, or the policy
+            does not fit it.
         CorpusError: The module has no decision.
         CompilerError: The first compile failed; later failures are counted.
     """
     budget = Budget(compiles, seconds)
     space = SearchSpace(env, module, budget, start, seed)
-    search = FunctionSearch if searches_evictions(env) else BundleSearch
-    actions, cost, baseline = search(space, seed).run()
+    actions, cost, baseline = BundleSearch(space, seed).run()
     compiles, seconds = budget.spent, budget.seconds
     return SearchResult(
         module=module.name,
@@ -301,10 +282,9 @@ class CorpusSearch:
         env, arguments = self._environment()
         if self.recipes is not None:
             self.recipes.mkdir(parents=True, exist_ok=True)
-            advisor = EVICTION.name if searches_evictions(env) else INLINING.name
             for name in names:
                 path = recipe_path(self.recipes, as_built(env.corpus.module(name)).digest())
-                comparable_recipe(path, advisor, recipe_metric(env))
+                comparable_recipe(path, recipe_metric(env))
         work = EnvironmentWork(self.environment, arguments, self._start, [self.start])
         with work.workers(env, execution) as workers, closing(workers.run(deque(names))) as results:
             for name, found in results:

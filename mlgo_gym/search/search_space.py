@@ -16,7 +16,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.llvm.advisors import EVICTION
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import with_callee_features
@@ -29,19 +29,9 @@ PORTFOLIO = ("default", "threshold:0", "last-call", "threshold:20", "never")
 FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "threshold:5", "always")
 """The same where executed instructions cost."""
 
-EVICTION_PORTFOLIO = ("ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
-"""Policies of evictions whose decisions a search combines, function by function."""
-
-
-def searches_evictions(env: CompilerEnv) -> bool:
-    """Return whether a search in an environment is one of evictions; others are of inlining."""
-    return env.task.advisors == (EVICTION,)
-
 
 def portfolio_names(env: CompilerEnv) -> tuple[str, ...]:
     """Return the policies whose decisions a search in an environment combines."""
-    if searches_evictions(env):
-        return EVICTION_PORTFOLIO
     return FAST_PORTFOLIO if INSTRUCTIONS in env.setup.weights else PORTFOLIO
 
 
@@ -107,7 +97,7 @@ Found = tuple[tuple[int, ...], float, float]
 
 
 class SearchSpace:
-    """The decisions of one module; an MlgoError if the episodes of the environment are of one function.
+    """The inlining decisions of one module; an MlgoError if the environment has other decisions.
 
     Args:
         env: The environment; it gives compiler, flags and metric.
@@ -125,8 +115,8 @@ class SearchSpace:
     def __init__(
         self, env: CompilerEnv, module: Module, budget: Budget, start_name: str = "default", seed: int = 0
     ) -> None:
-        if env.setup.options.scope != "module":
-            raise MlgoError(f"expected scope='module' for a search, got {env.setup.options.scope!r}; omit it")
+        if INLINING not in env.task.advisors:
+            raise MlgoError(f"expected an environment of inlining to search, got {env.task.name}; use mlgo/Inline-v0")
         self.setup, self.task = env.setup, env.task
         self.module, self.budget, self.start_name = module, budget, start_name
         self.start = None if start_name == "default" else load_policy(start_name, env, seed=seed)
@@ -142,11 +132,6 @@ class SearchSpace:
             with suppress(PolicyError):
                 policies[name] = load_policy(name, self._env, seed=self._seed)
         return policies
-
-    @property
-    def further_policies(self) -> dict[str, Policy]:
-        """The policies of the portfolio but the start, which a search compiles before them."""
-        return {name: policy for name, policy in self.portfolio.items() if name != self.start_name}
 
     def action_of(self, policy: Policy | None, decision: Decision, index: int) -> int:
         """Return the action of a policy at the decision with an index; the policy None is clang's own choice."""

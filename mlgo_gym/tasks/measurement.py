@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_clang.object_size import read_frames
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
@@ -98,8 +97,9 @@ def frames_of(compiled: CompileResult) -> dict[str, int] | None:
     """Return the bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`."""
     if compiled.stack_usage is None:
         return None
-    # A name follows the place in the source, after the last colon.
-    return {place.rpartition(":")[2]: size for place, size in read_frames(compiled.stack_usage).items()}
+    # Each line has the place in the source with a colon and the name, the bytes and their kind, with tabs between.
+    rows = [line.rsplit("\t", 2) for line in compiled.stack_usage.decode(errors="surrogateescape").splitlines()]
+    return {place.rpartition(":")[2]: int(size) for place, size, _ in rows}
 
 
 def grown_frames(frames: Mapping[str, int], baseline: Mapping[str, int]) -> dict[str, int]:

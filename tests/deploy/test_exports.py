@@ -15,7 +15,7 @@ from mlgo_gym.deploy.exports import COST, default_threshold, exported_network
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
 from tests.cli.command import run
 from tests.deploy.conftest import NAMES, labelled, make_network
-from tests.policies.episodes import eviction_network
+from tests.policies.episodes import random_network
 
 
 @pytest.mark.libraries
@@ -90,8 +90,8 @@ def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> Non
 
 
 def test_an_export_that_is_impossible_is_refused(tmp_path: Path, callee_network: str) -> None:
-    path = tmp_path / "evict.safetensors"
-    eviction_network().save(path)
+    path = tmp_path / "wide.safetensors"
+    random_network(("cost_estimate",), 33).save(path)
     for words, error, message in (
         ("llvm-header --policy no-such-policy", PolicyError, "expected a bundled policy, got 'no-such-policy'"),
         ("plugin --policy never --llvm-config echo", ToolchainError, "an llvm-config, got echo with the version"),

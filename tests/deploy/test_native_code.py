@@ -19,7 +19,6 @@ from mlgo_gym.policies.foreign_model import load_model
 from tests.cli.command import run
 from tests.deploy.conftest import KINDS, NAMES, Observations, labelled, make_network
 from tests.policies.conftest import inline as inline
-from tests.policies.episodes import eviction_network
 
 CLANG = compiler_command("bundled", "gcc")
 
@@ -58,47 +57,29 @@ def test_equal_outputs_are_decided_as_0(observations: Observations, tmp_path: Pa
         assert native_decisions(library, row) == [0]
 
 
-def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path: Path) -> None:
-    """The mask, 0 or 1 for each output, follows the features; inputs have every type."""
-    network = make_network(observations, outputs=5)
+def test_inputs_of_each_type_are_read(observations: Observations, tmp_path: Path) -> None:
+    network = make_network(observations, outputs=2)
     network.save(tmp_path / "network.safetensors")
     library = build_native_library(tmp_path / "network.safetensors", CLANG)
     native = ctypes.CDLL(str(library))
-    assert ctypes.c_char_p.in_dll(native, "mlgo_inputs").value == " ".join((*NAMES, "mask")).encode()
-    assert ctypes.c_int32.in_dll(native, "mlgo_choices").value == 5
-    generator = np.random.default_rng(2)
-    masks = generator.integers(0, 2, (len(observations), 5))
-    masks[~masks.any(1), 4] = 1
+    assert ctypes.c_char_p.in_dll(native, "mlgo_inputs").value == " ".join(NAMES).encode()
     # Half of the features as floats, among them some that are not finite.
     floats = observations.astype(np.float32)
     floats[::7, 1], floats[1::7, 1], floats[2::7, 1] = np.nan, np.inf, -np.inf
-    data = np.concatenate([observations, masks], axis=1).tobytes() + floats.tobytes()
+    data = observations.tobytes() + floats.tobytes()
     as_floats = range(1, len(NAMES), 2)
     seen = observations.astype(np.float32)
     bound = 2.0**53
     seen[:, 1] = np.nan_to_num(floats[:, 1], nan=0, posinf=bound, neginf=-bound)
-    values = np.where(masks, network(seen), -np.inf)
     decisions = []
-    width = 8 * (len(NAMES) + 5)
+    width = 8 * len(NAMES)
     for row in range(len(observations)):
         start = row * width
         behind = len(observations) * width - start + row * 4 * len(NAMES)
         offsets = [~(behind + 4 * i) if i in as_floats else 8 * i for i in range(len(NAMES))]
-        table = (ctypes.c_int32 * (len(NAMES) + 1))(*offsets, 8 * len(NAMES))
+        table = (ctypes.c_int32 * len(NAMES))(*offsets)
         decisions.append(int(native.mlgo_decide(data, ctypes.c_int64(start), table)))
-    assert decisions == values.argmax(1).tolist()
-
-
-def test_an_empty_mask_is_answered_by_the_last_column(tmp_path: Path) -> None:
-    """Clang sends none; the code reads nothing behind it."""
-    eviction_network().save(tmp_path / "network.safetensors")
-    native = ctypes.CDLL(str(build_native_library(tmp_path / "network.safetensors", CLANG)))
-    native.mlgo_decide.restype = ctypes.c_int64
-    inputs = (ctypes.c_char_p.in_dll(native, "mlgo_inputs").value or b"").split()
-    offsets = (ctypes.c_int32 * len(inputs))(*(8 * number for number in range(len(inputs))))
-    columns = ctypes.c_int32.in_dll(native, "mlgo_choices").value
-    data = bytes(8 * (len(inputs) + columns))
-    assert native.mlgo_decide(data, ctypes.c_int64(0), offsets) == columns - 1
+    assert decisions == network(seen).argmax(1).tolist()
 
 
 def test_a_failing_compiler_is_quoted(network_file: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

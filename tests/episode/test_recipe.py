@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlgo_clang.recipes import ADVISORS, stored_decisions
+from mlgo_clang.recipes import stored_decisions
 from mlgo_gym import DecisionSite, MlgoError
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, read_recipe, write_recipe
 
@@ -28,13 +28,7 @@ RECIPE = Recipe(
     compiles=50,
 )
 
-EVICTIONS = replace(
-    RECIPE,
-    actions={DecisionSite("fast", 0, 0): 32, DecisionSite("fast", 0, 1): 3, DecisionSite("slow", 0, 0): 11},
-    advisor="eviction",
-    metric="spill_cost",
-    cost=(0.1, 1 / 3),
-)
+WEIGHTED = replace(RECIPE, metric='{"loaded": 1.0, "text": 2.0}', cost=(0.1, 1 / 3))
 
 HEAD = "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n"
 
@@ -61,8 +55,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, modul
             "actions of 0 and 1",
         ),
         (f"{HEAD}compiles 3\n\n0 1 f\n0 0 f\n", "expected each visit once"),
-        (f"{HEAD}compiles 3\nadvisor eviction\n\n0 1,-1 f\n", "expected a number ≥ 0"),
-        (f"{HEAD}compiles 3\nadvisor other\n\n", "expected the advisor inlining or eviction"),
+        (f"{HEAD}compiles 3\n\n-1 1 f\n", "expected a number ≥ 0"),
     ],
 )
 def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -71,11 +64,11 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> 
         read_recipe(tmp_path / "recipe")
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={})])
+@pytest.mark.parametrize("recipe", [RECIPE, WEIGHTED, replace(WEIGHTED, actions={})])
 def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path / f"{recipe.digest}.recipe")
     assert read_recipe(tmp_path / f"{recipe.digest}.recipe") == recipe
-    assert stored_decisions(str(tmp_path), recipe.digest) == (ADVISORS[recipe.advisor], list(recipe.answers))
+    assert stored_decisions(str(tmp_path), recipe.digest) == list(recipe.answers)
 
 
 def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
@@ -93,11 +86,11 @@ def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
     assert read_recipe(path) == RECIPE
 
 
-def test_costs_compare_within_one_advisor_one_metric_and_one_plain_cost(tmp_path: Path) -> None:
+def test_costs_compare_within_one_metric_and_one_plain_cost(tmp_path: Path) -> None:
     stack = replace(RECIPE, metric="stack", cost=(8, 64))
     path = keep_recipe(RECIPE, tmp_path, b"BC")
-    for other in (EVICTIONS, stack):
-        with pytest.raises(MlgoError, match=f"got one of inlining by text in {path}; use another folder"):
+    for other in (WEIGHTED, stack):
+        with pytest.raises(MlgoError, match=f"got one by text in {path}; use another folder"):
             keep_recipe(other, tmp_path, b"BC")
     assert read_recipe(path) == RECIPE
     for cost, kept in (((8, 64), (8, 64)), ((9, 64), (8, 64)), ((7, 64), (7, 64)), ((9, 65), (9, 65))):

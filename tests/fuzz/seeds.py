@@ -11,7 +11,7 @@ from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, EpisodeRecord, Modu
 from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, EvaluationResult
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import METHODS, Network, Normalization
-from tests.episode.test_recipe import EVICTIONS, RECIPE
+from tests.episode.test_recipe import RECIPE, WEIGHTED
 from tests.evaluation.runs import configuration, keep, record
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -88,9 +88,9 @@ def networks() -> list[bytes]:
 
 
 def recipes() -> list[bytes]:
-    """Return recipes of inlining and eviction, and one of the plain compile."""
+    """Return recipes of one and of several metrics, and one of the plain compile."""
     with tempfile.TemporaryDirectory() as folder:
-        for number, recipe in enumerate((RECIPE, EVICTIONS, replace(RECIPE, actions={}))):
+        for number, recipe in enumerate((RECIPE, WEIGHTED, replace(RECIPE, actions={}))):
             write_recipe(recipe, f"{folder}/{number}")
         return _contents(folder)
 

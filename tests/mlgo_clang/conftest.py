@@ -14,7 +14,6 @@ from mlgo_clang.counters import read_counters
 from mlgo_clang.files import scratch_parent
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.network import Network
-from tests.policies.episodes import eviction_network
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -54,10 +53,9 @@ def clang(cache: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Folder with a program whose calls clang requests decisions about, beside a network of evictions."""
+    """Folder with a program whose calls clang requests decisions about."""
     folder = tmp_path / "project"
     folder.mkdir()
-    eviction_network().save(tmp_path / "evict.safetensors")
     (folder / "calls.c").write_text(
         "static int sum(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n; return s; }\n"
         "static int twice(int n) { return sum(n) + sum(n + 1); }\n"

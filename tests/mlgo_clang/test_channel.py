@@ -37,7 +37,7 @@ def answers(bind: "Bind", pieces: list[bytes], folder: Path) -> tuple[bytes, boo
         damaged = True
     finally:
         os.close(log)
-        written = os.read(channel.advice, 1 << 16) if channel.server and channel.server.decisions else b""
+        written = os.read(channel.advice, 1 << 16) if channel.decisions else b""
         channel.close()
     return written, damaged
 

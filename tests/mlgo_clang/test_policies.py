@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +10,14 @@ import pytest
 
 from mlgo_clang.counters import count, parse, read_counters
 from mlgo_clang.object_size import undefined_symbols
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
-from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors
-from tests.conftest import PROGRAMS
 from tests.fakes import drive
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted, files, text, write_network
-from tests.policies.episodes import play
 
 COMPILE = ("-Oz", "-c", "calls.c")
-PRESSURE = ("--mlgo-strict", "-Os", "-c", "pressure.c")
 
 
 def test_each_policy_decides_and_of_several_the_smallest_object_is_kept(run: Run, project: Path, network: Path) -> None:
@@ -117,33 +112,18 @@ def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> N
     assert recipe.loaded <= plain.loaded
 
 
-def test_a_policy_causes_no_frame_above_the_limit(run: Run, project: Path, own_cache: Path) -> None:
+def test_a_build_in_which_a_larger_frame_is_an_error_stays_green(run: Run, project: Path) -> None:
     """Clang keeps these calls; `always` gives the caller the frames of both callees."""
     (project / "calls.c").write_text(
         "int format(char *, int); void again(int);\n"
         "static void show(int v) { char text[3000]; for (int i = 0; i < v; ++i) text[i] = v * i; format(text, v); }\n"
         "void walk(int v) { again(v); if (v > 3) { show(v); show(v + 1); } again(v + 1); }\n"
     )
-
-    def compiled(*words: str) -> bytes:
-        result = run(*words, "--mlgo-strict", *COMPILE)
-        assert (result.returncode, result.stderr) == (0, b"")
-        return (project / "calls.o").read_bytes()
-
-    plain, always = compiled("--mlgo-policy=default"), compiled("--mlgo-policy=always")
-    assert plain != always == compiled("--mlgo-policy=always", "--mlgo-max-frame=4000")
-    assert compiled("--mlgo-policy=always", "--mlgo-max-frame=3005") == plain
-    assert counted("left to clang") == counted("with a larger stack frame") == 1
-    assert compiled("--mlgo-policy=always,never", "--mlgo-max-frame=3005") == compiled("--mlgo-policy=never")
-    both = run("--mlgo-policy=never", "--mlgo-max-frame=4000", "-fstack-usage", *COMPILE)
-    assert (both.returncode, b"expected no -fstack-usage with --mlgo-max-frame" in both.stderr) == (0, True)
-    assert (project / "calls.su").exists()
-    # A build in which a larger frame is an error stays green, as with clang alone.
+    assert run("--mlgo-policy=default", *COMPILE).returncode == 0
+    plain = (project / "calls.o").read_bytes()
     red = run("--mlgo-policy=always", "-Wframe-larger-than=3005", "-Werror", *COMPILE)
     assert (red.returncode, b"is compiled by clang alone: clang exited with status 1" in red.stderr) == (0, True)
     assert (project / "calls.o").read_bytes() == plain
-    # The frame of clang alone exceeds this limit as well.
-    assert compiled("--mlgo-policy=never", "--mlgo-max-frame=100") == compiled("--mlgo-policy=never")
 
 
 TREE = "\n".join(
@@ -203,20 +183,6 @@ def test_settings_come_from_options_or_else_from_variables(run: Run, project: Pa
         unchanged = compiled("--mlgo-policy=default", level)
         assert compiled(level) == unchanged
         assert (compiled("--mlgo-levels=O2, -Ofast", level) == unchanged) == (level == "-O0")
-
-
-def test_a_network_evicts_as_in_the_environment(run: Run, project: Path, clang: dict[str, list[str]]) -> None:
-    shutil.copy(PROGRAMS / "pressure.c", project)
-    bitcode, path = project / "pressure.bc", project.parent / "evict.safetensors"
-    words = [*clang["gcc"], *PRESSURE[1:], "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
-    subprocess.run(words, cwd=project, check=True)
-    env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
-    _, info = play(env, load_policy(f"mlp:{path}", env), "pressure")
-    sizes = {}
-    for name in (f"mlp:{path}", "default"):
-        assert run("--mlgo-policy=default", f"--mlgo-eviction-policy={name}", *PRESSURE).returncode == 0
-        sizes[name] = text(project / "pressure.o")
-    assert sizes[f"mlp:{path}"] == info["text"] != sizes["default"] == info["baseline_text"]
 
 
 def test_an_untrusted_network_runs_no_code(run: Run, project: Path, own_cache: Path) -> None:
@@ -299,14 +265,13 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run, project: Path) -> N
         "--mlgo-search=many": b"--mlgo-search",
         "--mlgo-clang=nowhere": b"nowhere",
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
-        "--mlgo-max-frame=big": b"expected bytes for --mlgo-max-frame, got 'big'",
         "--mlgo-levels=2,x": b"expected --mlgo-levels=0,1,2,3,s,z or some of them, got '2,x'",
         "--mlgo-metric=size": b"expected --mlgo-metric=loaded or text, got 'size'",
     }
     for seconds in ("soon", "0", "nan", "1e9"):
         options[f"--mlgo-timeout={seconds}"] = b"expected seconds above 0 for --mlgo-timeout"
     for policy in ("mlp:/nowhere/at/all", "no-such-policy", "always,nevr", "threshold:many", "onnx:file"):
-        options |= dict.fromkeys((f"--mlgo-policy={policy}", f"--mlgo-eviction-policy={policy}"), b"error: expected ")
+        options[f"--mlgo-policy={policy}"] = b"error: expected "
     for option, message in options.items():
         result = run(option, *COMPILE)
         assert (result.returncode, message in result.stderr, result.stderr.count(b"\n")) == (1, True, 1), result.stderr
@@ -327,8 +292,6 @@ def test_clang_replaces_a_broken_policy(
         strict = run(f"--mlgo-policy=mlp:{tmp_path / name}", "--mlgo-strict", *COMPILE, "-o", "strict.o")
         assert (strict.returncode, b"error: calls.c" in strict.stderr) == (1, True)
     assert files(project) == ["calls.c", "calls.o"]
-    result = run(f"--mlgo-eviction-policy=mlp:{network}", "--mlgo-policy=default", "--mlgo-strict", *COMPILE)
-    assert (result.returncode, b"use a network for evictions" in result.stderr) == (1, True)
     result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", *COMPILE)
     assert (result.returncode, b"calls.o cannot be measured: expected an ELF object, got" in result.stderr) == (0, True)
 
@@ -339,7 +302,6 @@ def test_clang_replaces_a_broken_policy(
         ("-g", "-MD"),
         ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w", "-fno-builtin", "-fstack-usage"),
         ("-Wall", "-fdiagnostics-format=sarif", "-Wno-sarif-format-unstable"),
-        ("--mlgo-eviction-policy=mlp:../evict.safetensors",),
         ("--target=aarch64-linux-gnu",),
     ],
 )

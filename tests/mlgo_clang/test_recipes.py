@@ -13,10 +13,9 @@ from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.episode.attribution.recipe import Recipe, prune_recipes, stored_recipes
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.link_facts import LinkFacts
-from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.search.build_recipes import cc1_flags, verify_recipe
-from tests.conftest import PROGRAMS
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted, text
 
 PROGRAM = """#include <stdio.h>
@@ -138,44 +137,9 @@ def test_a_recipe_of_the_link_view_is_replayed_with_the_facts_of_the_link(
     assert (counted("compiled by a recipe"), counted("functions made internal")) == (2, 2)
 
 
-LEVEL = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c")
-
-
-def test_a_build_only_replays_evictions(
-    run: Run, clang: dict[str, list[str]], project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The recipe is of a search of evictions for `calls.c` at -O2, a copy of `mixed.c`."""
-    shutil.copy(PROGRAMS / "mixed.c", project / "calls.c")
-    monkeypatch.chdir(project)
-    arguments = ["-O2", "-c", "calls.c"]
-    module, evictions = project.parent / "module.bc", project.parent / "evictions"
-    module.write_bytes(front_end_bitcode(clang["gcc"], arguments))
-    options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
-    settings = {"corpus": str(module), "compile_options": options}
-    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, compiles=8, recipes=evictions).run()
-    assert result.cost < result.baseline
-    path, recipe = only_recipe(evictions)
-    assert verify_recipe(path, recipe, find_toolchain("bundled")) == ""
-    assert run(*LEVEL, "-o", "plain.o").returncode == 0
-    assert run(*LEVEL, f"--mlgo-recipes={evictions}", "--mlgo-strict", "-o", "recipe.o").returncode == 0
-    assert counted("compiled by a recipe") == 1
-    assert Path("plain.o").read_bytes() != Path("recipe.o").read_bytes()
-    assert text(Path("recipe.o")) == recipe.text
-    # A column that is illegal is never taken.
-    head, _, body = path.read_text().partition("\n\n")
-    lines = [line.split(" ", 2) for line in body.splitlines()]
-    others = "\n".join(f"{visit} {','.join('31' for _ in columns.split(','))} {rest}" for visit, columns, rest in lines)
-    path.write_text(f"{head}\n\n{others}\n")
-    assert run(*LEVEL, f"--mlgo-recipes={evictions}", "-o", "recipe.o").returncode == 0
-    assert counted("recipe failed") == 1
-    assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
-    assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
-    for option, message in (
-        ("eviction-policy=mlp:../evict.safetensors", b"eviction-policy=default with"),
-        ("link-facts=f", b"search without"),
-    ):
-        refused = run(*LEVEL, f"--mlgo-{option}", "--mlgo-search=3", "--mlgo-recipes=anew")
-        assert (refused.returncode, b"expected --mlgo-" + message in refused.stderr) == (1, True)
+def test_a_search_is_without_link_facts(run: Run, project: Path) -> None:
+    refused = run("--mlgo-link-facts=f", "--mlgo-search=3", "--mlgo-recipes=anew", "-Oz", "-c", "calls.c")
+    assert (refused.returncode, b"expected --mlgo-search without" in refused.stderr) == (1, True)
 
 
 def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:

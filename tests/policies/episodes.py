@@ -42,11 +42,6 @@ def random_network(
     return Network(names, weights, biases, activation, normalization)
 
 
-def eviction_network() -> Network:
-    """Return a network of evictions that often deviates from clang's own choice."""
-    return random_network(tuple(f"{name}[{column}]" for column in range(33) for name in ("is_free", "nr_urgent")), 33)
-
-
 def shifted(network: Network, outputs: Any) -> Network:
     """Return a network with numbers added to its outputs."""
     return replace(network, biases=(*network.biases[:-1], network.biases[-1] + np.float32(outputs)))

@@ -43,8 +43,6 @@ def search(env: CompilerEnv, module: str | None = None, **settings: Any) -> Sear
             56, 56, 40, 40, 56, 40, 56, 40]),
         (INLINE, "calls.c", 3, None, WHOLE),
         (INLINE, "calls.c", 3, 34, [*WHOLE, 131, 131, 131, 131, 144, 163, 131, 184, 145]),  # pairs follow
-        ("mlgo/RegAllocEvict-v0", "spills.c", 3, 9, [4058] * 4 + [3144] * 5),
-        ("mlgo/RegAllocEvict-v0", "spills.c", 3, 7, [4058, 4058, 3934, 3934, 3934, 3929, 3929]),
     ],
 )  # fmt: skip
 def test_a_seed_decides_what_a_search_tries(
@@ -88,8 +86,7 @@ def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) ->
     cases: list[tuple[CompilerEnv, str]] = [
         (RegAllocPriorityEnv(corpus=str(calls)), "use mlgo/Inline-v0"),
         (InlineEnv(corpus=str(leaf)), "expected a decision on inlining"),
-        (RegAllocEvictEnv(corpus=varied, scope="function"), "expected scope='module' for a search"),
-        (RegAllocEvictEnv(corpus=varied, metric="text"), "expected a metric of functions to search evictions"),
+        (RegAllocEvictEnv(corpus=varied), "expected an environment of inlining to search, got eviction"),
     ]
     for env, message in cases:
         with pytest.raises((MlgoError, CorpusError), match=message):
@@ -121,28 +118,12 @@ def test_bundles_are_no_worse_than_their_start_and_portfolio(make_bitcode: MakeB
     assert frames.cost <= frames.baseline
 
 
-@pytest.mark.parametrize("environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
-def test_every_policy_of_a_portfolio_fits_the_environment_of_the_search(environment: str, varied: str) -> None:
-    env, _ = search_environment(environment, {"corpus": varied}, "default")
+def test_every_policy_of_a_portfolio_fits_the_environment_of_the_search(varied: str) -> None:
+    env, _ = search_environment(INLINE, {"corpus": varied}, "default")
     names = portfolio_names(env)
     assert len(names) > 3
     assert all(load_policy(name, env) for name in names)
     env.close()
-
-
-def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
-    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied})
-    result, again = (search(env, "mixed", compiles=8, seed=3) for _ in range(2))
-    assert (result.verified, result.compiles, result.actions) == (True, 8, again.actions)
-    assert result.cost < result.baseline
-    costs = [cost for _, cost in result.improvements]
-    assert costs == sorted(costs, reverse=True)
-    assert result.cost == pytest.approx(costs[-1]), "the prediction"
-    # Each function keeps the better of clang and a policy.
-    guarded = search(env, "mixed", compiles=3, start="never_evict")
-    assert guarded.cost <= search(env, "mixed", compiles=2).cost + 1e-9
-    with pytest.raises(CorpusError, match="expected a decision on eviction"):
-        search(env, "leaf", compiles=2)
 
 
 def test_failures_count_and_a_failed_first_one_ends(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
@@ -202,12 +183,9 @@ def test_a_recipe_has_the_metric_and_the_costs_of_its_search(make_bitcode: MakeB
         assert recipe.costs == (result.cost, result.baseline)
         assert recipe.change == pytest.approx(-result.reduction)
         flags.add(recipe.flags)
-    spills = {"corpus": str(make_bitcode("spills.c"))}
-    evictions = CorpusSearch("mlgo/RegAllocEvict-v0", spills, compiles=9, recipes=tmp_path / "evictions")
-    assert [result.improved for result in evictions.run()] == [True]
-    (path,) = (tmp_path / "evictions").glob("*.recipe")
-    assert flags == {read_recipe(path).flags}, "those of a compile without measurements"
-    with pytest.raises(MlgoError, match=r"expected a recipe of inlining by text for .*, got one of inlining by object"):
+    assert len(flags) == 1, "those of a compile without measurements"
+    assert not any("stack-usage" in flag for flag in recipe.flags)
+    with pytest.raises(MlgoError, match=r"expected a recipe by text for .*, got one by object"):
         next(CorpusSearch(INLINE, {"corpus": corpus}, compiles=2, recipes=recipes.parent / "object").run())
     arguments["metric"] = dict(reversed(weights.items()))
     assert next(CorpusSearch(INLINE, arguments, compiles=1, recipes=recipes).run()).verified

@@ -1,6 +1,5 @@
 @POLICY@
 const char *const mlgo_inputs = "@INPUTS@";
-const int mlgo_choices = @CHOICES@;
 const char *const mlgo_callee_features = "@CALLEE_FEATURES@";
 
 long long mlgo_decide(const char *data, long long start, const int *offsets) {
@@ -18,20 +17,6 @@ long long mlgo_decide(const char *data, long long start, const int *offsets) {
       features[i] = (float)value;
     }
   }
-#if @CHOICES@ == 0
   return mlgo_yes(features);
-#else
-  // The largest legal output, the first of equal ones; the last column if none is legal.
-  float outputs[MLGO_OUTPUTS];
-  mlgo_forward(features, outputs);
-  const char *mask = data + start + offsets[@COUNT@];
-  int best = -1;
-  for (int i = 0; i < MLGO_OUTPUTS; ++i) {
-    long long legal;
-    __builtin_memcpy(&legal, mask + i * sizeof legal, sizeof legal);
-    if (legal && (best < 0 || outputs[i] > outputs[best])) best = i;
-  }
-  return best < 0 ? MLGO_OUTPUTS - 1 : best;
-#endif
 }
 @CHANNEL@

@@ -12,7 +12,6 @@ from mlgo_clang.recipes import SUFFIX, format_recipe, parse_recipe, read_count
 from mlgo_gym.cache import parse_json, write_atomically
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import CorpusError, MlgoError
-from mlgo_gym.llvm.advisors import INLINING
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class Recipe:
         baseline_text: Bytes of the executable sections of a plain compile.
         actions: The action at each decision site, in clang's order; empty if the plain compile is the best found.
         compiles: Number of compiles of the search.
-        advisor: Name of the advisor, `inlining` or `eviction`.
         metric: Metric of the search; of several metrics, their weights as JSON.
         cost: Cost with these decisions, and that of a plain compile, by another metric than `text`; else None.
     """
@@ -41,7 +39,6 @@ class Recipe:
     baseline_text: int
     actions: Mapping[DecisionSite, int]
     compiles: int = 0
-    advisor: str = INLINING.name
     metric: str = "text"
     cost: tuple[float, float] | None = None
 
@@ -84,8 +81,6 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
         "text": f"{recipe.text} {recipe.baseline_text}",
         "compiles": str(recipe.compiles),
     }
-    if recipe.advisor != INLINING.name:
-        fields["advisor"] = recipe.advisor
     if recipe.metric != "text":
         fields["metric"] = recipe.metric
     if recipe.cost is not None:
@@ -109,7 +104,7 @@ def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
     and the cost of a plain compile are equal; else the new one stays. Errors are those of `comparable_recipe()`.
     """
     path = recipe_path(folder, recipe.digest)
-    stored = comparable_recipe(path, recipe.advisor, recipe.metric)
+    stored = comparable_recipe(path, recipe.metric)
     write_atomically(path.with_suffix(".bc"), bitcode)
     new = recipe.clang, recipe.flags, recipe.costs[1]
     if stored is None or (stored.clang, stored.flags, stored.costs[1]) != new or recipe.change < stored.change:
@@ -117,20 +112,20 @@ def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
     return path
 
 
-def comparable_recipe(path: Path, advisor: str, metric: str) -> Recipe | None:
+def comparable_recipe(path: Path, metric: str) -> Recipe | None:
     """Return the recipe in a file; None if it is absent or damaged.
 
     Raises:
-        MlgoError: It is of another advisor or another metric, so that its cost does not compare.
+        MlgoError: It is of another metric, so that its cost does not compare.
     """
     try:
         stored = read_recipe(path)
     except MlgoError:
         return None
-    if (stored.advisor, stored.metric) != (advisor, metric):
+    if stored.metric != metric:
         raise MlgoError(
-            f"expected a recipe of {advisor} by {metric} for {stored.module}, got one of {stored.advisor} by "
-            f"{stored.metric} in {path}; use another folder"
+            f"expected a recipe by {metric} for {stored.module}, got one by {stored.metric} in {path}; use another "
+            "folder"
         )
     return stored
 
@@ -163,7 +158,6 @@ def read_recipe(path: str | Path) -> Recipe:
             baseline_text=baseline,
             actions=actions,
             compiles=read_count(fields["compiles"]),
-            advisor=fields["advisor"],
             metric=fields["metric"],
             cost=cost,
         )
