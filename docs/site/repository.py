@@ -123,12 +123,15 @@ def _api() -> str:
 
 
 def _manual() -> str:
-    """Return the manual of every command."""
-    program = ["--app", "application", "mlgo_gym.cli.application", "utils", "docs", "--name", "mlgo-gym"]
-    # Typer draws with colours where it thinks that somebody looks.
+    """Return the manual of every command, and the options of the compiler wrapper."""
+    program = ["typer", "--app", "application", "mlgo_gym.cli.application", "utils", "docs", "--name", "mlgo-gym"]
+    return f"{_printed(*program)}\n## `mlgo-clang`\n\n```text\n{_printed('mlgo_clang.__main__', '--mlgo-help')}```\n"
+
+
+def _printed(*module: str) -> str:
+    """Return the output of a module and its arguments. Typer draws with colours where it thinks that somebody looks."""
     plain = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
-    words = [sys.executable, "-m", "typer", *program]
-    return subprocess.run(words, capture_output=True, text=True, check=True, env=plain).stdout
+    return subprocess.run([sys.executable, "-m", *module], capture_output=True, text=True, check=True, env=plain).stdout
 
 
 _GENERATED = {

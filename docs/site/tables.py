@@ -106,27 +106,16 @@ def run_time() -> Rows:
 
 def target_sizes() -> Rows:
     """Yield the change of size by target and level: geometric means, and how many modules or programs are larger."""
-    yield [
-        "target, level",
-        "modules",
-        "`last-call`",
-        "larger",
-        "programs",
-        "linked",
-        "larger",
-        "search, modules",
-        "search",
-    ]
     changes = read("targets")["changes"]
-    keys = {name.rpartition(" ")[0] for name in changes if name.endswith(f" {LAST_CALL}")}
-    for key in sorted(keys, key=lambda key: (key.split()[0], key.split()[1] != "Oz")):
-        target, level = key.split()
-        policy, search = changes[f"{key} {LAST_CALL}"], changes.get(f"{key} search", {}).get("objects")
+    kinds = {"objects": "modules", "linked": "programs"}
+    yield ["target", *(cell for kind in kinds.values() for cell in (kind, "-Oz", "larger", "-Os", "larger"))]
+    for target in sorted({name.split()[0] for name in changes}):
         cells = []
-        for row in (policy["objects"], policy["linked"]):
-            cells += [*counted(row, "modules"), percent(row["mean"]), *counted(row, "worse")]
-        cells += [*counted(search, "modules"), percent(search["mean"])] if search else [""] * 2
-        yield [f"`{target}`, -{level}", *cells]
+        for kind in kinds:
+            rows = [changes[f"{target} {level} {LAST_CALL}"][kind] for level in LEVELS]
+            cells += counted(rows[0], "modules")
+            cells += [cell for row in rows for cell in (percent(row["mean"]), *counted(row, "worse"))]
+        yield [f"`{target}`", *cells]
 
 
 def episode_speed() -> Rows:
@@ -153,14 +142,6 @@ def times() -> Rows:
     yield ["", "time"]
     yield from ([f"a decision of `{name}`", f"{value:.1f} µs"] for name, value in read("speed")["policies"].items())
     yield from ([name, f"{value:.2f} s"] for name, value in read("speed")["starts"].items())
-
-
-def forks() -> Rows:
-    """Yield the time of a fork at an inlining decision, for the four largest modules."""
-    yield ["resident, MiB", "fork, ms", "start of a process, ms", "replay, ms"]
-    for row in read("fork")["times"][-4:]:
-        times = [f"{row[f'{name}_median_ms']:,.1f}" for name in ("fork", "start", "replay")]
-        yield [f"{row['resident_mib']:.0f}", *times]
 
 
 SETS = {"test": "21 of version 1", "six": "six projects", "others": "eighteen projects"}
@@ -281,7 +262,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": readme,
     "performance.episodes": episode_speed,
-    "performance.forks": forks,
     "performance.throughput": throughput,
     "performance.times": times,
     "run_time.held_out": run_time,
