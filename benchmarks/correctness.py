@@ -133,16 +133,13 @@ class Runs:
             except CompilerError as error:
                 details = {"command": error.command, "answers": b"".join(answers[name]).hex()}
                 return {"outcome": "crashed", "module": name, "problem": error.message, **details}
-        row = {"decisions": sum(map(len, answers.values())), **self._outcome(objects)}
-        if row["outcome"] == "wrong":
-            row["modules"] = [name for name in objects if self.problem({**self.plain, name: objects[name]})]
-        return row
-
-    def _outcome(self, objects: Mapping[str, bytes]) -> Row:
         problem = self.problem(objects)
         changed = sum(data != self.plain[name] for name, data in objects.items())
-        outcome = {"outcome": "wrong", "problem": problem} if problem else {"outcome": "correct"}
-        return {**outcome, "objects": len(objects), "changed": changed}
+        counts = {"decisions": sum(map(len, answers.values())), "objects": len(objects), "changed": changed}
+        if not problem:
+            return {"outcome": "correct", **counts}
+        modules = [name for name in objects if self.problem({**self.plain, name: objects[name]})]
+        return {"outcome": "wrong", "problem": problem, "modules": modules, **counts}
 
     def close(self) -> None:
         """Close the environment."""

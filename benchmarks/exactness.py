@@ -242,7 +242,7 @@ def own_choices(own: list[Entry], choices: list[Entry]) -> Iterator[list[str]]:
         return str(entry.get("explained", "")).startswith(CAUSES)
 
     yield ["environment", "level", "modules", "decisions", "same object", "cause confirmed", "unexplained"]
-    own = [entry for entry in own if not target_of(entry)]
+    own = [entry for entry in own if entry["corpus"].count("@") < 2]  # without a target
     for (environment, level), group in groups(own, lambda entry: (entry["environment"], level_of(entry))):
         equal = sum(entry.get("equal", False) for entry in group)
         confirmed = sum(is_explained(entry) for entry in group if not entry.get("equal"))
@@ -257,7 +257,9 @@ def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
     yield ["environment", "modules", "decisions", *names]
     for (environment,), group in groups(ways, lambda entry: (entry["environment"],)):
         answers = sum(entry.get("answers", 0) for entry in group)
-        yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *equal_of(group, names)]
+        checks = [[entry["equal"][name] for entry in group if name in entry.get("equal", {})] for name in names]
+        cells = [f"{sum(equal)} of {len(equal)}" if equal else "-" for equal in checks]
+        yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *cells]
 
 
 def of_rule(entries: list[Entry]) -> Iterator[list[str]]:
@@ -270,17 +272,6 @@ def of_rule(entries: list[Entry]) -> Iterator[list[str]]:
         )
         shares = [f"{count:,}, {count / decisions:.2%}".replace("%", " %") for count in (wrong, differing)]
         yield [title, f"{len(group)}", f"{decisions:,}", *shares, str(sum(not entry["differing"] for entry in group))]
-
-
-def equal_of(group: list[Entry], names: list[str]) -> list[str]:
-    """Return a cell for each way: how many of its objects are equal."""
-    checks = [[entry["equal"][name] for entry in group if name in entry.get("equal", {})] for name in names]
-    return [f"{sum(equal)} of {len(equal)}" if equal else "-" for equal in checks]
-
-
-def target_of(entry: Entry) -> str:
-    """Return the target in the name of an entry's corpus; empty without one."""
-    return "".join(str(entry["corpus"]).split("@")[2:3])
 
 
 def level_of(entry: Entry) -> str:

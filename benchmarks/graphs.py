@@ -1,4 +1,4 @@
-"""Code and call graphs at inlining decisions: checks against clang, sizes, and cost.
+"""Code and call graphs at inlining decisions: checks against clang, and a graph network.
 
     python -m benchmarks.graphs --corpus builtin --corpus zstd --modules 200 [--output runs/graphs.jsonl] [--collect]
 
@@ -9,10 +9,9 @@ Each module is compiled with clang's own choices. The checks of a module:
 - State: clang prints the whole module before some visits of the inliner. Code of caller and callee, and all edges of
   the call graph, must be equal there.
 
-Costs are CPU seconds of host and clang in the second episode of some modules, and a host's peak memory over 20 modules.
 The output has a line of JSON per module, so the same command resumes an interrupted run. `--collect` writes
 docs/results/graphs.json. `--network FOLDER` fits the graph network of examples/graph_network.py there instead, and
-writes its sizes of test modules beside those of rules to the same file.
+writes its sizes of test modules beside those of rules to the same file. `benchmarks.speed` measures what graphs cost.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks import held_out
@@ -38,7 +36,6 @@ from benchmarks.measuring import (
     ROOT,
     CheckedModules,
     command_line,
-    cpu_seconds,
     own_decisions,
     read_json,
     write_json,
@@ -56,13 +53,12 @@ DATA = RESULTS / "graphs.json"
 
 NETWORK = ROOT / "examples" / "graph_network.py"
 FROZEN_LABELS, LAST_CALL = "mlgo/inline-graphs-v0", "last-call"
-MODES: Mapping[str, dict[str, Any]] = {"plain": {}, "ir": {"ir": True}, "graph": {"observation": "graph"}}
 
 MAX_BYTES = 300_000
 """Largest bitcode of a module: clang prints the whole module several times."""
 
-_SAMPLES, _TIMED = 3, 8
-"""Numbers of visits to check in a module, and of modules per timed one."""
+_SAMPLES = 3
+"""Number of visits to check in a module."""
 
 _MAJOR = 22
 """LLVM of the plugin, whose clang is `clang-22`."""
@@ -80,20 +76,15 @@ _DUMP = re.compile(r"^(?:; )?\*\*\* IR Dump (Before|After) InlinerPass on \(([^\
 _NUMBERS = re.compile(r" #\d+|, ![\w.]+ !\d+| ![\w.]+ !\d+|^; Function Attrs[^\n]*\n", re.MULTILINE)
 
 
-def check_module(
-    envs: Mapping[str, CompilerEnv], module: str, plugin: Path, chance: random.Random, *, is_timed: bool
-) -> dict[str, Any]:
-    """Return the results of all checks of a module, its sizes and costs."""
-    env = envs["ir"]
+def check_module(env: CompilerEnv, module: str, plugin: Path, chance: random.Random) -> dict[str, Any]:
+    """Return the results of all checks of a module."""
     found: list[tuple[DecisionIR, bool]] = []
     visits: dict[tuple[str, int], DecisionCode] = {}
-    graph = None
     for _ in own_decisions(env, module):
         assert env._episode is not None
         decision = env._episode.pending()
         assert decision.code is not None
         ir = decision.code.ir()
-        graph = graph or env.call_graph()
         found.append((ir, len(decision.site.functions) > 1))
         if decision.site.index == 0 and ir.callee and len(visits) < 50:
             visits[decision.site.context, decision.site.visit] = decision.code.copy()
@@ -106,7 +97,7 @@ def check_module(
         for (ir, in_cycle), names in zip(found, seen, strict=True)
     )
     known = [ir for ir, _ in found if ir.callee]
-    sizes, texts = [len(ir.text) for ir in known], {ir.text for ir in known}
+    texts = {ir.text for ir in known}
     chosen = chance.sample(sorted(visits), min(_SAMPLES, len(visits)))
     return {
         "names": counts,
@@ -115,10 +106,6 @@ def check_module(
         "known": len(known),
         "with call": sum(bool(ir.call) and ir.call in ir.text and ir.callee in ir.call for ir in known),
         **compare(env, module, {visit: visits[visit] for visit in chosen}),
-        "text": [median(sizes), max(sizes)] if sizes else [0, 0],
-        "functions": 0 if graph is None else len(graph.functions),
-        "edges": 0 if graph is None else len(graph.edges),
-        "seconds": {mode: episode_seconds(envs[mode], module) for mode in MODES} if is_timed else {},
     }
 
 
@@ -129,15 +116,6 @@ def names_in_plugin(env: CompilerEnv, module: str, plugin: Path) -> list[tuple[s
     command = [f"clang-{_MAJOR}", *flags, "-o", "/dev/null"]
     printed = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
     return _SEEN.findall(printed.decode(errors="surrogateescape"))
-
-
-def episode_seconds(env: CompilerEnv, module: str) -> float:
-    """Return the CPU seconds of the second episode of a module."""
-    for _ in range(2):
-        start = cpu_seconds()
-        for _ in own_decisions(env, module):
-            pass
-    return cpu_seconds() - start
 
 
 def parses(env: CompilerEnv, module: str, text: str) -> bool:
@@ -209,28 +187,10 @@ def check_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return rows
 
 
-def cost_rows(modules: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table of sizes and costs."""
-    sizes = {
-        "text of a decision, bytes": [row["text"] for row in modules],
-        "functions of a module": [(row["functions"],) * 2 for row in modules],
-        "edges of a module": [(row["edges"],) * 2 for row in modules],
-    }
-    rows = [["", "median", "largest"]]
-    for title, pairs in sizes.items():
-        rows.append([title, f"{median(middle for middle, _ in pairs):,.0f}", f"{max(most for _, most in pairs):,}"])
-    timed = [row["seconds"] for row in modules if row["seconds"]]
-    names = {"ir": "with `ir=True`, read at no decision", "graph": 'with `observation="graph"`'}
-    for mode, title in names.items():
-        ratios = [row[mode] / row["plain"] for row in timed]
-        rows.append([f"CPU time {title}", f"{median(ratios):.2f} times", f"{max(ratios):.2f} times"])
-    return rows
-
-
 def collect(output: Path) -> None:
-    """Write the tables of all modules, and keep what other programs have added to the file."""
+    """Write the table of all modules, and keep what other programs have added to the file."""
     modules = [line for line in map(json.loads, output.read_text().splitlines()) if "names" in line]
-    write_json(DATA, read_json(DATA, {}) | {"checks": check_rows(modules), "cost": cost_rows(modules)})
+    write_json(DATA, read_json(DATA, {}) | {"checks": check_rows(modules)})
 
 
 def learn(work: Path, seeds: int) -> None:
@@ -265,14 +225,11 @@ def main() -> None:
     if options.network is not None:
         learn(options.network, options.seeds)
         return
-    envs = {
-        corpus: {mode: make_environment("mlgo/Inline-v0", {"corpus": corpus, **MODES[mode]}) for mode in MODES}
-        for corpus in options.corpus
-    }
+    envs = {corpus: make_environment("mlgo/Inline-v0", {"corpus": corpus, "ir": True}) for corpus in options.corpus}
     small = [
         (corpus, module.name)
         for corpus in options.corpus
-        for module in envs[corpus]["plain"].corpus
+        for module in envs[corpus].corpus
         if module.bitcode.stat().st_size <= MAX_BYTES
     ]
     modules = random.Random(0).sample(small, min(options.modules, len(small)))
@@ -280,10 +237,9 @@ def main() -> None:
         plugin = Path(folder, "printing.so")
         policy = PolicyCode("own choice", (INLINING_DEFAULT,), _PRINTING, "mlgo_yes(*Call, Values)")
         build_plugin(policy, installed_llvm(f"llvm-config-{_MAJOR}"), plugin)
-        for number, (corpus, name) in enumerate(modules):
-            words = (envs[corpus], name, plugin, random.Random(name))
-            find = partial(check_module, *words, is_timed=number % _TIMED == 0)
-            checked.check("mlgo/Inline-v0", corpus, name, envs[corpus]["ir"].toolchain.version_text, find)
+        for corpus, name in modules:
+            find = partial(check_module, envs[corpus], name, plugin, random.Random(name))
+            checked.check("mlgo/Inline-v0", corpus, name, envs[corpus].toolchain.version_text, find)
     if options.collect:
         collect(options.output)
 

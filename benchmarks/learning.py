@@ -27,10 +27,7 @@ WORK = ROOT / "runs" / "learning"
 
 
 class Method(NamedTuple):
-    """A method: its name, its optimisation level, its budget in words, and its command; `{model}` and `{seed}` vary.
-
-    `policy` is the policy that it leaves, with `{}` for the file's stem.
-    """
+    """A method: its name, its optimisation level, its budget in words, and its command without model and seed."""
 
     name: str
     level: str
@@ -41,13 +38,18 @@ class Method(NamedTuple):
         """Return the policy that it leaves for a seed."""
         return f"mlp:{work}/{re.sub(r'[^a-z0-9]+', '-', f'{self.level} {self.name}'.lower())}-{seed}.safetensors"
 
+    def training(self, model: Path, seed: int) -> str:
+        """Return the command that trains a model with a seed."""
+        corpus = CORPUS.replace("Os", self.level)
+        return f"examples/{self.command}".format(corpus=corpus, level=self.level, model=model, seed=seed)
+
     def train(self, work: Path, seed: int) -> tuple[str, float]:
         """Train in a folder, if it lacks the log of this training; return what was printed, and its CPU seconds."""
         model = Path(self.trained(work, seed).partition(":")[2])
         log = model.with_suffix(".log")
         if not log.exists():
             model.parent.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, *shlex.split(self.command.format(model=model, seed=seed))]
+            command = [sys.executable, *shlex.split(self.training(model, seed))]
             before = cpu_seconds()
             printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
             log.write_text(f"{printed}{cpu_seconds() - before:.1f} CPU seconds\n")
@@ -56,26 +58,19 @@ class Method(NamedTuple):
 
 
 CORPUS: str = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
+"""Corpora of the examples at -Os."""
 
-
+_SB3 = "sb3_ppo.py {corpus} 100000 {model} {seed}"
 _STEPS, _MINUTES, _MINUTE = "100,000 decisions", "10 min on two cores", "60 s on one core"
 METHODS = tuple(
-    Method(name, level, budget, f"examples/{command}".replace("{corpus}", CORPUS.replace("Os", level)))
+    Method(name, level, budget, command)
     for levels, name, budget, command in (
-        ("Os Oz", "PPO, credit, random weights", _STEPS, "sb3_ppo.py {corpus} 100000 {model} {seed}"),
-        (
-            "Os Oz",
-            "PPO, one reward per module, random weights",
-            _STEPS,
-            "sb3_ppo.py {corpus} 100000 {model} {seed} module",
-        ),
+        ("Os Oz", "PPO, credit, random weights", _STEPS, _SB3),
+        ("Os Oz", "PPO, one reward per module, random weights", _STEPS, f"{_SB3} module"),
         ("Os Oz", "policy iteration, random weights", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed}"),
-        ("Os", "policy iteration, from labels", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed} Os"),
-        ("Oz", "policy iteration, from labels", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed} Oz"),
-        ("Os", "PPO on labels", _MINUTE, "bandit.py Os PPO {model} 60 {seed}"),
-        ("Oz", "PPO on labels", _MINUTE, "bandit.py Oz PPO {model} 60 {seed}"),
-        ("Os", "DQN on labels", _MINUTE, "bandit.py Os DQN {model} 60 {seed}"),
-        ("Oz", "DQN on labels", _MINUTE, "bandit.py Oz DQN {model} 60 {seed}"),
+        ("Os Oz", "policy iteration, from labels", _MINUTES, "policy_iteration.py {corpus} 10 {model} {seed} {level}"),
+        ("Os Oz", "PPO on labels", _MINUTE, "bandit.py {level} PPO {model} 60 {seed}"),
+        ("Os Oz", "DQN on labels", _MINUTE, "bandit.py {level} DQN {model} 60 {seed}"),
         ("Os", "PPO, credit, TorchRL", "40,000 decisions", "torchrl_ppo.py {corpus} 40000 {model} {seed}"),
         ("Os", "PPO, credit, RLlib", _STEPS, "rllib_ppo.py {corpus} 100000 {model} {seed}"),
         ("Os", "PPO, credit, as CleanRL", _STEPS, "cleanrl_ppo.py {corpus} 100000 {model} {seed}"),

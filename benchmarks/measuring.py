@@ -17,6 +17,7 @@ import gymnasium as gym
 from mlgo_clang.files import write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.statistics import Change
+from mlgo_gym.policies.protocol import run_episode
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 ROOT = Path(__file__).parents[1]
@@ -56,15 +57,14 @@ class Table:
         print("  ".join(f"{cell:{form}}" for cell, form in zip(texts, self._formats, strict=True)), flush=True)
 
 
-def read_json(path: Path | None, missing: Any) -> Any:
+def read_json(path: Path, missing: Any) -> Any:
     """Return the content of a JSON file; `missing` if there is none."""
-    return json.loads(path.read_bytes()) if path is not None and path.exists() else missing
+    return json.loads(path.read_bytes()) if path.exists() else missing
 
 
-def write_json(path: Path | None, value: object) -> None:
-    """Write a value as JSON; write nothing if `path` is None."""
-    if path is not None:
-        write_result(path, json.dumps(value, indent=1) + "\n")
+def write_json(path: Path, value: object) -> None:
+    """Write a value as JSON."""
+    write_result(path, json.dumps(value, indent=1) + "\n")
 
 
 def write_result(path: Path, text: str) -> None:
@@ -103,22 +103,13 @@ def smallest_sizes(candidates: Sequence[Sizes]) -> Sizes:
 
 
 def play_default(env: gym.Env[Any, Any], **options: Any) -> dict[str, Any]:
-    """Run one episode with clang's own choices, and return its last info.
+    """Run one episode with clang's own choices, and return its last info; a failed compile raises SystemExit.
 
-    Args:
-        env: the environment.
-        options: the options of `reset()`, for instance `module`.
-
-    Raises:
-        SystemExit: the compile failed.
+    The options are those of `reset()`, for instance `module`.
     """
-    _, info = env.reset(options=options)
-    over = False
-    while not over:
-        *_, terminated, truncated, info = env.step(info["default_action"])
-        over = terminated or truncated
-        if info.get("error"):
-            raise SystemExit(f"{info['module']}: {info['error']['message']}")
+    _, failed, info = run_episode(env, lambda _, info: info["default_action"], options=options)
+    if failed:
+        raise SystemExit(f"{info['module']}: {info['error']['message']}")
     return info
 
 
@@ -142,7 +133,6 @@ class CheckedModules(JsonLines):
     """
 
     _KEY = ("environment", "corpus", "module", "clang")
-    _MAX_ERROR = 300
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,6 +147,6 @@ class CheckedModules(JsonLines):
         try:
             entry = find()
         except MlgoError as error:
-            entry = {"error": str(error)[: self._MAX_ERROR]}
+            entry = {"error": str(error)[:300]}
         self.append({**dict(zip(self._KEY, key, strict=True)), **entry})
         print(*key, entry, flush=True)

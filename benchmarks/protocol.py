@@ -33,7 +33,6 @@ SEARCH_BUDGETS = (10, 50)
 SEARCH_MODULES = 24
 _SEARCH_MAX_BYTES = 60_000
 _SEARCH_MAX_PER_DATASET = 2
-_SEARCH_SEED = "search"
 
 
 def protocol_corpus(level: str) -> str:
@@ -67,7 +66,7 @@ def _dataset(name: str) -> str:
 
 def _search_order(name: str) -> str:
     # The key has no level, so both levels have the same order.
-    key = f"{_SEARCH_SEED}:{_dataset(name)}/{name.partition('/')[2]}"
+    key = f"search:{_dataset(name)}/{name.partition('/')[2]}"
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -84,11 +83,12 @@ class Row:
 
     Attributes:
         name: its name in the table.
-        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes.
+        policy: the evaluated policy, the start of a search, or `EXAMPLE`; `{model}` is the file that `train` writes.
         train: the training command, or an empty text; it names `{seed}` and `{part}`, the training split of `TRAIN`.
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
+        searches: whether it searches, with each of `SEARCH_BUDGETS`.
     """
 
     name: str
@@ -97,16 +97,7 @@ class Row:
     seeds: int = 1
     levels: tuple[str, ...] = LEVELS
     budget: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """A search: its name, and the policy that it starts from."""
-
-    name: str
-    start: str = "default"
-    seeds: int = 1
-    levels: tuple[str, ...] = LEVELS
+    searches: bool = False
 
 
 _CLONE = "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}"
@@ -134,4 +125,4 @@ OF_SEVERAL = {
 }
 """Rows of several policies, with the smallest object of each module; the second is `MLGO_POLICY=smallest`."""
 
-SEARCHES = (Search("search: bundles"),)
+SEARCHES = (Row("search: bundles", "default", searches=True),)

@@ -37,7 +37,7 @@ from benchmarks.measuring import (
     smallest_sizes,
     write_result,
 )
-from benchmarks.protocol import ENVIRONMENT, LEVELS, SPLIT, Row, Search, protocol_corpus, search_modules
+from benchmarks.protocol import ENVIRONMENT, LEVELS, SPLIT, Row, protocol_corpus, search_modules
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result import load_result
@@ -62,7 +62,7 @@ class Task:
         work: the folder of all results.
     """
 
-    row: Row | Search
+    row: Row
     level: str
     seed: int
     work: Path
@@ -70,7 +70,7 @@ class Task:
     @property
     def method(self) -> Method | None:
         """The example that trains its policy, or None."""
-        if isinstance(self.row, Search) or self.row.policy != protocol.EXAMPLE:
+        if self.row.policy != protocol.EXAMPLE:
             return None
         return next(method for method in METHODS if (method.level, method.name) == (self.level, self.row.name))
 
@@ -92,14 +92,13 @@ class Task:
         """The evaluated policy, or the policy that a search starts from."""
         if self.method:
             return self.method.trained(WORK, self.seed)
-        text = self.row.policy if isinstance(self.row, Row) else self.row.start
-        return text.format(model=self.model)
+        return self.row.policy.format(model=self.model)
 
     @property
     def result(self) -> Path:
         """Path of its results, which belong to the current file of the policy."""
         digest = hashlib.sha256(policy_identity(self.policy).encode()).hexdigest()[:12]
-        ending = ".jsonl" if isinstance(self.row, Search) else ""
+        ending = ".jsonl" if self.row.searches else ""
         return self.work / self.level / f"{self.slug}-{digest}{ending}"
 
     @property
@@ -115,9 +114,7 @@ class Task:
     def training(self) -> str:
         """Return the training command, or an empty text."""
         if self.method:
-            return self.method.command.format(model=self.model, seed=self.seed)
-        if isinstance(self.row, Search):
-            return ""
+            return self.method.training(self.model, self.seed)
         return self.row.train.format(
             seed=self.seed, model=self.model, part=",".join(f"{name}@{self.level}:train" for name in protocol.TRAIN)
         )
@@ -125,7 +122,7 @@ class Task:
     def measuring(self, jobs: int) -> str:
         """Return the command that evaluates or searches."""
         corpus, common = protocol_corpus(self.level), f"--seed {self.seed} --jobs {jobs} --output {self.result}"
-        if isinstance(self.row, Row):
+        if not self.row.searches:
             return f"mlgo-gym evaluate {ENVIRONMENT} --corpus {corpus} --split {SPLIT} --policy {self.policy} {common}"
         names = " ".join(f"--module {shlex.quote(name)}" for name in self.searched())
         parts = ",".join(f"{name}:{SPLIT}" for name in corpus.split(","))
@@ -196,7 +193,7 @@ def run(options: argparse.Namespace) -> None:
 def write(options: argparse.Namespace) -> None:
     """Write the results as JSON; rows without results in the work folder stay as they are in the file."""
     finished = [task for task in tasks(options, LEVELS, "") if task.done]
-    data = gather(finished, {task.level: task.searched() for task in finished if isinstance(task.row, Search)})
+    data = gather(finished, {task.level: task.searched() for task in finished if task.row.searches})
     # Commands start in the root of the repository; results name no path of a machine.
     data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
     if OUTPUT.exists():
@@ -235,7 +232,7 @@ class Gathered:
             more = {"compiles": budget, "failures": failures, "search": True}
             self.rows.append({**row, **more, **self.figures(sizes)})
 
-    def add_evaluation(self, row: Mapping[str, Any], task: Task, budget: str) -> None:
+    def add_evaluation(self, row: Mapping[str, Any], task: Task) -> None:
         """Add a row of an evaluation; a failed compile has the worst cost."""
         result = load_result(task.result)
         self.clang = result.configuration.clang
@@ -249,10 +246,10 @@ class Gathered:
         known |= {name: before for name, (_, before) in sizes.items()}
         failed = {episode.module for episode in result.failures}
         sizes |= {name: (worst_cost(before), before) for name, before in known.items() if name in failed}
-        if isinstance(task.row, Row) and not task.row.train and task.row.seeds == 1:
+        if not task.row.train and task.row.seeds == 1:
             self.by_policy[task.level][task.row.policy] = sizes
         seconds = round(sum(episode.seconds for episode in episodes), 1)
-        self.add({"budget": budget, **row, "failures": len(failed), "compile_seconds": seconds}, sizes)
+        self.add({"budget": task.row.budget, **row, "failures": len(failed), "compile_seconds": seconds}, sizes)
 
 
 def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -260,10 +257,10 @@ def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> d
     found = Gathered(searched)
     for task in finished:
         row = {"level": task.level, "name": task.row.name, "seed": task.seed, **read_json(task.complete, {})}
-        if isinstance(task.row, Search):
+        if task.row.searches:
             found.add_search(row, task.result)
         else:
-            found.add_evaluation(row, task, task.row.budget)
+            found.add_evaluation(row, task)
     for level, sizes in found.by_policy.items():
         for name, policies in protocol.OF_SEVERAL.items():
             if sizes.keys() >= set(policies):

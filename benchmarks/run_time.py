@@ -4,8 +4,8 @@
     python -m benchmarks.run_time --only lua,cmark   # these programs
     python -m benchmarks.run_time --rounds 0         # no wall times, for a machine with other work
 
-Each program is linked once per build, checked by its output, and counted. The build `Oz` is counted three times, and
-the result says whether the counts are equal. Wall time is the median over rounds in which the builds take turns.
+Each program is linked once per build, checked by its output, and counted. Wall time is the median over rounds in which
+the builds take turns.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, command_line, read_json, write_json
 from mlgo_gym.episode.metrics.counters import find_counter, run_program
-from mlgo_gym.episode.metrics.programs import Program, link_program, measure_program, read_programs
+from mlgo_gym.episode.metrics.programs import Program, link_program, measure_program, modules_of, read_programs
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.runner import PLAIN
+from mlgo_gym.evaluation.linking import PolicyObjects
+from mlgo_gym.evaluation.runner import PLAIN, EvaluatedPolicies, RunnerSettings
 
 CORPORA = ("programs", "builtin")
 
@@ -32,14 +31,38 @@ POLICIES = {"O2": (), "Os": ("threshold:5", "last-call"), "Oz": ("threshold:5", 
 """Policies by optimisation level; plain clang is measured at each."""
 
 
+class PolicyBuilds:
+    """Objects of the programs of a corpus, by plain clang and by policies of inlining.
+
+    Args:
+        corpus: Name of the corpus.
+        policies: The policies.
+        resources: Closes the environment and removes the folders.
+    """
+
+    def __init__(self, corpus: str, policies: Sequence[str], resources: ExitStack) -> None:
+        settings = RunnerSettings("mlgo/Inline-v0", corpus, policies={name: name for name in policies})
+        evaluated = resources.enter_context(closing(EvaluatedPolicies(settings)))
+        self.env = evaluated.env
+        assert self.env.corpus.path is not None
+        self.path = self.env.corpus.path
+        self.objects = {
+            name: PolicyObjects(evaluated, name, Path(resources.enter_context(tempfile.TemporaryDirectory())))
+            for name in (PLAIN, *policies)
+        }
+
+    def files(self, program: Program, policy: str) -> dict[str, Path]:
+        """Return the objects of a program by module, which are compiled if they are missing."""
+        return {module: self.objects[policy].file(module) for module in modules_of(program, self.path)}
+
+
 def measure(program: Program, builds: Mapping[str, PolicyBuilds], known: dict[str, Any], rounds: int) -> dict[str, Any]:
-    """Return the result of a program from its builds by level: a record by build, and facts about the counts.
+    """Return the result of a program from its builds by level, with a record by build.
 
     Known builds stay, and those without a time get one in a number of rounds, in which they take turns.
     """
     counter, path, toolchain = find_counter(), builds["Oz"].path, builds["Oz"].env.toolchain
     records: dict[str, dict[str, Any]] = dict(known.get("builds", {}))
-    facts: dict[str, Any] = known | {"counter": counter, "held_out": program.held_out}
     with tempfile.TemporaryDirectory() as scratch:
         executables: dict[str, Path] = {}
         for level, policy in ((level, policy) for level, of_level in builds.items() for policy in of_level.objects):
@@ -52,15 +75,8 @@ def measure(program: Program, builds: Mapping[str, PolicyBuilds], known: dict[st
             link_program(program, path, files, executable, toolchain)
             if is_known:
                 continue
-            started = time.perf_counter()
             found = measure_program(program, path, files, executable, counter)
-            seconds = time.perf_counter() - started
             records[name] = {"size": found.size, "instructions": found.instructions, "memory": found.memory}
-            if name == "Oz":
-                again = {measure_program(program, path, files, executable, counter).instructions for _ in range(2)}
-                facts["equal_counts"] = again == {found.instructions}
-                facts["counting"] = round(seconds / max(found.seconds, 1e-9), 1)
-                facts["modules"] = len(files)
         turns = [
             {name: wall_time(program, path, executable) for name, executable in executables.items()}
             for _ in range(rounds)
@@ -68,7 +84,7 @@ def measure(program: Program, builds: Mapping[str, PolicyBuilds], known: dict[st
     for name, record in ((name, records[name]) for name in executables if turns):
         record["seconds"] = round(statistics.median(times[name] for times in turns), 6)
         record["time_ratio"] = round(statistics.median(times[name] / times["Oz"] for times in turns), 4)
-    return {**facts, "builds": records}
+    return {**known, "counter": counter, "held_out": program.held_out, "builds": records}
 
 
 def build_name(level: str, policy: str) -> str:

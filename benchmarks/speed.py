@@ -1,6 +1,6 @@
 """Speed of the environments, against a plain compile, the smallest host loop, and Gymnasium's vector environments.
 
-    python -m benchmarks.speed [--modules 20] [--busy] [--output docs/results/speed.json]
+    python -m benchmarks.speed [--modules 20] [--output docs/results/speed.json]
 
 - Episodes: each environment with clang's own choices on modules with at least 200 decisions. A plain compile of the
   same input is a process. The smallest host loop answers the same advice by blocking reads of the same pipes. With the
@@ -11,13 +11,11 @@
 - Start: seconds of new processes with warm caches.
 
 All take turns in one run, so ratios hold on a noisy machine. Ratios of episodes are medians over modules with the
-smallest and the largest; each module's is that of the medians of its repetitions. `--busy` measures beside a busy core.
+smallest and the largest; each module's is that of the medians of its repetitions.
 """
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
 import random
 import resource
@@ -28,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +50,8 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "Inline": (INLINE, {}),
     "Inline, callee features": (INLINE, {"callee_features": True}),
     "Inline, credit": (INLINE, {"credit": True}),
+    "Inline, code": (INLINE, {"ir": True}),
+    "Inline, graphs": (INLINE, {"observation": "graph"}),
     "RegAllocEvict": ("mlgo/RegAllocEvict-v0", {}),
     "RegAllocPriority": ("mlgo/RegAllocPriority-v0", {}),
     "Joint": ("mlgo/Joint-v0", {}),
@@ -307,18 +307,6 @@ def starts(repetitions: int) -> dict[str, float]:
     return rows
 
 
-@contextlib.contextmanager
-def busy_core() -> Iterator[None]:
-    """Keep one core busy."""
-    process = multiprocessing.Process(target=exec, args=("while True: pass",), daemon=True)
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.join()
-
-
 def main() -> None:
     """Measure, print, write."""
     parser = command_line(__doc__)
@@ -326,18 +314,15 @@ def main() -> None:
     parser.add_argument("--modules", type=int, default=20, help="modules per environment (default: 20)")
     parser.add_argument("--repetitions", type=int, default=3, help="rounds of each comparison (default: 3)")
     parser.add_argument("--steps", type=int, default=1000, help="steps of each environment of a vector (default: 1000)")
-    parser.add_argument("--busy", action="store_true", help="measure beside a busy core")
     parser.add_argument("--output", type=Path, default=RESULTS / "speed.json", help="JSON file to write")
     options = parser.parse_args()
-    with busy_core() if options.busy else contextlib.nullcontext():
-        result = {
-            "corpus": options.corpus,
-            "busy": options.busy,
-            "episodes": episodes(options.corpus, options.modules, options.repetitions),
-            "vectors": vectors(options.corpus, options.steps, options.repetitions),
-            "policies": policies(options.corpus, options.repetitions),
-            "starts": starts(options.repetitions),
-        }
+    result = {
+        "corpus": options.corpus,
+        "episodes": episodes(options.corpus, options.modules, options.repetitions),
+        "vectors": vectors(options.corpus, options.steps, options.repetitions),
+        "policies": policies(options.corpus, options.repetitions),
+        "starts": starts(options.repetitions),
+    }
     write_json(options.output, result)
 
 

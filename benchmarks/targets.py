@@ -20,8 +20,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.builds import PolicyBuilds
 from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_json
+from benchmarks.run_time import PolicyBuilds
 from mlgo_gym.corpus.driver import TARGETS
 from mlgo_gym.episode.metrics.programs import Program, link_program, linked_size, modules_of, read_programs
 from mlgo_gym.errors import MlgoError
