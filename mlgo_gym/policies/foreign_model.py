@@ -15,7 +15,7 @@ from mlgo_gym.cache import parse_json
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.extras import library
-from mlgo_gym.policies.protocol import MASK, chooser, feature_vector, mask_size, rows
+from mlgo_gym.policies.protocol import MASK, chooser, feature_vector, mask_size
 
 Array = npt.NDArray[Any]
 
@@ -32,12 +32,11 @@ _DTYPES = {"float": "float32", "double": "float64"}
 
 @dataclass(frozen=True, slots=True)
 class ModelTensor:
-    """One tensor of a model; a free dimension counts as 1, and `batched` says whether the first one is free."""
+    """One tensor of a model; a free dimension counts as 1."""
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    batched: bool = False
 
     @property
     def size(self) -> int:
@@ -60,20 +59,21 @@ class ForeignModel:
     outputs: list[ModelTensor]
     compute: Callable[[int, Sequence[Array]], Array]
 
-    def run(self, output: int, arrays: Sequence[Array], rows: int = 1) -> Array:
-        """Return an output of the model by its index, flat; `rows` is the extent of free first dimensions.
+    def run(self, output: int, arrays: Sequence[Array]) -> Array:
+        """Return an output of the model by its index, flat.
 
         Raises:
             PolicyError: The model cannot be run, or gives an output of another size.
         """
         tensor = self.outputs[output]
-        size = tensor.size * (rows if tensor.batched else 1)
         try:
             result = np.asarray(self.compute(output, arrays))
         except Exception as error:
             raise PolicyError(f"the model {self.file} cannot be run: {error}; use another model") from error
-        if result.size != size:
-            raise PolicyError(f"expected {size:,} numbers of {tensor.name} from {self.file}, got {result.size:,}")
+        if result.size != tensor.size:
+            raise PolicyError(
+                f"expected {tensor.size:,} numbers of {tensor.name} from {self.file}, got {result.size:,}"
+            )
         return result.reshape(-1)
 
 
@@ -122,11 +122,10 @@ def _onnx(onnxruntime: Any, file: Path, data: bytes) -> ForeignModel:
 
 def _tensor(name: str, extents: Sequence[int | str | None], kind: str) -> ModelTensor:
     shape = tuple(extent if isinstance(extent, int) else 1 for extent in extents)
-    batched = bool(extents) and not isinstance(extents[0], int)
     try:
-        return ModelTensor(name, shape, np.dtype(_DTYPES.get(kind, kind)), batched)
+        return ModelTensor(name, shape, np.dtype(_DTYPES.get(kind, kind)))
     except TypeError:  # strings, and types that NumPy lacks
-        return ModelTensor(name, shape, np.dtype("O"), batched)
+        return ModelTensor(name, shape, np.dtype("O"))
 
 
 def _tflite(litert: Any, file: Path, data: bytes) -> ForeignModel:
@@ -181,60 +180,46 @@ class ForeignPolicy:
         self._inputs = _inputs(kind, env, inputs)
         tensor = model.outputs[output]
         check_numbers(model, tensor)
-        self._is_action = tensor.dtype.kind in "iu" and tensor.size == 1
-        self._is_action &= isinstance(env.action_space, gym.spaces.Discrete)
-        self._choose = None if self._is_action else chooser(kind, env, tensor.size)
+        is_action = tensor.dtype.kind in "iu" and tensor.size == 1 and isinstance(env.action_space, gym.spaces.Discrete)
+        self._choose = None if is_action else chooser(kind, env, tensor.size)
         self._kind, self._space = kind, env.action_space
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return the model's decision; errors are those of `ForeignModel.run()`."""
-        return self._action(self._model.run(self._output, self._inputs(observation)), info)
-
-    def _action(self, output: Array, info: Mapping[str, Any]) -> Any:
+        output = self._model.run(self._output, self._inputs(observation))
         if self._unit != 1.0:
             output = output / self._unit
         if self._choose is not None:
-            return self._choose(output.reshape(-1), info.get(MASK))
-        action = int(output.reshape(-1)[0])
+            return self._choose(output, info.get(MASK))
+        action = int(output[0])
         if not self._space.contains(action):
             raise PolicyError(f"expected an action of {self._space}, got {action} from the policy {self._kind!r}")
         return action
 
 
-class OnnxPolicy(ForeignPolicy):
-    """Runs an ONNX model; the first output decides. Errors are those of `load_model()` and `ForeignPolicy`."""
+def onnx_policy(env: CompilerEnv, path: Path) -> ForeignPolicy:
+    """Return the policy of an ONNX model, whose first output decides.
 
-    def __init__(self, env: CompilerEnv, path: Path) -> None:
-        model = load_model("onnx", path)
-        if not model.outputs:
-            raise PolicyError(f"expected a model with an output, got {path}, which has none; export another")
-        super().__init__(env, "onnx", model, model.inputs)
-        self._batched = all(tensor.batched for tensor in (*model.inputs, model.outputs[0]))
-
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the model's decisions, in one run if its first dimensions are free, else one by one."""
-        singles = [rows(observations, number) for number in range(len(infos))]
-        if not self._batched:
-            return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
-        arrays = [*map(np.concatenate, zip(*map(self._inputs, singles), strict=True))]
-        outputs = self._model.run(0, arrays, len(infos)).reshape(len(infos), -1)
-        return [self._action(output, info) for output, info in zip(outputs, infos, strict=True)]
+    Errors are those of `load_model()` and `ForeignPolicy`.
+    """
+    model = load_model("onnx", path)
+    if not model.outputs:
+        raise PolicyError(f"expected a model with an output, got {path}, which has none; export another")
+    return ForeignPolicy(env, "onnx", model, model.inputs)
 
 
-class TflitePolicy(ForeignPolicy):
-    """Runs a TensorFlow Lite model, a file or a folder with `model.tflite`, by LLVM's rules.
+def tflite_policy(env: CompilerEnv, path: Path) -> ForeignPolicy:
+    """Return the policy of a TensorFlow Lite model, a file or a folder with `model.tflite`, by LLVM's rules.
 
     The rules are those of llvm/lib/Analysis/TFLiteUtils.cpp: `serving_default_`, `action_` and the port after the colon
     are no part of an input's name, and the file `output_spec.json` beside the model names the output that decides.
     Without that file the model has one output. The model gives advice; an action may have another unit.
     """
-
-    def __init__(self, env: CompilerEnv, path: Path) -> None:
-        file = path / MODEL if path.is_dir() else path
-        model = load_model("tflite", file)
-        inputs = [replace(tensor, name=_feature_name(tensor.name)) for tensor in model.inputs]
-        output = _decision(model.outputs, file.with_name(OUTPUT_SPEC))
-        super().__init__(env, "tflite", model, inputs, output, env.task.advice_unit)
+    file = path / MODEL if path.is_dir() else path
+    model = load_model("tflite", file)
+    inputs = [replace(tensor, name=_feature_name(tensor.name)) for tensor in model.inputs]
+    output = _decision(model.outputs, file.with_name(OUTPUT_SPEC))
+    return ForeignPolicy(env, "tflite", model, inputs, output, env.task.advice_unit)
 
 
 def _feature_name(tensor: str) -> str:

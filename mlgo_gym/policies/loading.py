@@ -23,7 +23,7 @@ from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.training_digests import SHORT_DIGEST, sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.policies.foreign_model import OnnxPolicy, TflitePolicy
+from mlgo_gym.policies.foreign_model import onnx_policy, tflite_policy
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
@@ -130,8 +130,8 @@ _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
 
 _MODELS: dict[str, Callable[[CompilerEnv, Path], Policy]] = {
     "mlp": lambda env, file: MlpPolicy(env, Network.load(file), f"mlp:{file}"),
-    "tflite": TflitePolicy,
-    "onnx": OnnxPolicy,
+    "tflite": tflite_policy,
+    "onnx": onnx_policy,
 }
 """Makes a policy of an environment and a file, by prefix."""
 

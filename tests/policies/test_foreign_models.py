@@ -13,10 +13,9 @@ import pytest
 from mlgo_gym import CompilerEnv, Network
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
+from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.foreign_model import ForeignModel, ForeignPolicy, ModelTensor
 from tests.policies.episodes import play
-from tests.policies.test_rules import decisions
 
 DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "inlining_decision", "port": 0}}]
 LIBRARIES = {"tflite": "ai_edge_litert", "onnx": "onnxruntime"}
@@ -29,16 +28,11 @@ def linear(weights: Mapping[str, float], bias: float) -> Network:
     return Network(tuple(weights), (column,), (np.array([bias], np.float32),))
 
 
-def write_onnx(path: Path, weights: Mapping[str, float], bias: float, *, batch: bool = False) -> None:
-    """Write an ONNX model with the decision as its first output; `batch` makes the first dimension free."""
-    import onnx
-
+def write_onnx(path: Path, weights: Mapping[str, float], bias: float) -> None:
+    """Write an ONNX model with the decision as its first output, and a free first dimension."""
     from mlgo_gym.deploy.network_graph import onnx_model
 
-    model = onnx.load_from_string(onnx_model("linear", linear(weights, bias)))
-    for value in () if batch else (*model.graph.input, *model.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_value = 1
-    path.write_bytes(model.SerializeToString())
+    path.write_bytes(onnx_model("linear", linear(weights, bias)))
 
 
 def write_tflite(path: Path, weights: Mapping[str, float], bias: float, *, prefix: str = "action_") -> None:
@@ -68,10 +62,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 def make(kind: str, tmp_path: Path) -> Make:
     """Return a function that writes a linear model and returns the policy's specification."""
 
-    def write(weights: dict[str, float], bias: float, **batch: bool) -> str:
+    def write(weights: dict[str, float], bias: float) -> str:
         path = tmp_path / f"model.{kind}"
         if kind == "onnx":
-            write_onnx(path, weights, bias, **batch)
+            write_onnx(path, weights, bias)
         else:
             write_tflite(path, weights, bias)
             (tmp_path / "output_spec.json").write_text(json.dumps(DECIDES))
@@ -83,7 +77,7 @@ def make(kind: str, tmp_path: Path) -> Make:
 @pytest.mark.libraries
 @pytest.mark.parametrize("observation", ["flat", "vector"])
 def test_a_model_drives_an_episode(
-    make: Make, kind: str, middle: float, observation: str, inline: CompilerEnv, corpus: Path
+    make: Make, middle: float, observation: str, inline: CompilerEnv, corpus: Path
 ) -> None:
     weights = {"callee_users": 0.0, "cost_estimate": -1.0}
     spec = make(weights, middle)
@@ -92,13 +86,6 @@ def test_a_model_drives_an_episode(
     expected, _ = play(inline, load_policy(f"threshold:{middle}", inline), "calls")
     assert actions == expected
     assert set(actions) == {0, 1}
-    observations, infos = decisions(inline, "calls")
-    for batch in ({}, {"batch": True} if kind == "onnx" else {}):
-        policy = load_policy(make(weights, middle, **batch), inline)
-        assert isinstance(policy, BatchedPolicy) is (kind == "onnx")
-        alone = [policy.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
-        assert act_batch(policy, observations, infos) == alone
-        assert set(alone) == {0, 1}
     # Inputs that TF-Agents needs for training are zero.
     spec = make({"cost_estimate": 0.0, "step_type": 1.0, "reward": 1.0, "discount": 1.0}, 1)
     assert set(play(inline, load_policy(spec, inline), "calls")[0]) == {1}
@@ -169,7 +156,7 @@ class Runtime:
     """Stands for ONNX Runtime and for LiteRT, with a model that inlines calls of a cost below `middle`."""
 
     def __init__(self, middle: float, extent: int | str) -> None:
-        self.middle, self.runs, self.inputs = middle, list[int](), dict[Any, Any]()
+        self.middle, self.inputs = middle, dict[Any, Any]()
         names = ("cost_estimate", "float"), ("reward", "double")
         self.details = [SimpleNamespace(name=name, shape=[extent, 1], type=f"tensor({kind})") for name, kind in names]
         logits = SimpleNamespace(name="logits", shape=[extent, 2], type="tensor(float)")
@@ -177,7 +164,6 @@ class Runtime:
 
     def logits(self, cost_estimate: Any, reward: Any) -> list[Any]:
         assert (cost_estimate.dtype, reward.dtype, reward.any()) == (np.float32, np.float64, False)
-        self.runs.append(len(cost_estimate))
         return [np.concatenate([0 * cost_estimate, self.middle - cost_estimate], axis=1)]
 
     def onnx(self, data: bytes, options: Any, providers: list[str]) -> Any:
@@ -218,11 +204,6 @@ def test_a_runtime_gets_named_inputs(
     policy = load_policy(f"{kind}:{tmp_path / f'model.{kind}'}", inline)
     expected, _ = play(inline, load_policy(f"threshold:{middle}", inline), "calls")
     assert play(inline, policy, "calls")[0] == expected
-    observations, infos = decisions(inline, "calls")
-    runtime.runs.clear()
-    default = [policy.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
-    assert act_batch(policy, observations, infos) == default
-    assert runtime.runs[len(infos) :] == ([len(infos)] if extent == "rows" else [1] * len(infos))
 
 
 def test_advice_in_another_unit_becomes_an_action(priority: CompilerEnv) -> None:
