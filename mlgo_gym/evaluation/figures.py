@@ -42,8 +42,6 @@ _LEGEND_COLUMNS = 2
 _LEGEND_ROW = 0.17
 """Height of a row of the legend in inches."""
 
-_MANY = 20
-"""Bars of more modules make the vertical axis logarithmic."""
 _TICKS = (-95, -80, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 200, 500)
 
 Shown = tuple[Summary, str]
@@ -72,7 +70,7 @@ def figures_of(result: EvaluationResult, prefix: str) -> list[Figure]:
     shown = list(zip(summaries, cycle(COLOURS), strict=False))
     scatters = [_scatter(prefix, result, summary, colour, index) for index, (summary, colour) in enumerate(shown)]
     metric = result.configuration.metric
-    return [_distribution(prefix, metric, shown), _profiles(prefix, metric, shown), *scatters]
+    return [_profiles(prefix, metric, shown), *scatters]
 
 
 def _new() -> tuple[Any, Any]:
@@ -81,14 +79,6 @@ def _new() -> tuple[Any, Any]:
     with matplotlib.rc_context(_STYLE):
         picture = figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         return picture, picture.add_subplot()
-
-
-def _add_legend(picture: Any, axes: Any) -> None:
-    """Add the legend above the axes, where it covers nothing, and make the picture higher by its height."""
-    handles, labels = axes.get_legend_handles_labels()
-    picture.set_figheight(picture.get_figheight() + _LEGEND_ROW * math.ceil(len(labels) / _LEGEND_COLUMNS))
-    style = {"ncols": _LEGEND_COLUMNS, "fontsize": 8, "frameon": False, "labelcolor": INK}
-    picture.legend(handles, labels, loc="outside upper center", **style)
 
 
 def _show_percent(axis: Any) -> None:
@@ -112,38 +102,6 @@ def _changes(summary: Summary, metric: str) -> Floats:
     return np.asarray(100 * np.expm1(summary.changes[metric].logarithms), float)
 
 
-def _distribution(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
-    picture, axes = _new()
-    changes = [_changes(summary, metric) for summary, _ in shown]
-    low, high = np.quantile(np.concatenate(changes), [0.01, 0.99])
-    ticks = importlib.import_module("matplotlib.ticker").MaxNLocator(30).tick_values(min(low, -1.0), max(high, 1.0))
-    step = ticks[1] - ticks[0]
-    edges = np.append(ticks - step / 2, ticks[-1] + step / 2)
-    tallest = 0.0
-    for (summary, colour), values in zip(shown, changes, strict=True):
-        clipped = np.clip(values, edges[0], edges[-1])
-        axes.hist(clipped, edges, histtype="stepfilled", color=colour, alpha=0.25)
-        style = {"color": colour, "linewidth": 1.4, "label": short(summary.policy, 30)}
-        tallest = max(tallest, *axes.hist(clipped, edges, histtype="step", **style)[0])
-    axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set(xlabel=f"change of {with_unit(metric)} against plain clang", ylabel="modules")
-    if tallest > _MANY:
-        # Inlining leaves most modules unchanged and changes a few by a lot; both should be visible.
-        axes.set_yscale("symlog", linthresh=_MANY / 2)
-        counts = [count for count in (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if count < 1.6 * tallest]
-        axes.set_yticks(counts, list(map(str, counts)), minor=False)
-        axes.set_ylim(0, 1.6 * tallest)
-    else:
-        axes.yaxis.get_major_locator().set_params(integer=True)
-    _show_percent(axes.xaxis)
-    _add_legend(picture, axes)
-    text = (
-        f"Number of modules by change, in steps of {step:g} %. Left of 0 they are smaller. The first and the last bar "
-        "include all values beyond them."
-    )
-    return _drawn(f"{prefix}-distribution", "Changes, module by module", text, picture)
-
-
 def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     picture, axes = _new()
     largest = max(1.0, *(float(np.quantile(np.abs(_changes(summary, metric)), 0.98)) for summary, _ in shown))
@@ -154,7 +112,9 @@ def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set(xlabel="reduction τ against plain clang", ylabel="modules reduced by more, %", ylim=(0, 102))
     _show_percent(axes.xaxis)
-    _add_legend(picture, axes)
+    # Above the axes the legend covers nothing.
+    picture.set_figheight(HEIGHT + _LEGEND_ROW * math.ceil(len(shown) / _LEGEND_COLUMNS))
+    picture.legend(loc="outside upper center", ncols=_LEGEND_COLUMNS, fontsize=8, frameon=False, labelcolor=INK)
     text = (
         "Fraction of the modules that a policy reduces by more than τ. Left of 0: that grow by less. A curve that is "
         "above another everywhere belongs to the better policy."

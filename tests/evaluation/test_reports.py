@@ -162,18 +162,16 @@ def test_figures_show_changes_in_percent() -> None:
         texts = {name: [text.text or "" for text in tree.iter(f"{SVG}text")] for name, tree in trees.items()}
         return {name: (trees[name].get("viewBox"), ", ".join(filter(str.strip, texts[name]))) for name in trees}
 
-    change = "-75 %, -50 %, -25 %, 0, +25 %, +50 %, +75 %, change of text bytes against plain clang"
     reduction = "-50 %, 0, +50 %, reduction τ against plain clang"
     large = "-80 %, -50 %, -20 %, -10 %, -5 %, 0, +5 %, +10 %, +20 %, +50 %, change by large"
     sizes = "100, 150, 200, 300, plain clang, text bytes"
     high, wide = "0 0 280.8 221.04", "0 0 280.8 208.8"
     assert shown({"default": {}, "large": {"a": 190, "b": 20}, "small": {"a": 99, "c": 310}}) == {
-        "p-distribution": (high, f"{change}, 0, 1, 2, 3, modules, large, small"),
         "p-profiles": (high, f"{reduction}, 0, 20, 40, 60, 80, 100, modules reduced by more, %, large, small"),
         "p-modules-1": (wide, f"{sizes}, {large}"),
         "p-modules-2": (wide, f"{sizes}, -1 %, 0, +1 %, +2 %, +3 %, change by small"),
     }
-    assert list(shown({"default": {}})) == ["p-distribution", "p-profiles", "p-modules-1"]
+    assert list(shown({"default": {}})) == ["p-profiles", "p-modules-1"]
 
 
 @pytest.mark.parametrize("name", ["bell \x07", "nul \x00", "no UTF-8 \udcff", "line\nbreak", "reversed \u202e"])

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -177,8 +176,8 @@ BOTH_KEEP, BOTH_INLINE, FIRST_INLINES, SECOND_INLINES = _OUTCOMES
 """Outcomes of a call; an edge has the last of these that occurs among its calls."""
 
 
-Position = tuple[float, float]
-"""Layer, from 0 on the left, and height in rows."""
+Corner = tuple[int, int]
+"""The left and the upper edge of a node, in pixels."""
 
 _MAX_ITERATIONS = 500
 
@@ -292,46 +291,41 @@ def _edges(explanation: Explanation, contexts: Mapping[str, str], shown: Mapping
 
 
 def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
-    """Return a call graph as SVG, callers to the left of their callees.
+    """Return a call graph as SVG, callers to the left of their callees, in the layers of Sugiyama's method.
 
     Nodes have the classes `node` and `grown`, `shrunk` or `same`; edges have `edge` and their outcome. Each has a
     title, which browsers show at the pointer.
     """
-    corners, paths = layered_layout(len(graph.nodes), [(edge.caller, edge.callee) for edge in graph.edges])
-    positions = [position for path in paths for position in path] + corners
-    drawn = zip(graph.edges, paths, strict=True)
+    igraph = library("igraph", "the picture of the call graph", "explain")
+    calls = igraph.Graph(n=len(graph.nodes), edges=[(edge.caller, edge.callee) for edge in graph.edges], directed=True)
+    places = calls.layout_sugiyama(maxiter=_MAX_ITERATIONS).coords
+    top = min((height for height, _ in places), default=0.0)
+    corners = [(round(_MARGIN + layer * _COLUMN), round(_MARGIN + (height - top) * _ROW)) for height, layer in places]
+    # Differing edges are drawn last, on top.
+    edges = sorted(graph.edges, key=lambda edge: edge.outcome in (FIRST_INLINES, SECOND_INLINES))
     text: str = (
         templates(_TEMPLATES, "a picture of a call graph", "explain")
         .get_template("call_graph.svg")
         .render(
-            width=max((column for column, _ in positions), default=0) * _COLUMN + _WIDTH + 2 * _MARGIN,
-            height=round(max((row for _, row in positions), default=0) * _ROW + _HEIGHT + 2 * _MARGIN),
+            width=max(x for x, _ in corners) + _WIDTH + _MARGIN,
+            height=max(y for _, y in corners) + _HEIGHT + _MARGIN,
             node_width=_WIDTH,
             node_height=_HEIGHT,
-            nodes=[_node(node, position, policies) for node, position in zip(graph.nodes, corners, strict=True)],
-            # Differing edges are drawn last, on top.
-            edges=[
-                _edge(graph, edge, path, policies)
-                for edge, path in sorted(drawn, key=lambda pair: pair[0].outcome in (FIRST_INLINES, SECOND_INLINES))
-            ],
+            nodes=[_node(node, corner, policies) for node, corner in zip(graph.nodes, corners, strict=True)],
+            edges=[_edge(graph, edge, corners[edge.caller], corners[edge.callee], policies) for edge in edges],
         )
     )
     return text
 
 
-def _corner(position: Position) -> tuple[int, int]:
-    return round(_MARGIN + position[0] * _COLUMN), round(_MARGIN + position[1] * _ROW)
-
-
-def _node(node: Node, position: Position, policies: tuple[str, str]) -> dict[str, Any]:
+def _node(node: Node, corner: Corner, policies: tuple[str, str]) -> dict[str, Any]:
     change = node.second - node.first
     sizes = f"{node.first:,}" if node.first else "no code of its own"
     if change:
         sizes = f"{f'{node.first:,}' if node.first else 'new'} → {f'{node.second:,}' if node.second else 'removed'}"
-    x, y = _corner(position)
     return {
-        "x": x,
-        "y": y,
+        "x": corner[0],
+        "y": corner[1],
         "kind": "grown" if change > 0 else "shrunk" if change < 0 else "same",
         "title": f"{readable_context(node.context)}: {node.first:,} bytes, {node.second:,} under {policies[1]}",
         "name": short_context(node.context, _CHARACTERS),
@@ -340,20 +334,12 @@ def _node(node: Node, position: Position, policies: tuple[str, str]) -> dict[str
     }
 
 
-def _edge(graph: CallGraph, edge: Edge, path: list[Position], policies: tuple[str, str]) -> dict[str, str]:
-    is_forward = path[-1][0] >= path[0][0]
-    points: list[tuple[int, int]] = []
-    for position in path:
-        left, top = _corner(position)
-        ends = [(left, top + _HEIGHT // 2), (left + _WIDTH, top + _HEIGHT // 2)]
-        points += ends if is_forward else reversed(ends)
-    (x, y), *others = points[1:-1]
-    line = f"M{x},{y}"
-    bend = (_COLUMN - _WIDTH) // (2 if is_forward else -2)
-    for index, (nx, ny) in enumerate(others):
-        # Straight through a layer, curved between layers.
-        line += f"L{nx},{ny}" if index % 2 else f"C{x + bend},{y} {nx - bend},{ny} {nx},{ny}"
-        x, y = nx, ny
+def _edge(graph: CallGraph, edge: Edge, start: Corner, end: Corner, policies: tuple[str, str]) -> dict[str, str]:
+    is_forward = end[0] >= start[0]
+    (x, y), (tip, tip_y) = ((left, top + _HEIGHT // 2) for left, top in (start, end))
+    x, tip = (x + _WIDTH, tip) if is_forward else (x, tip + _WIDTH)
+    bend = (tip - x) // 2
+    line = f"M{x},{y}C{x + bend},{y} {tip - bend},{tip_y} {tip},{tip_y}"
     outcomes = {
         BOTH_KEEP: "kept by both",
         BOTH_INLINE: "inlined by both",
@@ -363,28 +349,9 @@ def _edge(graph: CallGraph, edge: Edge, path: list[Position], policies: tuple[st
     caller, callee = (readable_context(graph.nodes[node].context) for node in (edge.caller, edge.callee))
     calls = f"{edge.calls} calls" if edge.calls > 1 else "call"
     title = f"{caller} → {callee}: {calls} {outcomes[edge.outcome]}"
-    return {"outcome": edge.outcome, "title": title, "line": line, "tip": f"M{x},{y}l{-7 if is_forward else 7},-4v8z"}
-
-
-def layered_layout(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[Position], list[list[Position]]]:
-    """Return the layout of a graph by Sugiyama's method: the position of each node, and positions along each edge.
-
-    An edge, of indices of caller and callee, has one position for each layer that it crosses.
-    """
-    igraph = library("igraph", "the picture of the call graph", "explain")
-    graph = igraph.Graph(n=count, edges=list(edges), directed=True)
-    layers = [round(layer) for _, layer in graph.layout_sugiyama().coords]
-    paths, pieces = [], []
-    for caller, callee in edges:
-        # A node in each layer between them lets a long edge pass between the other nodes.
-        step = 1 if layers[callee] > layers[caller] else -1
-        between = range(layers[caller] + step, layers[callee], step)
-        path = [caller, *range(len(layers), len(layers) + len(between)), callee]
-        layers += between
-        paths.append(path)
-        pieces += [pair if step > 0 else pair[::-1] for pair in pairwise(path)]
-    graph = igraph.Graph(n=len(layers), edges=pieces, directed=True)
-    heights = [height for height, _ in graph.layout_sugiyama(layers=layers, maxiter=_MAX_ITERATIONS).coords]
-    top = min(heights, default=0.0)
-    positions = [(layer, height - top) for layer, height in zip(layers, heights, strict=True)]
-    return positions[:count], [[positions[node] for node in path] for path in paths]
+    return {
+        "outcome": edge.outcome,
+        "title": title,
+        "line": line,
+        "tip": f"M{tip},{tip_y}l{-7 if is_forward else 7},-4v8z",
+    }
