@@ -1,7 +1,7 @@
 """`mlgo/InlineBandit-v0`: inlining decisions whose actions have both been compiled already, as a contextual bandit."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -133,10 +133,6 @@ def _rows(labels: Labels, split: Split) -> npt.NDArray[np.bool_]:
     return rows
 
 
-_BLOCK = 256
-"""Labels that an environment draws at once, since a draw from a generator is slow."""
-
-
 class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     """Decide, call by call, whether clang inlines, from labels and without a compiler.
 
@@ -249,8 +245,8 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
 
     Args:
         num_envs: Number of environments (≥ 1).
-        autoreset_mode: Behaviour after the end of an episode, as of `CompilerVectorEnv`. Every step ends an episode, so
-            `SAME_STEP` is twice as fast.
+        autoreset_mode: Behaviour after the end of an episode, as of `CompilerVectorEnv`. With `NEXT_STEP` every second
+            step is a reset.
         max_episode_steps: Number of steps after which an episode is also truncated (≥ 1). Default: no limit.
         arguments: Arguments of `InlineBanditEnv`.
     """
@@ -277,14 +273,8 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         self._generators, self._seeds = map(
             list, zip(*(seeding.np_random() for _ in range(self.num_envs)), strict=True)
         )
-        # The states of the generators before the drawn blocks, the blocks, and the positions in them.
-        self._states: list[Mapping[str, Any]] = [{}] * self.num_envs
-        self._drawn = np.zeros((self.num_envs, _BLOCK), np.int64)
-        self._position = np.full(self.num_envs, _BLOCK)
-        self._all = np.arange(self.num_envs)
         self._last = np.empty(self.num_envs, object)
-        for env_id in range(self.num_envs):
-            self._last[env_id] = np.zeros(table.observations.shape[1:], np.float32)
+        self._last[:] = list(np.zeros((self.num_envs, *table.observations.shape[1:]), np.float32))
 
     def reset(  # type: ignore[override, unused-ignore]  # as the other environments, by version of Gymnasium
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -306,7 +296,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         for env_id in env_ids:
             if seeds[env_id] is not None:
                 self._set_random(env_id, *seeding.np_random(seeds[env_id]))
-        self._draw(np.array(env_ids))
+        self._draw(env_ids)
         self._started[env_ids] = True
         return self._observe(), {}
 
@@ -343,22 +333,17 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             last = {"final_obs": self._last.copy(), "final_info": infos}
             infos = {**last, "_final_obs": pending.copy(), "_final_info": pending.copy()}
-            self._draw(self._all)
+            self._draw(range(self.num_envs))
         else:
             rows[pending] = -1
             if next_step and not pending.all():
-                self._draw(np.flatnonzero(~pending))
+                self._draw(np.flatnonzero(~pending).tolist())
         return self._observe(), rewards, pending.copy(), pending & self._truncates, infos
 
-    def _draw(self, env_ids: npt.NDArray[np.intp]) -> None:
-        position = self._position
-        for env_id in env_ids[position[env_ids] == _BLOCK].tolist():
-            generator = self._generators[env_id]
-            self._states[env_id] = generator.bit_generator.state
-            self._drawn[env_id] = generator.integers(len(self._table.observations), size=_BLOCK)
-            position[env_id] = 0
-        self._rows[env_ids] = self._drawn[env_ids, position[env_ids]]
-        position[env_ids] += 1
+    def _draw(self, env_ids: Iterable[int]) -> None:
+        count = len(self._table.observations)
+        for env_id in env_ids:
+            self._rows[env_id] = self._generators[env_id].integers(count)
 
     def _observe(self) -> npt.NDArray[np.float32]:
         observations: npt.NDArray[np.float32] = self._table.observations.take(self._rows, axis=0, mode="clip")
@@ -380,16 +365,11 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         return view
 
     def _update_view(self, env_id: int, view: gym.Env[Any, Any]) -> None:
-        generator, position = self._generators[env_id], int(self._position[env_id])
-        if position < _BLOCK:
-            # As if it had drawn one label at a time.
-            generator.bit_generator.state = self._states[env_id]
-            generator.integers(len(self._table.observations), size=position)
-            self._position[env_id] = _BLOCK
-        view.__dict__.update(_row=int(self._rows[env_id]), _np_random=generator, _np_random_seed=self._seeds[env_id])
+        generator, seed = self._generators[env_id], self._seeds[env_id]
+        view.__dict__.update(_row=int(self._rows[env_id]), _np_random=generator, _np_random_seed=seed)
 
     def _set_random(self, env_id: int, generator: np.random.Generator, seed: int = -1) -> None:
-        self._generators[env_id], self._seeds[env_id], self._position[env_id] = generator, seed, _BLOCK
+        self._generators[env_id], self._seeds[env_id] = generator, seed
 
 
 def _refuse_options(options: Mapping[str, Any] | None) -> None:
