@@ -19,6 +19,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -237,10 +238,33 @@ def run_tests(tests: list[str], tree: Path, limit: float) -> str:
     return "" if status == 0 else (lines or ["ended early"])[0]
 
 
-def try_mutant(mutant: Mutant, lines: dict[int, set[str]], seconds: dict[str, float], budget: float, tree: Path) -> str:
+def tests_of(mutant: Mutant, covered: dict[str, dict[int, set[str]]]) -> set[str]:
+    """Return the tests of a mutant: those of its line, or of what uses the name that its line defines at import."""
+    lines = covered.get(mutant.path, {})
+    statement, scope = mutant.node, range(0)
+    for node in ast.walk(ast.parse((ROOT / mutant.path).read_bytes())):  # outer nodes come first
+        if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= (node.end_lineno or 0):
+            statement = node
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                scope = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+                if mutant.line in scope:
+                    # A line of a longer statement may have no test of its own.
+                    places = (lines[line] for line in range(mutant.line, 0, -1) if line in lines)
+                    return lines.get(mutant.line) or next(places, set())
+    found = set[str]().union(*(lines.get(line, ()) for line in scope))
+    names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    targets = [name.id for name in names if isinstance(name.ctx, ast.Store)]
+    if targets and not scope:
+        uses = re.compile(rf"\b({'|'.join(targets)})\b")
+        for path, tests in covered.items():
+            for number, text in enumerate((ROOT / path).read_text().splitlines(), 1):
+                if uses.search(text):
+                    found |= tests.get(number, set())
+    return found or set[str]().union(*lines.values())
+
+
+def try_mutant(mutant: Mutant, found: set[str], seconds: dict[str, float], budget: float, tree: Path) -> str:
     """Run tests on a tree with a mutant; return the failure that kills it, `survived`, or `untested`."""
-    # A line of a longer statement may have no test of its own, and lines that run at import have none.
-    found = lines.get(mutant.line) or next((lines[line] for line in range(mutant.line, 0, -1) if line in lines), set())
     tests, total = list[str](), 0.0
     for test in sorted(found, key=lambda test: seconds.get(test, 1.0)):
         total += seconds.get(test, 1.0)
@@ -296,7 +320,7 @@ def main() -> None:
                 key = (mutant.path, mutant.line, ast.unparse(mutant.node), mutant.new)
                 outcome = done.get(key)
                 if outcome is None:
-                    outcome = try_mutant(mutant, lines.get(mutant.path, {}), seconds, options.seconds, tree)
+                    outcome = try_mutant(mutant, tests_of(mutant, lines), seconds, options.seconds, tree)
                     row = dict(zip(("path", "line", "old", "new"), key, strict=True), outcome=outcome)
                     print(json.dumps(row), file=output, flush=True)
                 counts[outcome if outcome in counts else "killed"] += 1
