@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from mlgo_gym import CompilerEnv, CompilerError, CorpusError, MlgoError, load_policy
-from mlgo_gym.compiler.decision import DecisionSite
+from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision
 from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.search import Budget, CorpusSearch, SearchResult, search_module
-from mlgo_gym.search.moves import MoveRanking, code_copies, make_move
+from mlgo_gym.search.moves import ExpectedCompile, MoveRanking, Trial, code_copies, make_move
 from mlgo_gym.search.search_space import PORTFOLIO, SearchSpace, portfolio_names, search_environment
 from tests.conftest import MakeBitcode, clang_program, failing_clang
-from tests.episode.test_credit import decision
+from tests.episode.test_credit import decision, sizes
 from tests.policies.episodes import play
 
 INLINE = "mlgo/Inline-v0"
@@ -80,6 +81,30 @@ def test_a_larger_caller_and_a_larger_callee_make_a_flip_more_promising_where_co
     ]
     assert scores == sorted(scores)
     assert len(set(scores)) == len(scores)
+
+
+def test_a_plan_finds_each_call_by_its_features_and_a_changed_one_by_its_place() -> None:
+    dtype = np.dtype([("cost_estimate", "<i8", (1,)), ("nr_ctant_params", "<i8", (1,))])
+
+    def call(context: str, index: int, *features: int) -> Decision:
+        return Decision(0, DecisionSite(context, 0, index), np.array([features], "<i8").tobytes())
+
+    features = [(10, 1), (20, 1), (20, 2), *((number, 3) for number in range(40))]
+    calls = [call("f", index, *both) for index, both in enumerate(features)]
+    recorded = [InlineDecision(each.site, "g", each.site.index % 2, 0, each.payload) for each in calls]
+    trial = Trial(InlineCompile(tuple(recorded), sizes({})), frozenset({calls[2].site}), sizes({}), 0.0)
+    cases = [  # each call, its answer if all are pinned, and otherwise
+        (call("f", 0, 20, 1), 1, None),  # one was skipped
+        (call("f", 1, 9, 9), None, None),
+        (call("f", 2, 20, 2), 0, 0),
+        (call("f", 3, 8, 8), 1, None),  # its callee changed
+        (call("f", 4, 1, 3), 7, 7),
+        (call("f", 6, 39, 3), None, None),  # too far ahead
+        (call("g", 0, 10, 1), None, None),
+    ]
+    for pinned in (True, False):
+        plan = ExpectedCompile(trial).plan(dtype, [(calls[4].site, 7)], pinned=pinned)
+        assert [plan(case[0]) for case in cases] == [case[1 if pinned else 2] for case in cases]
 
 
 def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) -> None:
