@@ -3,6 +3,7 @@
 Policies of clang's features compile in one step, those with callee features in two.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -77,7 +78,7 @@ def test_errors_and_full_disks_fail_but_no_cache_is_fine(run: Run, project: Path
     assert files(project) == ["calls.c"]
 
 
-def test_modules_of_a_build_are_not_imported_and_a_pipe_that_does_not_block_gets_each_warning_once(
+def test_modules_of_a_build_are_not_imported_and_a_full_pipe_and_a_terminal_get_each_warning_once(
     project: Path, policy: str, clang: dict[str, list[str]]
 ) -> None:
     for module in ("signal", "subprocess", "tempfile", "select", "fcntl", "ctypes", "hashlib"):
@@ -85,21 +86,28 @@ def test_modules_of_a_build_are_not_imported_and_a_pipe_that_does_not_block_gets
     source = project / "calls.c"
     source.write_text(source.read_text() + "".join(f"static int unused{number};\n" for number in range(900)))
 
-    def warnings(*command: str) -> bytes:
-        read, write = os.pipe()
-        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
-        os.set_blocking(write, False)
-        environment = {**os.environ, "PYTHONPATH": str(project), "MLGO_STRICT": "1"}
+    def warnings(*command: str, terminal: bool) -> bytes:
+        read, write = os.openpty() if terminal else os.pipe()
+        if not terminal:
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+            os.set_blocking(write, False)
+        modules = os.pathsep.join((str(project), os.environ.get("PYTHONPATH", "")))
+        environment = {**os.environ, "PYTHONPATH": modules, "MLGO_STRICT": "1", "TERM": "xterm"}
         process = subprocess.Popen([*command, "-Wall", *COMPILE], cwd=project, stderr=write, env=environment)
         os.close(write)
-        with open(read, "rb") as file:  # noqa: PTH123 - a descriptor
-            printed = file.read()
+        printed = bytearray()
+        with contextlib.suppress(OSError):  # of a terminal without programs
+            while part := os.read(read, 1 << 16):
+                printed += part
+        os.close(read)
         assert process.wait() == 0
-        return printed
+        return bytes(printed)
 
-    expected = warnings(*clang["gcc"])
-    assert len(expected) > 1 << 15
-    assert warnings(str(DRIVERS["gcc"]), policy) == expected
+    for terminal in (False, True):
+        expected = warnings(*clang["gcc"], terminal=terminal)
+        assert len(expected) > 1 << 15
+        assert (b"\x1b[" in expected) == terminal, "colours"
+        assert warnings(str(DRIVERS["gcc"]), policy, terminal=terminal) == expected
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
