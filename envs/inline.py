@@ -120,9 +120,7 @@ class InlineTask(Task):
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
         """Return the features of several call sites, or a tuple of call graphs."""
         if self._graph:
-            return tuple(
-                self.final_observation() if decision is None else self.observe(decision) for decision in decisions
-            )
+            return tuple(map(self.show, decisions))
         nothing, features = self._nothing, self.features
         return self.layout.flat_batch([nothing if decision is None else features(decision) for decision in decisions])
 

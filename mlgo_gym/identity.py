@@ -11,7 +11,7 @@ import mlgo_gym
 from mlgo_gym.cache import key_of, sha256_of
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS
+from mlgo_gym.episode.options import COMPILE_OPTIONS
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.make_env import FILE_ARGUMENTS
 from mlgo_gym.policies import Policy

@@ -113,8 +113,7 @@ class EnvironmentWork(Generic[Item, Result]):
         """Return the workers; the corpus of `env`, an environment on this machine, has the modules."""
         return execution.workers(self._runner, remote=partial(self._remote_work, env))
 
-    def _runner(self, capacity: int) -> SequentialRunner[Item, Result]:
-        del capacity
+    def _runner(self) -> SequentialRunner[Item, Result]:
         return SequentialRunner(self.start(make_environment(self.environment, self.arguments), None))
 
     def _remote_work(self, env: CompilerEnv) -> RemoteWork[Item, Result]:
@@ -126,9 +125,7 @@ class EnvironmentWork(Generic[Item, Result]):
 def _remote_runner(
     remote: RemoteEnvironment,
     start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]],
-    capacity: int,
     store: FileStore,
 ) -> SequentialRunner[Item, Result]:
-    del capacity
     env = make_environment(remote.environment, remote.arguments_on(store))
     return SequentialRunner(start(env, store))

@@ -15,8 +15,7 @@ from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.episode.argument_types import keyword_parameters
-from mlgo_gym.episode.compile_options import CompileOptions
-from mlgo_gym.episode.options import EnvironmentOptions
+from mlgo_gym.episode.options import CompileOptions, EnvironmentOptions
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.sampling import one_of_each
 

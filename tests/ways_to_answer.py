@@ -205,7 +205,7 @@ def over_ray(ways: Ways) -> list[str]:
         bitcode = str(store.folder("module") / "module.bc")
         return Ways(environment, bitcode, "module", seed=seed).single(compile_options=remote)
 
-    def start(_: int, store: FileStore) -> SequentialRunner[str, list[str]]:
+    def start(store: FileStore) -> SequentialRunner[str, list[str]]:
         return SequentialRunner(partial(play, store))
 
     from ray import cloudpickle

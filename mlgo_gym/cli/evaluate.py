@@ -19,7 +19,7 @@ from mlgo_gym.cli.interface import echo, exit_with, print_result
 from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.parts import Part
-from mlgo_gym.episode.compile_options import with_compile_options
+from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.comparison import compare as compare_runs

@@ -17,8 +17,7 @@ from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import print_result
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import keyword_parameters
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
-from mlgo_gym.episode.options import EnvironmentOptions
+from mlgo_gym.episode.options import COMPILE_OPTIONS, CompileOptions, EnvironmentOptions
 from mlgo_gym.errors import MlgoError, did_you_mean
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.tasks.features import FeatureTable

@@ -105,8 +105,7 @@ class Episode:
 
     def observe(self) -> Any:
         """Return the observation of the pending decision, or the last observation; zeros without one."""
-        decision, task = self.outcome.decision if self.outcome is not None else self.decision, self.setup.task
-        return task.final_observation() if decision is None else task.observe(decision)
+        return self.setup.task.show(self.decision if self.outcome is None else self.outcome.decision)
 
     def info(self) -> dict[str, Any]:
         """Return the info of the pending decision."""

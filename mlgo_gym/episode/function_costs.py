@@ -1,6 +1,6 @@
 """The cost of a compile by the metric of an environment, split among the functions of the module."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -73,17 +73,11 @@ class FunctionCosts:
 
     def changes(self, before: InlineCompile, after: InlineCompile) -> CostChanges:
         """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline."""
-        functions: defaultdict[str, float] = defaultdict(float)
-        costs: defaultdict[str, float] = defaultdict(float)
-        total = 0.0
-        for metric, weight in self._weights.items():
-            factor = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0
-            first, second = self._functions(metric, before), self._functions(metric, after)
-            for sums, values in ((functions, size_changes(first, second)), (costs, first.functions)):
-                for name, value in values.items():
-                    sums[name] += value * factor
-            total += (second.text - first.text) * factor
-        return CostChanges(functions, total, self.counts_calls, costs)
+        first, second = self.of(before).functions, self.of(after).functions
+        unit = 1 / _PARTS if self._is_weighted else 1.0
+        growth = {name: change * unit for name, change in size_changes(first, second).items()}
+        costs = {name: cost * unit for name, cost in first.functions.items()}
+        return CostChanges(growth, (second.text - first.text) * unit, self.counts_calls, costs)
 
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:

@@ -209,8 +209,8 @@ class Evaluation:
             raise MlgoError(f"expected envs ≥ 1, got {envs}; give each worker one episode or more")
         if not len(self.schedule):
             return
-        start = partial(EpisodeRunner, self._settings, self.evaluated if execution.in_process else None)
-        remote = partial(remote_episodes, self.evaluated)
+        start = partial(EpisodeRunner, self._settings, self.evaluated if execution.in_process else None, envs)
+        remote = partial(remote_episodes, self.evaluated, envs)
         with execution.workers(start, envs, remote=remote) as running, closing(running.run(self.schedule)) as results:
             for assignment, result in results:
                 if isinstance(result, WorkerFailure):

@@ -16,7 +16,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.episode.compile_options import with_compile_options
+from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.episode.vector.in_process import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, metrics_of
@@ -313,24 +313,22 @@ def _as_single(info: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeRecord]:
+def remote_episodes(evaluated: EvaluatedPolicies, envs: int) -> RemoteWork[Assignment, EpisodeRecord]:
     """Return the work as remote machines need it; raise an MlgoError if a policy file cannot be read."""
     settings, env = evaluated.settings, evaluated.env
     remote = RemoteEnvironment.of(settings.environment, settings.arguments, env)
     files = remote.stored_files([policy for policy in settings.policies.values() if isinstance(policy, str)])
     # The corpus and the arguments travel in `remote`.
     sent = replace(settings, corpus="", arguments={})
-    start = partial(_start_remotely, remote, sent)
+    start = partial(_start_remotely, remote, sent, envs)
     return RemoteWork(start, attrgetter("module"), partial(pack_module, env.corpus), files)
 
 
-def _start_remotely(
-    remote: RemoteEnvironment, settings: RunnerSettings, capacity: int, store: FileStore
-) -> EpisodeRunner:
+def _start_remotely(remote: RemoteEnvironment, settings: RunnerSettings, envs: int, store: FileStore) -> EpisodeRunner:
     arguments = remote.arguments_on(store)
     corpus = arguments.pop("corpus")
     policies = {
         name: unpack_policy(policy, store) if isinstance(policy, str) else policy
         for name, policy in settings.policies.items()
     }
-    return EpisodeRunner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, capacity)
+    return EpisodeRunner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, envs)

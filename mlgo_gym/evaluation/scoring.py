@@ -126,9 +126,8 @@ class _Candidate:
             self.corpus, self.explain, callee_features=callee_features, ir=reads_code, link_view=self.link_view
         )
 
-    def start(self, capacity: int) -> SequentialRunner[str, _Outcome]:
+    def start(self) -> SequentialRunner[str, _Outcome]:
         """Return the runner of a worker process, after its limits are set."""
-        del capacity
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_GIB << 30, MEMORY_GIB << 30))
         return SequentialRunner(self.run)
 

@@ -18,8 +18,8 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.episode.episode_maker import EpisodeStart
+from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
 from mlgo_gym.episode.outcome import failure_reward
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError, UntrustedError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult

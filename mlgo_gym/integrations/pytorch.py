@@ -48,16 +48,12 @@ def read_sequential(module: Any, like: Network | Normalization) -> Network:
     state = {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
     layers = list(dict.fromkeys(name.partition(".")[0] for name in state))
     if isinstance(like, Network):
-        return network_like(like, state, layers)
-    names = {kind: name for name, kind in ACTIVATIONS.items()}
-    activation = next((names[type(layer)] for layer in module if type(layer) in names), "tanh")
-    return Network.from_state(state, layers, like.names, activation=activation, normalization=like)
-
-
-def network_like(like: Network, state: dict[str, Any], layers: list[str]) -> Network:
-    """Return a network of the layers of a state dictionary, with the features and normalization of another."""
-    activation, normalization = like.activation, like.normalization
-    return Network.from_state(state, layers, like.features, activation=activation, normalization=normalization)
+        features, activation, normalization = like.features, like.activation, like.normalization
+    else:
+        names = {kind: name for name, kind in ACTIVATIONS.items()}
+        activation = next((names[type(layer)] for layer in module if type(layer) in names), "tanh")
+        features, normalization = like.names, like
+    return Network.from_state(state, layers, features, activation=activation, normalization=normalization)
 
 
 def copy_layers(network: Network, layers: Sequence[Any], *, extra_inputs: int = 0) -> None:
@@ -90,8 +86,3 @@ def two_outputs(network: Network) -> Network:
     weights = (*network.weights[:-1], np.pad(network.weights[-1], ((0, 0), (1, 0))))
     biases = (*network.biases[:-1], np.pad(network.biases[-1], (1, 0)))
     return Network(network.features, weights, biases, network.activation, network.normalization)
-
-
-def hidden_widths(network: Network) -> list[int]:
-    """Return the widths of a network's hidden layers."""
-    return [int(weight.shape[1]) for weight in network.weights[:-1]]

@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("the adapter for stable-baselines3", "sb3") from error
 
-from mlgo_gym.integrations.pytorch import ACTIVATIONS, copy_layers, hidden_widths, two_outputs
+from mlgo_gym.integrations.pytorch import ACTIVATIONS, copy_layers, two_outputs
 
 Model = TypeVar("Model")
 
@@ -316,7 +316,7 @@ def start_sb3(algorithm: Callable[..., Model], env: Any, network: Network, **set
     space = env.observation_space
     masked = isinstance(space, gym.spaces.Dict)
     _check_features(env, network, int((space["observations"] if masked else space).shape[0]))
-    widths = hidden_widths(network)
+    widths = [int(weight.shape[1]) for weight in network.weights[:-1]]
     shape = {"net_arch": {"pi": widths, "vf": widths}, "activation_fn": ACTIVATIONS[network.activation]}
     settings["policy_kwargs"] = {**shape, **settings.get("policy_kwargs", {})}
     model = algorithm("MultiInputPolicy" if masked else "MlpPolicy", env, **settings)

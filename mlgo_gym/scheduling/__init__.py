@@ -45,7 +45,7 @@ class Execution:
 
     def workers(
         self,
-        start: Callable[[int], Runner[Item, Result]],
+        start: Callable[[], Runner[Item, Result]],
         capacity: int = 1,
         *,
         remote: Callable[[], RemoteWork[Item, Result]] | None = None,
@@ -53,16 +53,14 @@ class Execution:
         """Return the workers. Worker processes start with the first item, a cluster is connected at once.
 
         Args:
-            start: Makes a runner from the capacity; picklable for worker processes.
+            start: Makes a runner; picklable for worker processes.
             capacity: Number of items that a worker works on at the same time (≥ 1).
             remote: Returns the work as a cluster needs it.
 
         Raises:
             MissingExtraError: Ray is not installed.
-            MlgoError: `capacity` is below 1, no cluster answers, or the work has no `remote`.
+            MlgoError: no cluster answers, or the work has no `remote`.
         """
-        if capacity < 1:
-            raise MlgoError(f"expected capacity ≥ 1, got {capacity}; give each worker one item or more")
         if self.ray is not None:
             if remote is None:
                 raise MlgoError(f"expected work for this machine, got ray={self.ray!r}; omit ray")

@@ -80,13 +80,13 @@ class RemoteWork(Generic[Item, Result]):
     """The same work for a machine without this machine's files.
 
     Attributes:
-        start: Makes a runner on the other machine, from its capacity and the store with the received files.
+        start: Makes a runner on the other machine, from the store with the received files.
         needs: Returns the name of the files that an item needs, such as its module.
         pack: Returns the files of a name. Called on this machine whenever they are not in the object store.
         common: Files that every runner needs, by name, such as the networks of policies.
     """
 
-    start: Callable[[int, FileStore], Runner[Item, Result]]
+    start: Callable[[FileStore], Runner[Item, Result]]
     needs: Callable[[Item], str]
     pack: Callable[[str], StoredFiles]
     common: Mapping[str, StoredFiles] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class RayCluster(Workers[Item, Result]):
             self._upload = lru_cache(maxsize=_STORED)(lambda name: self._ray.put(dict(remote.pack(name))))
             common = {name: [self._ray.put(dict(files))] for name, files in remote.common.items()}
             start = [self._ray.put(self._ray.cloudpickle.dumps(remote.start))]
-            self._arguments = metadata.version("mlgo-gym"), start, common, capacity
+            self._arguments = metadata.version("mlgo-gym"), start, common
             self._actor = self._ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(_Actor)
             self._connection = stack.pop_all()
 
@@ -215,7 +215,7 @@ class _RayWorker(Worker[Item, Result]):
 class _Actor:
     """A worker on one CPU of a node. A reference within a list is fetched only on request."""
 
-    def start(self, version: str, start: list[Any], common: dict[str, list[Any]], capacity: int) -> list[Any] | str:
+    def start(self, version: str, start: list[Any], common: dict[str, list[Any]]) -> list[Any] | str:
         """Make the runner; return an error message, or no results."""
         self._ray = ray_library()
         where = f"the node {platform.node()} ({self._ray.util.get_node_ip_address()})"
@@ -225,7 +225,7 @@ class _Actor:
         for name, reference in common.items():
             self._put(name, reference)
         try:
-            self._runner = self._ray.cloudpickle.loads(self._ray.get(start[0]))(capacity, self._store)
+            self._runner = self._ray.cloudpickle.loads(self._ray.get(start[0]))(self._store)
         except MlgoError as error:
             return f"{where}: {error}"
         return []

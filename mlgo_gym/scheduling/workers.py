@@ -250,20 +250,20 @@ class _LocalWorker(Worker[Item, Result]):
         self._runner.close()
 
 
-def in_process(start: Callable[[int], Runner[Item, Result]], capacity: int = 1) -> Workers[Item, Result]:
+def in_process(start: Callable[[], Runner[Item, Result]], capacity: int = 1) -> Workers[Item, Result]:
     """Return one worker, which is this process; an exception of the work leaves `run()`.
 
     The arguments are those of `Execution.workers()`.
     """
-    return Workers(lambda: _LocalWorker(start(capacity)), lambda workers: workers, 1, capacity)
+    return Workers(lambda: _LocalWorker(start()), lambda workers: workers, 1, capacity)
 
 
 class _ProcessWorker(Worker[Item, Result]):
-    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int) -> None:
+    def __init__(self, start: Callable[[], Runner[Item, Result]]) -> None:
         super().__init__()
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
+        self._process = context.Process(target=_work, args=(theirs, start), daemon=True)
         # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. Starting the
         # tracker unblocks the signal, so it must run before.
         resource_tracker.ensure_running()
@@ -326,7 +326,7 @@ class _ProcessWorker(Worker[Item, Result]):
 
 
 def processes(
-    start: Callable[[int], Runner[Item, Result]], jobs: int, capacity: int = 1, *, seconds: float | None = None
+    start: Callable[[], Runner[Item, Result]], jobs: int, capacity: int = 1, *, seconds: float | None = None
 ) -> Workers[Item, Result]:
     """Return at most `jobs` worker processes of this machine.
 
@@ -344,15 +344,15 @@ def processes(
             readable = list(by_connection)
         return [by_connection[channel] for channel in readable]  # type: ignore[index] # typeshed allows other objects
 
-    return Workers(lambda: _ProcessWorker(start, capacity), wait, jobs, capacity)
+    return Workers(lambda: _ProcessWorker(start), wait, jobs, capacity)
 
 
-def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], capacity: int) -> None:
+def _work(channel: Connection, start: Callable[[], Runner[Any, Any]]) -> None:
     """Work in a worker process: reply to each message with items, until one is None."""
     # Its compilers exit with this process, as soon as its parent has exited.
     threading.Thread(target=_follow_parent, daemon=True).start()
     try:
-        runner = start(capacity)
+        runner = start()
     except MlgoError as error:
         channel.send(error)
         return

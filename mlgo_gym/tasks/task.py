@@ -95,11 +95,15 @@ class Task(ABC):
     def observe(self, decision: Decision) -> Any:
         """Return a fresh observation of a decision, an element of `observation_space`."""
 
+    def show(self, decision: Decision | None) -> Any:
+        """Return the observation of a decision, or `final_observation()` without one."""
+        return self.final_observation() if decision is None else self.observe(decision)
+
     def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
-        """Return a fresh batch of observations, one row per decision; `final_observation()` where there is none."""
+        """Return a fresh batch of observations, one row per decision, as `show()`."""
         batch = create_empty_array(self.observation_space, len(decisions), np.zeros)
         for row, decision in enumerate(decisions):
-            _write(self.final_observation() if decision is None else self.observe(decision), batch, row)
+            _write(self.show(decision), batch, row)
         return batch
 
     @abstractmethod

@@ -172,7 +172,7 @@ def expert_rollouts(
     workers: Workers[_Episode, _Recorded | None]
     if execution.in_process:
         # The environment stays open: it belongs to the caller.
-        workers = in_process(lambda _: SequentialRunner(start(env, None)))
+        workers = in_process(lambda: SequentialRunner(start(env, None)))
     elif env.spec is None or not isinstance(expert, str):
         raise MlgoError(
             f"expected an environment of gym.make and an expert by its specification, got {env.spec} and {expert!r}; "

@@ -16,7 +16,7 @@ from mlgo_gym.corpus.flags import check_arguments
 from mlgo_gym.corpus.folder import write_description
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
-from mlgo_gym.episode.compile_options import with_compile_options
+from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, UntrustedError
 from mlgo_gym.evaluation.trace import recorded_arguments
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain

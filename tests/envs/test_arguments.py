@@ -9,7 +9,7 @@ import pytest
 from mlgo_gym import ActionError, CompilerEnv, MlgoError
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.argument_types import keyword_parameters
-from mlgo_gym.episode.compile_options import CompileOptions
+from mlgo_gym.episode.options import CompileOptions
 from tests.fakes.drive import failed_end, finish
 
 ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -23,10 +23,12 @@ def compute(number: int) -> tuple[int, int]:
     return number**2, os.getpid()
 
 
-def start(capacity: int) -> SequentialRunner[int, tuple[int, int]]:
-    if capacity == 9:
-        raise MlgoError("no capacity for 9")
+def start() -> SequentialRunner[int, tuple[int, int]]:
     return SequentialRunner(compute)
+
+
+def fail_to_start() -> SequentialRunner[int, tuple[int, int]]:
+    raise MlgoError("no compiler")
 
 
 def check_squares(workers: Squares, items: range, lost: dict[int, WorkerFailure]) -> set[int]:
@@ -43,7 +45,7 @@ class Failing(SequentialRunner[int, tuple[int, int]]):
 
     closed = 0
 
-    def __init__(self, _capacity: int) -> None:
+    def __init__(self) -> None:
         super().__init__(compute)
 
     def work(self, items: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
@@ -66,8 +68,6 @@ def test_one_job_is_this_process_and_numbers_below_one_are_refused() -> None:
         assert check_squares(workers, range(8, 10), {}) == {os.getpid()}
     with pytest.raises(MlgoError, match="expected jobs ≥ 1, got 0"):
         Execution(0)
-    with pytest.raises(MlgoError, match="expected capacity ≥ 1, got 0"):
-        Execution().workers(start, 0)
     workers = Execution().workers(Failing)
     with pytest.raises(MlgoError, match="no result"):
         list(workers.run(deque([1])))
@@ -82,7 +82,7 @@ def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worke
         assert os.getpid() not in processes
         leave_unfinished(workers)
         check_squares(workers, range(8, 10), {})
-    with Execution(2).workers(start, 9) as workers, pytest.raises(MlgoError, match="no capacity for 9"):
+    with Execution(2).workers(fail_to_start) as workers, pytest.raises(MlgoError, match="no compiler"):
         list(workers.run(deque(range(20))))
 
 
@@ -158,7 +158,7 @@ class StoppedRunner:
         """Nothing is open."""
 
 
-def start_stopped(capacity: int) -> StoppedRunner:
+def start_stopped() -> StoppedRunner:
     return StoppedRunner()
 
 

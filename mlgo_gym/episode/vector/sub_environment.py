@@ -221,8 +221,7 @@ class SubEnvironment:
             return 0.0, False, False, {} if episode is None else episode.info()
         info = outcome.info
         if self._mode is AutoresetMode.SAME_STEP:
-            task, last = self._maker.setup.task, outcome.decision
-            final = {"final_obs": task.final_observation() if last is None else task.observe(last), "final_info": info}
+            final = {"final_obs": self._maker.setup.task.show(outcome.decision), "final_info": info}
             self.outcome, info = None, ({} if episode is None else episode.info()) | final
         return outcome.reward, outcome.terminated, outcome.truncated, info
 
