@@ -149,7 +149,19 @@ def inlining_rule(policy: str) -> Bind | None:
     if policy in ("never", "always"):
         advice = int(policy == "always")
         return lambda _header: lambda _observation: advice
-    return _below(threshold_of(argument)) if name == "threshold" else None
+    if name != "threshold":
+        return None
+    threshold = threshold_of(argument)
+
+    def bind(header: Header) -> Decide:
+        tensor = header.tensors.get("cost_estimate")
+        if tensor is None or tensor.type != "int64_t":
+            raise PolicyError("threshold needs the feature cost_estimate, which this clang does not compute")
+        offset = header.offsets[tensor.name]
+        unpack = struct.Struct("<q").unpack_from
+        return lambda observation: int(unpack(observation, offset)[0] < threshold)
+
+    return bind
 
 
 def threshold_of(text: str) -> float:
@@ -161,15 +173,3 @@ def threshold_of(text: str) -> float:
     if number != number:
         raise PolicyError(f"expected threshold:NUMBER, got 'threshold:{text}'; write for instance threshold:20")
     return number
-
-
-def _below(threshold: float) -> Bind:
-    def bind(header: Header) -> Decide:
-        tensor = header.tensors.get("cost_estimate")
-        if tensor is None or tensor.type != "int64_t":
-            raise PolicyError("threshold needs the feature cost_estimate, which this clang does not compute")
-        offset = header.offsets[tensor.name]
-        unpack = struct.Struct("<q").unpack_from
-        return lambda observation: int(unpack(observation, offset)[0] < threshold)
-
-    return bind

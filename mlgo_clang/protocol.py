@@ -58,7 +58,22 @@ def silence(milliseconds: int) -> ProtocolError:
     )
 
 
-class Tensor:
+class _Json:
+    """A value that its JSON, as LLVM writes it, identifies."""
+
+    json: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Json) and self.json == other.json
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __repr__(self) -> str:
+        return self.json
+
+
+class Tensor(_Json):
     """One named tensor (llvm/Analysis/TensorSpec.h).
 
     Attributes:
@@ -97,22 +112,8 @@ class Tensor:
             message = f"expected a tensor with a name, a type, a port and a shape, got {text[:80]!r}: {error}"
             raise ValueError(message) from None
 
-    @property
-    def struct_format(self) -> str:
-        """Format of the tensor for `struct`, without the byte order."""
-        return f"{self.size}{SCALARS[self.type][0]}"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tensor) and self.json == other.json
-
-    def __hash__(self) -> int:
-        return hash(self.json)
-
-    def __repr__(self) -> str:
-        return self.json
-
-
-class Header:
+class Header(_Json):
     """The first line of a log.
 
     Attributes:
@@ -167,15 +168,6 @@ class Header:
         """Raise `ProtocolError` if the advice is not one element of a scalar type."""
         if self.advice is None or (self.advice.type, self.advice.size) != (scalar, 1):
             raise ProtocolError(f"expected advice of one {scalar} in the header, got {self.advice}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Header) and self.json == other.json
-
-    def __hash__(self) -> int:
-        return hash(self.json)
-
-    def __repr__(self) -> str:
-        return self.json
 
 
 _CONTEXT, _OBSERVATION = b'{"context":"', b'{"observation":'

@@ -111,16 +111,12 @@ def stored_decisions(folder: str, digest: str) -> list[int] | None:
     owner = fields.get("digest", "")
     if owner != digest:
         raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {owner[:12]}; remove {path}")
-    _mark_used(path)
-    return [decision for _, decisions, _ in visits for decision in decisions]
-
-
-def _mark_used(path: str) -> None:
-    """Set the time of a recipe's last use, for `mlgo-gym recipes prune`."""
+    decisions = [decision for _, decisions, _ in visits for decision in decisions]
     try:
-        os.utime(path)
-    except OSError:
-        return
+        os.utime(path)  # for `mlgo-gym recipes prune`
+    except OSError:  # a folder that cannot be written
+        return decisions
+    return decisions
 
 
 def replay(decisions: Sequence[int]) -> Bind:

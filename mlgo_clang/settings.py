@@ -55,20 +55,13 @@ DEFAULT_TIMEOUT = 1800.0
 
 
 class Settings:
-    """The options of `mlgo-clang` itself.
+    """The options of `mlgo-clang` itself, which `show_help()` explains; empty strings for no recipes and no link facts.
 
     Attributes:
-        policies: inlining policies: `default`, `never`, `always`, `threshold:N`, `rule:FILE`, `mlp:FILE`, or
-            a bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
-        clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
-        metric: size by which the smallest of several objects is kept: one of `METRICS`.
+        policies: `default`, `never`, `always`, `threshold:N`, `rule:FILE`, `mlp:FILE`, or a bundled policy's name.
+            Several are compiled in order, and the smallest object is kept. `smallest` is four.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
-        recipes: folder with recipes, or an empty string.
-        link_facts: file of link facts for policies that use them, or an empty string.
         internal: whether functions that one object alone uses, by the link facts, get internal linkage.
-        search: number of compiles that a search of inlining may take for a module without a recipe; 0 never searches.
-        timeout: seconds without a sign of life after which a clang that requests decisions is stopped.
-        strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
     """
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
@@ -99,6 +92,7 @@ class Settings:
         self.internal = bool(self.link_facts) and internal == "on"
         self.timeout = _seconds(values.get("timeout"))
         for policy in self.policies:
+            # A misspelt name is an error, not a build without a policy.
             if policy not in ("default", DEFAULT_POLICY):
                 _check_policy(policy)
         if self.search and not self.recipes:
@@ -133,7 +127,7 @@ class Settings:
 
 
 def _check_policy(policy: str) -> None:
-    """Raise `UsageError` if there is no policy of a name: a misspelt name is an error, not a build without a policy."""
+    """Raise `UsageError` if there is no policy of a name."""
     from mlgo_clang.channel import inlining_rule
 
     try:

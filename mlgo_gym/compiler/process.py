@@ -1,9 +1,9 @@
 """Child processes that never outlive this one: a compiler, and programs that run on untrusted input."""
 
-import contextlib
 import fcntl
+import math
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -15,6 +15,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from mlgo_clang.files import contents_of, message_file
 from mlgo_clang.interactive import signal_when_closed
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit, run_confined
 from mlgo_gym.compiler.waiting import interruptible, uninterrupted
@@ -61,7 +62,7 @@ class HostPipe:
 
     def send(self, word: str) -> None:
         """Send an argument; the program may have exited."""
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             os.write(self._write_end, os.fsencode(word))
 
     @uninterrupted()
@@ -205,9 +206,9 @@ class CompilerProcess:
         """Kill the process group, and reap the process. Idempotent."""
         if self.pidfd < 0 or self.poll() is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         try:
             self._reap()
@@ -249,7 +250,8 @@ TIMEOUT = 3600.0
 MAX_OUTPUT = 64 << 20
 """Maximum number of bytes on each standard stream; they are kept in memory."""
 
-_CHUNK = 1 << 16
+_LOOK_SECONDS = 0.1
+"""Seconds between two looks at the size of the output."""
 
 
 @uninterrupted()
@@ -282,7 +284,9 @@ def run_bounded(
         ToolchainError: The program cannot be started, exceeds the time limit, or writes more than `MAX_OUTPUT`.
     """
     guard = HostPipe()
+    streams: list[int] = []
     try:
+        streams.extend(message_file() for _ in range(2))
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -290,8 +294,8 @@ def run_bounded(
                 cwd=folder,
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=streams[0],
+                stderr=streams[1],
                 pass_fds=(guard.read_end,),
                 start_new_session=True,
             )
@@ -300,70 +304,40 @@ def run_bounded(
             process = start() if writable is None else run_confined(start, writable)
         except OSError as error:
             raise ToolchainError(f"cannot start {command[0]!r}: {error}") from error
-        with process:  # closes its streams, and waits
-            try:
-                guard.guard(process.pid)
-                limits.apply(process.pid)
-                written = _finish(process, name, timeout)
-            finally:
-                if process.returncode is None:
-                    _kill(process)
+        try:
+            guard.guard(process.pid)
+            limits.apply(process.pid)
+            _wait(process, streams, name, timeout)
+        finally:
+            # Also programs that it left running.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        stdout, stderr = (contents_of(stream).decode(errors=errors) for stream in streams)
     finally:
         guard.close()
-    stdout, stderr = (stream.decode(errors=errors) for stream in written)
+        close_descriptors(*streams)
     exceeded = limits.exceeded(process.returncode, stderr, name)
     if exceeded is not None:
         stderr = f"{exceeded[1]}\n{stderr}".rstrip()
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
-def _finish(process: subprocess.Popen[bytes], name: str, timeout: float | None) -> list[bytearray]:
-    end = None if timeout is None else time.monotonic() + timeout
-    assert process.stdout is not None
-    assert process.stderr is not None
-    written = {stream.fileno(): bytearray() for stream in (process.stdout, process.stderr)}
-    with selectors.DefaultSelector() as selector:
-        ended = os.pidfd_open(process.pid)
-        try:
-            selector.register(ended, selectors.EVENT_READ)
-            for stream, output in written.items():
-                os.set_blocking(stream, False)
-                selector.register(stream, selectors.EVENT_READ, partial(_read, name, stream, output))
-            over = False
-            while not over:
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
-                    words = " ".join(process.args)[:500]  # type: ignore[arg-type] # they are words
-                    raise ToolchainError(f"{name} did not finish within {timeout:g} s: {words}; raise the time limit")
-                for key, _ in interruptible(selector.select, left):
-                    over |= key.fd == ended
-                    # A closed stream stays readable.
-                    if key.fd != ended and key.data() is False:
-                        selector.unregister(key.fileobj)
-        finally:
-            os.close(ended)
-    # Programs that it left running may hold its streams open.
-    _kill(process)
-    for stream, output in written.items():
-        _read(name, stream, output)
-    process.wait()
-    return list(written.values())
-
-
-def _read(name: str, descriptor: int, output: bytearray) -> bool:
-    """Read the available output; return whether more may follow."""
-    while True:
-        try:
-            data = os.read(descriptor, _CHUNK)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        output += data
-        if len(output) > MAX_OUTPUT:
-            raise ToolchainError(f"expected at most {MAX_OUTPUT >> 20} MiB of output from {name}, got more")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _wait(process: subprocess.Popen[bytes], streams: Sequence[int], name: str, timeout: float | None) -> None:
+    """Wait until a program exits; raise `ToolchainError` after the timeout, or if it writes more than `MAX_OUTPUT`."""
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    exited = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()  # unlike select(2) for any number of descriptors
+        poll.register(exited, select.POLLIN)
+        is_running = True
+        while is_running:
+            left = end - time.monotonic()
+            if left <= 0:
+                words = " ".join(process.args)[:500]  # type: ignore[arg-type] # they are words
+                raise ToolchainError(f"{name} did not finish within {timeout:g} s: {words}; raise the time limit")
+            is_running = not interruptible(poll.poll, 1000 * min(left, _LOOK_SECONDS))
+            if any(os.fstat(stream).st_size > MAX_OUTPUT for stream in streams):
+                raise ToolchainError(f"expected at most {MAX_OUTPUT >> 20} MiB of output from {name}, got more")
+    finally:
+        os.close(exited)
