@@ -39,17 +39,10 @@ RUSTC = Dialect("rustc", ("-C", "llvm-args="), ())
 
 
 def compiler_command(clang: str, mode: str) -> list[str]:
-    """Return the words that start a clang's driver.
+    """Return the words that start a clang's driver: of a path, of a name on `PATH`, or of `bundled`.
 
     The bundled clang needs the folder of its own headers and a target with this machine's libc. It finds the machine's
-    headers, libraries and linker as any clang does.
-
-    Args:
-        clang: a path, a name on `PATH`, or `bundled`.
-        mode: `gcc` for C, `g++` for C++, as `--driver-mode=` takes it.
-
-    Raises:
-        UsageError: there is no such program.
+    headers, libraries and linker as any clang does. The mode is `gcc` or `g++`. Raises `UsageError` for no program.
     """
     words = [] if mode == "gcc" else [f"--driver-mode={mode}"]
     if clang != "bundled":

@@ -87,18 +87,17 @@ class InteractiveCompile:
     """A finished compile, in which a policy decided for an advisor of clang.
 
     Args:
-        compiler: the words that start clang.
-        rest: its arguments without the channel.
+        compiler, rest: the words that start clang, before and after those of the channel.
         advisor: the advisor that requests decisions; None for a plain compile, or another program.
         stderr: the descriptor that becomes clang's standard error; a file if a policy uses callee features.
         timeout: seconds without a sign of life after which clang is stopped.
         streams: descriptors that become clang's standard input and output; negative ones are inherited.
-        llvm_option: the word before an option of LLVM, and the beginning of the next word.
+        llvm_option: as in `Dialect`.
         environment: clang's environment; by default this process's.
 
     Raises:
-        ProtocolError: clang does not follow the protocol, or gave no sign of life. It is stopped.
-        Interrupted: a signal asked this process to end. Clang is stopped.
+        ProtocolError, Interrupted: clang does not follow the protocol, or gave no sign of life; or a signal asked this
+            process to end. Clang is stopped.
         OSError: the channel cannot be made, or clang cannot be started.
 
     Attributes:
@@ -202,12 +201,8 @@ def _serve_until_exit(pid: int, channel: Channel | None, timeout: float, wake: i
 def signal_when_closed(read_end: int, target: int, number: int) -> None:
     """Have the kernel send a signal when the last write end of a pipe is closed, also by the exit of this process.
 
-    Otherwise a clang would wait for advice for ever. On SIGTERM clang removes its incomplete files.
-
-    Args:
-        read_end: Descriptor of the pipe.
-        target: Id of a process, or of a process group as a negative number.
-        number: The signal.
+    Otherwise a clang would wait for advice for ever. On SIGTERM clang removes its incomplete files. The target is a
+    process, or a process group as a negative number.
     """
     import fcntl
 
@@ -282,10 +277,7 @@ _PRINTS = ("-print-before", "-print-after", "-print-changed", "-print-module", "
 class TwoSteps:
     """The two steps of a compile, of which the front end has run.
 
-    Arguments are as for `InteractiveCompile`.
-
-    Raises:
-        PolicyError: clang refuses the source, or the arguments are for more than one compile.
+    Raises `PolicyError` if clang refuses the source, or the arguments are for more than one compile.
 
     Attributes:
         exact: whether the object of the two steps is certain to be that of one.
@@ -332,10 +324,7 @@ class TwoSteps:
     ) -> tuple[InteractiveCompile, bytes]:
         """Run the back end; return the compile and what clang printed in this step.
 
-        Args:
-            network: the network that decides, if it uses callee features.
-            advisor: the advisor that requests decisions.
-            output: the object; empty for that of the command line.
+        The network is the one that decides, if it uses callee features. An empty output is that of the command line.
         """
         words = drop_options(self._line[:-1], _FORMAT, (*_FRONT_END, "-o") if output else _FRONT_END)
         back = [word for word in words if word not in _FRONT_END_ALONE]

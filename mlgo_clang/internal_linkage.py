@@ -30,8 +30,7 @@ _USED = b"llvm.used", b"llvm.compiler.used"
 def make_internal(bitcode: bytes, names: frozenset[bytes]) -> tuple[bytes, int]:
     """Return bitcode in which the changeable functions of these names are internal, and their number.
 
-    Raises:
-        PolicyError: this is no bitcode of a known form.
+    Raises `PolicyError` if this is no bitcode of a known form.
     """
     return change_linkage(bitcode, dict.fromkeys(names, INTERNAL))
 

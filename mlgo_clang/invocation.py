@@ -293,10 +293,6 @@ def resolve(compiler: Sequence[str], rest: Sequence[str]) -> tuple[list[str], st
     """Return all words of a command line, and its driver's output with `-###` if that has flags from elsewhere.
 
     The words of configuration files are the first, those of response files in their places.
-
-    Args:
-        compiler: the words that start clang.
-        rest: its arguments.
     """
     words = expand_response_files(rest)
     is_elsewhere = any(word.startswith("--config") for word in words) or _finds_flags_elsewhere(compiler[0])
@@ -326,12 +322,7 @@ def _finds_flags_elsewhere(program: str) -> bool:
 
 
 def driven(invocation: Invocation, shown: str) -> Invocation:
-    """Return the meaning of an ordinary compile by the output of its driver with `-###`, which has all flags.
-
-    Args:
-        invocation: the meaning of the words alone.
-        shown: the output; empty if the driver fails.
-    """
+    """Return the meaning of an ordinary compile by the output of its driver with `-###`, empty if the driver fails."""
     commands = read_commands(shown)
     line = commands[0] if len(commands) == 1 else []
     if "-emit-obj" not in line:

@@ -45,11 +45,7 @@ def is_facts_file(path: str | os.PathLike[str]) -> bool:
 
 
 def read_lines(path: str) -> bytes:
-    """Return the lines of a file without the first one.
-
-    Raises:
-        PolicyError: there is no such file, or it is not complete.
-    """
+    """Return the lines of a file without the first one; raise `PolicyError` without a complete file."""
     try:
         data = read_untrusted(path)
     except OSError as error:

@@ -35,16 +35,11 @@ _PROBLEMS = (
 
 
 class NativeNetwork:
-    """A policy as native code, built once and kept in the cache folder.
+    """A policy as native code, built once by a clang and kept in the cache folder.
 
-    Args:
-        policy: `mlp:FILE`, `rule:FILE` or a bundled policy.
-        compiler: the words that start the clang that builds the code.
-        link_facts: the file of link facts, for a policy that uses them; empty for none.
-        source: the source that is compiled.
-
-    Raises:
-        PolicyError: the file is missing or no policy, its code cannot be built or loaded, or the facts are damaged.
+    The policy is `mlp:FILE`, `rule:FILE` or a bundled one. It may use a file of link facts about the source that is
+    compiled. Raises `PolicyError` if the file is missing or no policy, its code cannot be built or loaded, or the facts
+    are damaged.
 
     Attributes:
         callee_features: names of the callee features, in order; empty if the network uses none.

@@ -24,15 +24,10 @@ SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS = 2, 4, 8
 
 
 def object_size(data: bytes, metric: str = "text") -> int:
-    """Return a size of an ELF or WebAssembly object in bytes.
+    """Return a size of an ELF or WebAssembly object in bytes; raise `MlgoError` if the data are no complete object.
 
-    Args:
-        data: the object.
-        metric: `text`, executable sections of ELF or the code section of WebAssembly; `loaded`, in addition all other
-            contents of memory: the sum of the columns `text` and `data` of `size`.
-
-    Raises:
-        MlgoError: the data are no complete object.
+    `text` are executable sections of ELF or the code section of WebAssembly; `loaded`, in addition all other contents
+    of memory: the sum of the columns `text` and `data` of `size`.
     """
     if data.startswith(WASM_MAGIC):
         kinds = (WASM_CODE,) if metric == "text" else (WASM_CODE, WASM_DATA)
@@ -46,12 +41,9 @@ def object_size(data: bytes, metric: str = "text") -> int:
 
 
 def section_table(data: bytes) -> tuple[bool, str, int, int, int]:
-    """Return facts of an ELF object: whether it is of 64 bits, its byte order, and the section table.
+    """Return whether an ELF object is of 64 bits, its byte order, and the offset, stride and length of its sections.
 
-    The table has three numbers: its offset, the bytes of an entry, and the number of entries.
-
-    Raises:
-        MlgoError: the data are no ELF object, or end before the end of the table.
+    Raises `MlgoError` if the data are no ELF object, or end before the end of the table.
     """
     if len(data) < 16 or data[:4] != b"\x7fELF":
         raise MlgoError(f"expected an ELF object, got {len(data)} bytes that begin with {data[:4]!r}")
@@ -105,8 +97,7 @@ def undefined_symbols(data: bytes) -> frozenset[bytes]:
 def wasm_sections(data: bytes, start: int = 8, end: int | None = None) -> Iterator[tuple[int, int, int]]:
     """Yield number, start and end of each section of a WebAssembly file, or of each subsection in a part of it.
 
-    Raises:
-        MlgoError: the file ends within a section.
+    Raises `MlgoError` if the file ends within a section.
     """
     end = len(data) if end is None else end
     while start < end:

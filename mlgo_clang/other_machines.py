@@ -72,14 +72,7 @@ def library_headers(zig: str, target: Sequence[str]) -> list[str]:
 
 
 def link_command(zig: str, mode: str, target: str, arguments: Sequence[str]) -> list[str]:
-    """Return the command that links a command line for a target, a name of zig, and builds the C library for it.
-
-    Args:
-        zig: path of the compiler of the wheel.
-        mode: `gcc` or `g++`.
-        target: the target.
-        arguments: the words of the command line.
-    """
+    """Return the command that links a command line for a target, a name of zig, and builds the C library for it."""
     words = []
     before = ""
     for word in arguments:

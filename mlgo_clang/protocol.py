@@ -77,12 +77,10 @@ class Tensor(_Json):
     """One named tensor (llvm/Analysis/TensorSpec.h).
 
     Attributes:
-        name: Name of the feature.
         type: C++ name of the scalar type, a key of `SCALARS`.
         shape: Dimensions; at least one, each at least 1.
         port: TensorFlow's output port; kept, never used.
-        size: Number of elements.
-        nbytes: Number of bytes of the whole tensor.
+        size, nbytes: Number of elements, and of bytes.
         json: JSON as LLVM's `TensorSpec::toJSON` writes it.
     """
 
@@ -111,6 +109,11 @@ class Tensor(_Json):
         except ValueError as error:
             message = f"expected a tensor with a name, a type, a port and a shape, got {text[:80]!r}: {error}"
             raise ValueError(message) from None
+
+    @property
+    def struct_format(self) -> str:
+        """Format of the tensor for `struct`, without the byte order."""
+        return f"{self.size}{SCALARS[self.type][0]}"
 
 
 class Header(_Json):

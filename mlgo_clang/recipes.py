@@ -52,11 +52,7 @@ def format_recipe(fields: Mapping[str, str], visits: Iterable[Visit]) -> str:
 
 
 def parse_recipe(text: str) -> tuple[dict[str, str], list[Visit]]:
-    """Return the lines of a recipe's header by their first words, and its visits.
-
-    Raises:
-        PolicyError: the text is no recipe.
-    """
+    """Return the lines of a recipe's header by their first words, and its visits, or raise `PolicyError`."""
     head, blank, body = text.partition("\n\n")
     first, *lines = head.split("\n")
     if first != _FIRST_LINE or not blank:
@@ -97,8 +93,7 @@ def _unescape(text: str) -> str:
 def stored_decisions(folder: str, digest: str) -> list[int] | None:
     """Return all decisions in the recipe of a module; None without one. It counts as used.
 
-    Raises:
-        PolicyError: the recipe cannot be read, or belongs to another module.
+    Raises `PolicyError` if the recipe cannot be read, or belongs to another module.
     """
     path = os.path.join(folder, f"{digest}{SUFFIX}")
     try:

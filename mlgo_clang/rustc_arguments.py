@@ -44,12 +44,7 @@ Option = tuple[str, str, list[str]]
 
 
 def split_options(arguments: Sequence[str], folder: str = "") -> Iterator[Option]:
-    """Yield the options of a command line without the program; each file `@PATH` contributes its lines.
-
-    Args:
-        arguments: the words after `rustc`.
-        folder: working directory, for `@PATH`.
-    """
+    """Yield the options of the words after `rustc`; each file `@PATH`, relative to a folder, contributes its lines."""
     rest = iter(arguments)
     for word in rest:
         name, equals, value = word.partition("=")
@@ -78,12 +73,10 @@ class Crate:
     """The crate that a command line of rustc compiles.
 
     Attributes:
-        name: its name, by default that of the source.
         source: path of its root; empty if there is none.
         types: its kinds: `bin`, `lib`, `proc-macro`, ….
         level: the optimisation level as in `-C opt-level=`.
         emits_code: whether rustc writes an object, a library or a program.
-        is_test: whether it is compiled as a program of its tests.
         output: the folder of its outputs and the suffix of their names, which tell two builds of a crate apart.
         options: the options in order.
         values: the last value of each option by its name.

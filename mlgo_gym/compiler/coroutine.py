@@ -27,15 +27,10 @@ def drive_coroutine(session: Session, choose: Callable[[Decision], bytes]) -> Co
 
 
 def drive(session: Session, choose: Callable[[Decision], bytes], timeout: float) -> CompileResult:
-    """Answer every decision of a session until its clang exits, and return the result.
+    """Answer every decision of a session, which stays open, until its clang exits, and return the result.
 
-    Args:
-        session: The session; it stays open.
-        choose: Returns the bytes of an advice tensor for a decision; it may raise.
-        timeout: Maximum silence of clang, in seconds.
-
-    Raises:
-        CompilerError: clang failed, or was silent for too long.
+    `choose` returns the bytes of an advice tensor for a decision; it may raise. Raises `CompilerError` if clang failed,
+    or was silent for `timeout` seconds.
     """
     return run(drive_coroutine(session, choose), timeout)
 
@@ -62,7 +57,6 @@ def run(coroutine: CompilerCoroutine[T], timeout: float) -> T:
 def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
     """Run a coroutine to its end, blocking, and return its result; a clang may be silent for `timeout` seconds.
 
-    Raises:
-        CompilerError: A compile failed or timed out, and the coroutine does not handle it.
+    Raises `CompilerError` if a compile failed or timed out, and the coroutine does not handle it.
     """
     return run(coroutine, timeout)

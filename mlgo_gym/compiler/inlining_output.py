@@ -214,14 +214,9 @@ class InliningOutput:
 
 
 class FunctionFacts(NamedTuple):
-    """A printed function.
+    """A printed function: `linkage` is coded as `callee_linkage`, `blocks` and `instructions` are numbers.
 
-    Attributes:
-        name: Its name.
-        linkage: Code of its linkage, as of `callee_linkage`.
-        instructions, blocks: Numbers of instructions and of basic blocks.
-        callees: Callees of its direct calls, in order.
-        call_lines: Index of the line of each of these calls.
+    `callees` are those of its direct calls, in order, and `call_lines` the indices of the lines of these calls.
     """
 
     name: str

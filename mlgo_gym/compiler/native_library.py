@@ -15,11 +15,8 @@ FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
 def build_library(code: str, compiler: Sequence[str]) -> Path:
     """Build the library of some C, which includes no header, in the cache folder, and return its path.
 
-    The words `compiler` start the clang that builds it. It uses the libraries of the process that loads it.
-
-    Raises:
-        ToolchainError: The clang cannot build a shared library.
-        OSError: The cache cannot be written.
+    The words `compiler` start the clang that builds it. It uses the libraries of the process that loads it. Raises
+    `ToolchainError` if the clang cannot build a shared library, and `OSError` if the cache cannot be written.
     """
     program = Path(compiler[0]).stat()
     libraries = FileCache("native-code", ".so")

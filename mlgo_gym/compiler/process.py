@@ -90,8 +90,7 @@ class CompilerProcess:
     """A child process that leads its own process group, guarded as by `HostPipe`.
 
     Attributes:
-        pid: Process id, and id of its process group.
-        pidfd: Descriptor that becomes readable when the process exits.
+        pid, pidfd: Process id, also of its process group, and a descriptor that is readable once it has exited.
         exit_status: Exit status, negative for a signal; None while the process runs.
         guard: Write end of the guard pipe.
     """
@@ -121,8 +120,7 @@ class CompilerProcess:
             command: Program and arguments.
             stdout, stderr: Descriptors that become its standard output and standard error.
             extras: Descriptors that it receives from `FIRST_EXTRA_DESCRIPTOR` on.
-            writable: Folders in which it may write, where the kernel has Landlock; None allows all.
-            limits: Limits of the process.
+            writable, limits: As for `run_bounded()`.
             withheld: Argument without which the program exits by itself. It reads the argument from a response file
                 (a pipe) once it is guarded and limited; the pipe stays empty if this process was killed.
 

@@ -206,13 +206,9 @@ class Tracee:
     def fork(self, at: list[int], meanwhile: Callable[[], T]) -> tuple[Tracee, T]:
         """Fork the stopped process; return the new process, stopped, traced and a child of this one.
 
-        Args:
-            at: Registers with the program counter at a system call instruction; restored afterwards.
-            meanwhile: Called while the kernel copies page tables; its result is returned too.
-
-        Raises:
-            OSError: The process cannot be forked.
-            SnapshotError: It did not stop in time.
+        The registers `at` have the program counter at a system call instruction; they are restored afterwards.
+        `meanwhile` is called while the kernel copies page tables, and its result is returned too. Raises `OSError` if
+        the process cannot be forked, and `SnapshotError` if it did not stop in time.
         """
         registers = at.copy()
         for register in (DI, SI, DX, R10, R8, R9):

@@ -55,7 +55,6 @@ class DecisionCode:
     """An inlining policy as C.
 
     Attributes:
-        name: name of the policy.
         features: names of the raw features, in order.
         code: C that is also C++. It defines `static int mlgo_yes(const float *features)`, and as C needs no header.
         decision: the expression of the decision in the plugin; another needs LLVM's headers.
@@ -79,14 +78,9 @@ def fill_template(name: str, values: Mapping[str, str]) -> str:
 
 
 def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode:
-    """Return the code of a policy.
+    """Return the code of a bundled policy, `mlp:FILE`, `rule:FILE`, `default`, `never`, `always` or `threshold:N`.
 
-    Args:
-        policy: a bundled policy, `mlp:FILE`, `rule:FILE`, `default`, `never`, `always` or `threshold:N`.
-        callee_features: whether the export target computes callee features.
-
-    Raises:
-        PolicyError: as in `policy_network()`, or the network does not choose between 0 and 1.
+    Raises `PolicyError` as `policy_network()` does, and if a network does not choose between 0 and 1.
     """
     network = policy_network(policy, callee_features=callee_features)
     if network is not None:

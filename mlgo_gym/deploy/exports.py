@@ -30,10 +30,6 @@ def policy_network(policy: str, *, callee_features: bool = False) -> Network | N
 
     Raises `PolicyError` if there is no such policy, its file is no network, or the network needs callee features and
     the target does not compute them.
-
-    Args:
-        policy: the policy.
-        callee_features: whether the target computes callee features.
     """
     kind, colon, _ = policy.partition(":")
     if kind in _RULES or is_rule(policy):
@@ -56,11 +52,7 @@ def check_features(policy: str, features: Sequence[str]) -> None:
 
 
 def exported_network(policy: str) -> Network:
-    """Return the network of a policy for a target in which LLVM computes the inputs.
-
-    Raises:
-        PolicyError: as in `policy_network()`, or the policy is a rule.
-    """
+    """Return the network of a policy for a target in which LLVM computes the inputs; raise `PolicyError` for a rule."""
     network = policy_network(policy)
     if network is None:
         raise PolicyError(f"expected a network, got the rule {policy!r}; use mlp:FILE")

@@ -82,14 +82,7 @@ def onnx_model(name: str, network: Network) -> bytes:
 
     It has one input for each feature with the feature's name, int64 of shape (batch, 1). Its outputs are
     `inlining_decision`, int64 of shape (batch, 1), and `logits`, float32 of shape (batch, outputs of the network).
-
-    Args:
-        name: name of the model.
-        network: a network with one output or two.
-
-    Raises:
-        MissingExtraError: onnx is not installed.
-        PolicyError: the network has more outputs.
+    Raises `MissingExtraError` without onnx, and `PolicyError` for a network with more than two outputs.
     """
     check_outputs(network)
     graph = _OnnxGraph()

@@ -27,14 +27,7 @@ _FEATURE = re.compile(r"^\s*M\(\s*\w+,\s*\{1\},\s*(\w+),", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class InstalledLlvm:
-    """An LLVM to build against.
-
-    Attributes:
-        major: major version.
-        includes: folder of its headers.
-        programs: folder of its programs.
-        rtti: whether it was built with run-time type information.
-    """
+    """An LLVM to build against: its major version, folders of headers and of programs, and whether it has RTTI."""
 
     major: int
     includes: Path
@@ -75,9 +68,7 @@ def installed_llvm(llvm_config: str) -> InstalledLlvm:
 def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
     """Return the C++ of a plugin.
 
-    Raises:
-        PolicyError: the policy uses features that this LLVM does not compute.
-        ToolchainError: the headers of LLVM are missing.
+    Raises `PolicyError` if this LLVM does not compute a feature of the policy, `ToolchainError` without its headers.
     """
     available = llvm.features()
     with_callees = uses_callee_features(policy.features)
@@ -112,11 +103,8 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
     """Build a plugin, complete or not at all.
 
     The C++ compiler has the standard library that this LLVM was built with: None uses that LLVM's `clang++`, or `c++`.
-
-    Raises:
-        PolicyError: the policy uses features that this LLVM does not compute.
-        ToolchainError: headers or a compiler are missing, or the plugin does not compile.
-        MlgoError: the library cannot be written.
+    Raises as `plugin_code()`, `ToolchainError` also for a plugin that does not compile, and `MlgoError` if the library
+    cannot be written.
     """
     code = plugin_code(policy, llvm)
     program = compiler or next(filter(shutil.which, (str(llvm.programs / "clang++"), "c++")), None)

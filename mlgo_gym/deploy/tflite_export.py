@@ -23,17 +23,9 @@ from mlgo_gym.policies.network import Network
 def tflite_model(name: str, network: Network, threshold: int | None = None, *, for_tosa: bool = False) -> bytes:
     """Return a TensorFlow Lite model.
 
-    It has one input for each feature, and two outputs: `inlining_decision:0`, int64, and `logits:0`, float32.
-
-    Args:
-        name: name of the model.
-        network: a network with one output or two.
-        threshold: replaces clang's own decision, as `default_threshold()` returns it; None makes it an input.
-        for_tosa: whether the model has a counterpart in TOSA: without cumulative sums and logits.
-
-    Raises:
-        MissingExtraError: ai-edge-litert is not installed.
-        PolicyError: the network has more outputs.
+    It has one input for each feature, and two outputs: `inlining_decision:0`, int64, and `logits:0`, float32. A
+    threshold replaces clang's own decision, as `default_threshold()` returns it; None makes it an input. A model for
+    TOSA has no cumulative sums and no logits. Raises as `onnx_model()`.
     """
     check_outputs(network)
     graph = TfliteGraph(name, for_tosa=for_tosa)
@@ -72,11 +64,7 @@ def tosa_model(name: str, network: Network, threshold: int | None = None) -> byt
     (llvm/cmake/modules/MLGOLower.cmake). Each argument has the attribute `tf_saved_model.index_path` with a feature's
     name, by which llvm/Analysis/EmitCModelRunner.h finds it. Text would be shorter-lived: the syntax of TOSA changes.
     Sums have the order of the library that runs the model, and logarithms are within 2e-6, so outputs differ in their
-    last bits. `threshold` is as in `tflite_model()`.
-
-    Raises:
-        MissingExtraError: ai-edge-litert or tosa-converter-for-tflite is not installed.
-        PolicyError: the network does not choose between 0 and 1.
+    last bits. Threshold and errors are those of `tflite_model()`.
     """
     converter = library("tosa_converter_for_tflite", "an export to TOSA", "tosa")
     model = tflite_model(name, network, threshold, for_tosa=True)

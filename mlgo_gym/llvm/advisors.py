@@ -27,13 +27,10 @@ class Advisor:
     """One decision point of LLVM that takes advice over two files.
 
     Attributes:
-        name: `inlining`, `eviction` or `priority`.
-        options: the `-mllvm` options that replace clang's own advisor; those that end in `=` take the base path of the
-            two files.
-        scalar_type: the type of the answer, as the header must state it.
-        answer: any legal answer to a question, for the trial of a clang: it takes the header of the channel and the
-            bytes of the observation, and returns those of an advice tensor.
-        trial: textual IR, read by every clang, that makes it ask; empty: the module of `mlgo_gym.episode.setup`.
+        options: `-mllvm` options that replace clang's own advisor; those that end in `=` take the path of the files.
+        scalar_type: type of the answer, as the header must state it.
+        answer: returns the bytes of any legal answer, given the header of the channel and the bytes of an observation.
+        trial: textual IR, read by every clang, in which it requests decisions; empty for that of `compiler.probe`.
     """
 
     name: str
@@ -82,18 +79,10 @@ def default_eviction(
     - If a free register costs more than others, clang looks for a cheaper one. Then it breaks no hint and evicts
       nothing local. The features do not show such a search.
 
-    Each argument has one element per column: first the positions of the allocation order, last the candidate itself,
-    which means no eviction.
-
-    Args:
-        mask: the feature `mask`: which columns are legal.
-        is_hint: the feature `is_hint`: the column is a register that the candidate prefers.
-        is_local: the feature `is_local`: how many of the live ranges to evict are local to the candidate's block.
-        broken_hints: the feature `nr_broken_hints`, divided by its largest.
-        urgent: the feature `nr_urgent`, divided by its largest.
-        weight: the feature `use_def_density`, which holds the largest spill weight, divided by its largest; NaN is an
-            infinite one.
-        ratio: maximum weight of the live ranges to evict, relative to the candidate; 1 in LLVM.
+    Each feature has one element per column: first the positions of the allocation order, last the candidate itself,
+    which means no eviction. `broken_hints`, `urgent` and `weight` are the features `nr_broken_hints`, `nr_urgent` and
+    `use_def_density`, the largest spill weight, each divided by its largest; a weight of NaN is infinite. The `ratio`
+    is the maximum weight of the live ranges to evict, relative to the candidate; 1 in LLVM.
     """
     candidate = len(mask) - 1
     may_decline = bool(mask[candidate])

@@ -99,13 +99,9 @@ _FREE = re.compile(r"\d+ zero cost folded reloads ?")
 
 
 def read_allocation_remarks(text: str) -> float:
-    """Return the weighted cost of the function whose remarks a text holds; what follows the last of them is ignored.
+    """Return the weighted cost of a function from the remarks in standard error since a decision in it.
 
-    Args:
-        text: standard error from a decision in the function on.
-
-    Raises:
-        MlgoError: the function's last remark is missing, or a remark is of another form.
+    Later text is ignored. Raises `MlgoError` if the function's last remark is missing, or a remark is of another form.
     """
     remarks, last, _ = text.partition(LAST_REMARK)
     if not last:

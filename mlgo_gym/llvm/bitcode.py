@@ -45,7 +45,6 @@ class BitcodeFacts:
     Attributes:
         triple: the target, such as `x86_64-unknown-linux-musl`; empty if it names none.
         producer: the LLVM that wrote it, such as `LLVM22.1.8`.
-        source_filename: the name of the source that the compiler was given.
         functions: the number of functions with a body.
         minsize, optsize, optnone: how many of them have the attribute: of -Oz; of -Os and -Oz; of -O0.
         language: the source language, guessed from `source_filename`, the producer and the names; empty if unknown.

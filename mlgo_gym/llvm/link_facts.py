@@ -148,9 +148,7 @@ class LinkFacts:
     def of_objects(cls, objects: Iterable[bytes], folding: Folding = "none") -> LinkFacts:
         """Return the facts of ELF objects, which a linker with this folding links in their order.
 
-        Equal objects count once, such as one beside the archive that contains it.
-
-        Raises `MlgoError` if an object is damaged.
+        Equal objects count once, such as one beside its archive. Raises `MlgoError` if an object is damaged.
         """
         copies = Counter[str]()
         weak: set[str] = set()
@@ -271,11 +269,8 @@ def _references(table: SymbolTable, number: int) -> tuple[Counter[tuple[str, _Ca
 def objects_in(path: Path) -> Iterator[bytes]:
     """Yield the ELF objects of a file or a folder, also those in archives (`.a`, `.rlib`), and in thin ones.
 
-    Libtool makes each object twice, as `.libs/NAME.o` and `NAME.o`; the second is skipped, also in archives. Objects of
-    LLVM bitcode and of other formats are no ELF objects.
-
-    Raises `MlgoError` if there is no such file or folder, it contains no ELF object, or a member of a thin archive is
-    missing.
+    Libtool makes each object twice, as `.libs/NAME.o` and `NAME.o`; the second is skipped, also in archives. Raises
+    `MlgoError` without such a file, without an ELF object, or if a member of a thin archive is missing.
     """
     if not (path.is_file() or path.is_dir()):
         raise MlgoError(f"expected a folder with objects, an object or an archive, got {path}; name one that exists")

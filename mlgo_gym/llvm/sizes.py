@@ -78,10 +78,8 @@ def function_sizes(data: bytes) -> FunctionSizes:
     """Measure every function of an object file: ELF of 32 or 64 bits in either byte order, or WebAssembly.
 
     A function of WebAssembly is an entry of the code section with a symbol. A function of ELF is a symbol of type
-    `STT_FUNC` or `STT_GNU_IFUNC` with a size, in an executable section (elf(5)). Where the ranges of two of them meet,
-    the bytes that they share belong to the one that begins first, the longer first.
-
-    Raises `MlgoError` if `data` is not a whole object file, or has code and no symbols: it was stripped.
+    `STT_FUNC` or `STT_GNU_IFUNC` with a size, in an executable section (elf(5)). Bytes that two of them share belong to
+    the one that begins first, the longer first. Raises `MlgoError` for a damaged object, or a stripped one with code.
     """
     if data[:4] == WASM_MAGIC:
         return _wasm_function_sizes(read_wasm(data))

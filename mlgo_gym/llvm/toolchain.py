@@ -25,7 +25,6 @@ class Toolchain:
 
     Attributes:
         command: program and first arguments: `(".../zig", "clang")` or `("/usr/bin/clang-22",)`.
-        version: major, minor and patch level.
         identity: key of the binary, for caches; it changes with the binary.
         bundled: whether it is the clang inside the `ziglang` wheel.
     """
@@ -73,14 +72,10 @@ def _run(words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
 
 
 def find_toolchain(clang: str | None = None) -> Toolchain:
-    """Return the chosen clang.
+    """Return a clang by its path or its name on `PATH`; `"bundled"` is the clang of the `ziglang` wheel.
 
-    Args:
-        clang: a path or a name on `PATH`; `"bundled"` is the clang of the `ziglang` wheel. Without it `$MLGO_CLANG`
-            decides, and without that the bundled clang is used.
-
-    Raises:
-        ToolchainError: there is no such program, it is no clang, or it is older than 17.
+    Without a name `$MLGO_CLANG` decides, and without that the bundled clang is used. Raises `ToolchainError` if there
+    is no such program, it is no clang, or it is older than 17.
     """
     name = clang or os.environ.get("MLGO_CLANG") or "bundled"
     if name == "bundled":

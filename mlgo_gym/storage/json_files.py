@@ -28,10 +28,7 @@ _UNFINISHED = re.compile(r"\..+\.(\d+)\.[0-9a-f]{16}")
 
 
 def check_fields(record: type, value: object) -> dict[str, Any]:
-    """Return a decoded JSON object after checking its values against the annotations of a dataclass.
-
-    Missing fields are no error. Raises `TypeError` unless it is an object with values of their types (`matches()`).
-    """
+    """Return a decoded JSON object after checking the types of its values against a dataclass, or raise `TypeError`."""
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {type(value).__name__}")
     hints = get_type_hints(record)

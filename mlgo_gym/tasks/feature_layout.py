@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_clang.protocol import SCALARS
 from mlgo_gym.llvm.training_log import LogHeader, TensorSpec
 
 BOUND = float(2**53)
@@ -75,7 +74,7 @@ class FeatureLayout:
         self._wide = any(run[0] == np.float64 for run in runs)
         self._no_flags = (0.0,) * (len(names) - self._flags)
         is_short = len(names) <= 8 and not (excluded or self._wide) and all(spec.size == 1 for spec in header.features)
-        formats = "".join(f"{spec.size}{SCALARS[spec.type][0]}" for spec in header.features)
+        formats = "".join(spec.struct_format for spec in header.features)
         self._scalars = struct.Struct(f"<{formats}") if is_short else None
 
     def flat_space(self) -> gym.spaces.Box:
