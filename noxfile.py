@@ -3,8 +3,7 @@
 `suite` runs the tests on each installed Python with the lowest and the highest versions that `pyproject.toml` allows.
 `clang` runs the tests of compilers with each clang from 17 to 22: those in wheels of ziglang, and the distribution's
 where they are installed. Arguments after `--` select tests; `-- core` selects those of the engine. Each session writes
-its versions and its result to build/compatibility; .ci/compatibility.py writes them into
-docs/reference/compatibility.md.
+its versions and its result to build/compatibility; .ci/compatibility.py prints them as a table.
 """
 
 from __future__ import annotations

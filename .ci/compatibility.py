@@ -1,4 +1,4 @@
-"""Writes and prints the table of docs/reference/compatibility.md from the reports of nox: `make compatibility`.
+"""Prints a table of versions and tests from the reports of nox: `make compatibility`.
 
     nox --report build/nox.json; python .ci/compatibility.py build/nox.json
 
@@ -11,14 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 RESULTS = ROOT / "build" / "compatibility"
-BEGIN, END = "<!-- written by .ci/compatibility.py -->\n", "<!-- end -->"
 TITLES = ("session", "Python", "gymnasium", "numpy", "clang", "tests", "passed", "skipped", "failed", "result")
 
 
@@ -42,7 +39,7 @@ def row(signature: str, result: str) -> str | None:
 
 
 def main() -> None:
-    """Write the table into the page."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path, help="files of `nox --report`")
     found: dict[str, str] = {}
@@ -52,12 +49,7 @@ def main() -> None:
             if (line := row(signature, session["result"])) is not None:
                 found[signature] = line
     order = sorted(found, key=lambda name: (name.startswith("clang"), name))
-    table = [f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|", *(found[name] for name in order)]
-    before, mark, rest = PAGE.read_text().partition(BEGIN)
-    if not mark or END not in rest:
-        sys.exit(f"expected the lines {BEGIN!r} and {END!r} in {PAGE}, got neither or one; restore them")
-    PAGE.write_text(before + BEGIN + "\n".join(table) + "\n" + END + rest.partition(END)[2])
-    print("\n".join(table))
+    print(f"| {' | '.join(TITLES)} |", "|---" * len(TITLES) + "|", *(found[name] for name in order), sep="\n")
 
 
 if __name__ == "__main__":

@@ -262,18 +262,6 @@ def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
         yield [environment[5:-3], f"{len(group)}", f"{answers:,}", *cells]
 
 
-def of_rule(entries: list[Entry]) -> Iterator[list[str]]:
-    """Yield the table of a rule in a plugin against the environment: all modules, and those with many decisions."""
-    yield ["modules", "number", "decisions", "another callee", "another decision", "modules with equal decisions"]
-    for title, least in (("all", 1), ("1,000 decisions or more", 1000)):
-        group = [entry for entry in entries if entry.get("decisions", 0) >= least]
-        decisions, wrong, differing = (
-            sum(entry[key] for entry in group) for key in ("decisions", "wrong_callees", "differing")
-        )
-        shares = [f"{count:,}, {count / decisions:.2%}".replace("%", " %") for count in (wrong, differing)]
-        yield [title, f"{len(group)}", f"{decisions:,}", *shares, str(sum(not entry["differing"] for entry in group))]
-
-
 def level_of(entry: Entry) -> str:
     """Return the level in the name of an entry's corpus."""
     return "-Os" if "@Os" in entry["corpus"] else "-Oz"

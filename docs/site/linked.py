@@ -137,29 +137,19 @@ def by_level() -> Iterator[Sequence[str]]:
 
 
 def recipes() -> Iterator[Sequence[str]]:
-    """Yield the programs whose decisions were searched in the link view, with the sizes of the build by its recipes."""
-    rows = {name: row for name, row in programs(*GROUPS["15 in C++"]).items() if "recipes" in row["builds"]}
-    yield [
-        "program",
-        "recipes",
-        "plain -Oz",
-        "facts, `last-call`",
-        "recipes",
-        "95 % interval",
-        "folding: facts, `last-call`",
-        "recipes",
-    ]
-    for name, row in sorted(rows.items(), key=lambda item: item[1]["builds"]["Oz"]["gc"][0]):
-        found = [percent(changes({name: row}, build, text("gc")).total) for build in ("rule", "recipes")]
-        builds = row["builds"]
-        found += [""]
-        for build in ("rule, folding", "recipes, folding"):
-            is_known = "recipes, folding" in builds
-            found += [percent(changes({name: row}, build, text("icf")).total) if is_known else ""]
-        yield [name, str(builds["recipes"]["recipes"]), f"{builds['Oz']['gc'][0]:,}", *found]
-    means = [changes(rows, build, text("gc")) for build in ("rule", "recipes")]
-    yield ["mean", "", "", *(percent(change.mean) for change in means), interval(means[-1].estimate.interval), "", ""]
-    yield ["total", "", "", *(percent(change.total) for change in means), "", "", ""]
+    """Yield the change by recipes that a search in the link view found, over the programs that were searched."""
+    titles = (
+        "programs",
+        *(f"{name}{build}" for build in ("facts, `last-call`", "recipes") for name in ("", "total, ")),
+    )
+    yield ["links", *titles, "95 % interval", "least", "most"]
+    for link, title in (("gc", "without folding"), ("icf", "with folding")):
+        builds = ("rule", "recipes") if link == "gc" else ("rule, folding", "recipes, folding")
+        rows = {name: row for name, row in programs(*GROUPS["15 in C++"]).items() if builds[1] in row["builds"]}
+        rule, found = (changes(rows, build, text(link)) for build in builds)
+        each = sorted(value / base - 1 for value, base in found.pairs)
+        cells = [percent(value) for change in (rule, found) for value in (change.mean, change.total)]
+        yield [title, str(len(rows)), *cells, interval(found.estimate.interval), percent(each[-1]), percent(each[0])]
 
 
 def in_view() -> Iterator[Sequence[str]]:

@@ -137,13 +137,6 @@ def throughput() -> Rows:
         yield [name, f"{row['steps_per_second']:,.0f}", f"{row['to_async']:.2f}"]
 
 
-def times() -> Rows:
-    """Yield the time of a decision of each policy, and of each start of a process."""
-    yield ["", "time"]
-    yield from ([f"a decision of `{name}`", f"{value:.1f} µs"] for name, value in read("speed")["policies"].items())
-    yield from ([name, f"{value:.2f} s"] for name, value in read("speed")["starts"].items())
-
-
 SETS = {"test": "21 of version 1", "six": "six projects", "others": "eighteen projects"}
 SAMPLES = {"C": "six, sample of C", "C++": "two, sample of C++"}
 LAST_CALL = "last-call"
@@ -246,7 +239,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.searches": searches,
     "benchmark.published": published,
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
-    "exactness.rule": lambda: exactness.of_rule(read("exactness")["rule"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "graphs.checks": lambda: iter(read("graphs")["checks"]),
     "graphs.learning": graph_learning,
@@ -263,7 +255,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "readme": readme,
     "performance.episodes": episode_speed,
     "performance.throughput": throughput,
-    "performance.times": times,
     "run_time.held_out": run_time,
     "statistics.coverage": coverage,
     "targets.sizes": target_sizes,
