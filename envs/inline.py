@@ -229,7 +229,7 @@ class InlineEnv(InliningEnv):
     clang's. No other episode gets less, so a failure never pays. It is `truncated` when the compile exceeded a limit of
     time; the last observation is then that of the last decision, and else zeros. The inliner requests no more decisions
     when its estimate of the module's size has doubled (`-ml-advisor-size-increase-threshold`). Compiles for WebAssembly
-    have a limit of 16 times by default, and `info["size_limited"]` says whether it decided.
+    have a limit of 16 times by default.
 
     `default_action`, clang's own choice, is exact.
 

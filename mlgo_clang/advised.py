@@ -9,7 +9,7 @@ from mlgo_clang.channel import INLINING, inlining_rule
 from mlgo_clang.compiler import CLANG, FAILED, become, die_by, say, write_errors
 from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, MlgoError, PolicyError, ProtocolError
-from mlgo_clang.files import digest_of, remove_file
+from mlgo_clang.files import contents_of, digest_of, message_file, remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted, run_alone
 from mlgo_clang.programs import run_program
 from mlgo_clang.recipes import replay, stored_decisions
@@ -261,7 +261,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         return _run(job, _repetition(run), warnings)
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
-    stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
+    stderr = message_file() if buffered else 2
     try:
         # After a crash the compiler compiles alone, so no reproducer is needed.
         compiler = [
@@ -273,7 +273,7 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         run = InteractiveCompile(compiler, job.rest, advisor, stderr, timeout, llvm_option=option)
         problem = _problem(job, run, decisions)
         if buffered and not problem:
-            _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
+            _pass_on(contents_of(stderr), warnings)
     finally:
         if buffered:
             os.close(stderr)

@@ -10,6 +10,7 @@ import sys
 
 from mlgo_clang.command_lines import drop_options, expand_response_files
 from mlgo_clang.errors import PolicyError, ProtocolError
+from mlgo_clang.files import contents_of, message_file
 from mlgo_clang.interactive import InteractiveCompile
 from mlgo_clang.invocation import is_stream
 from mlgo_clang.settings import DEFAULT_TIMEOUT
@@ -31,16 +32,14 @@ def run_to_end(
 
     The program ends with this process. One that does not end in time is stopped, which raises a PolicyError.
     """
-    streams = [os.memfd_create("mlgo-clang-stream", os.MFD_CLOEXEC) for _ in range(3)]
+    streams = [message_file() for _ in range(3)]
     try:
         with open(streams[0], "wb", closefd=False) as file:
             file.write(data)
         os.lseek(streams[0], 0, os.SEEK_SET)
-        run = InteractiveCompile(
-            command[:1], command[1:], None, streams[2], seconds, (streams[0], streams[1]), environment=environment
-        )
-        output, errors = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in streams[1:])
-        return run.status, output, errors
+        ends = streams[0], streams[1]
+        run = InteractiveCompile(command[:1], command[1:], None, streams[2], seconds, ends, environment=environment)
+        return run.status, contents_of(streams[1]), contents_of(streams[2])
     except ProtocolError:
         name = os.path.basename(command[0])
         raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None
@@ -92,7 +91,7 @@ class SourceList:
         """Return the first included file that can be read only once; empty without one, and before a compile."""
         if self._file < 0:
             return ""
-        text = os.fsdecode(os.pread(self._file, os.fstat(self._file).st_size, 0))
+        text = os.fsdecode(contents_of(self._file))
         return next(filter(is_stream, dict.fromkeys(text.splitlines())), "")
 
     def read(self) -> tuple[str, ...]:

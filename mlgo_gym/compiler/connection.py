@@ -18,8 +18,6 @@ from mlgo_clang.files import (
     abandoned_folders,
     contents_of,
     message_file,
-    process_prefix,
-    remove_folder,
     scratch_parent,
 )
 from mlgo_gym.compiler.channel import Channel
@@ -34,6 +32,7 @@ from mlgo_gym.compiler.process import (
 )
 from mlgo_gym.compiler.waiting import interruptible, uninterrupted
 from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.storage.temporary_folders import make_process_folder
 
 _PREFIX = "mlgo-gym-"
 
@@ -55,11 +54,10 @@ def scratch_root() -> Path:
 
 @lru_cache(maxsize=1)
 def _make_root(parent: str, pid: int) -> Path:
+    assert pid == os.getpid()
     for folder in abandoned_folders(parent, _PREFIX):
         _kill_users_of(folder)
-        remove_folder(folder)
-    assert pid == os.getpid()
-    root = Path(tempfile.mkdtemp(prefix=process_prefix(_PREFIX), dir=parent))
+    root = make_process_folder(Path(parent), _PREFIX)
     # Unlike atexit this also runs in processes that multiprocessing starts.
     Finalize(None, shutil.rmtree, args=(root,), kwargs={"ignore_errors": True}, exitpriority=0)
     return root

@@ -135,23 +135,6 @@ def raise_if_descriptor_limit(error: BaseException) -> None:
         ) from error
 
 
-class Starvation:
-    """Tells a clang that stalls from one that has no CPU: on an overloaded machine a second's work may take minutes."""
-
-    def __init__(self) -> None:
-        self._waited = 0.0
-
-    def grace(self, pid: int, timeout: float) -> float:
-        """Return the additional time for a process that was silent for `timeout` seconds, in seconds.
-
-        It is the time that the process has waited for a CPU since the last call, at most the timeout; 0 if that is
-        below a tenth of the timeout.
-        """
-        waited = cpu_wait_seconds(pid)
-        more, self._waited = waited - self._waited, waited
-        return min(more, timeout) if more > 0.1 * timeout else 0.0
-
-
 def cpu_wait_seconds(pid: int) -> float:
     """Return the time that the first thread of a process was runnable without a CPU since its start, in seconds.
 

@@ -17,10 +17,10 @@ from mlgo_gym.compiler.connection import CompileResult, Connection
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.decision_code import DecisionCode
 from mlgo_gym.compiler.inlining_output import CALLEE_FLAGS, CODE_FLAGS, CONTEXT_FLAGS, InliningOutput
-from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, Starvation, raise_if_descriptor_limit
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits, cpu_wait_seconds, raise_if_descriptor_limit
 from mlgo_gym.compiler.printed_module import PrintedModule
 from mlgo_gym.compiler.process import CLOSED_AFTER_FORK, STACK_USAGE_FLAGS, CompilerProcess, FileId, describe_exit
-from mlgo_gym.compiler.standard_error import SIZE_LIMIT_FLAGS, StandardError, check_command
+from mlgo_gym.compiler.standard_error import StandardError, check_command
 from mlgo_gym.compiler.waiting import uninterrupted
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
@@ -41,7 +41,6 @@ class Session(AbstractContextManager["Session"]):
             features; requires `contexts` and `callees`.
         link_facts: Link facts of the build, for callee features.
         code: The module when the inliner starts, for the code at decisions; requires `contexts`. None for no code.
-        notes_size_limit: Whether `size_limited` is known.
         confined: Whether clang may write only into the scratch folder, where the kernel has Landlock.
         limits: Limits of the compile.
 
@@ -65,7 +64,6 @@ class Session(AbstractContextManager["Session"]):
         callee_features: bool = False,
         link_facts: LinkFacts | None = None,
         code: PrintedModule | None = None,
-        notes_size_limit: bool = False,
         confined: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
@@ -75,7 +73,6 @@ class Session(AbstractContextManager["Session"]):
             InliningOutput(link_facts) if contexts else None,
             predicts=callee_features,
             code=None if code is None else DecisionCode(code),
-            has_remarks=notes_size_limit,
         )
         self._begin(advisors, tuple(command), stderr, limits)
         try:
@@ -86,8 +83,7 @@ class Session(AbstractContextManager["Session"]):
                 stderr_file=contexts,
             )
             printing = CODE_FLAGS if code is not None else CALLEE_FLAGS if callees else CONTEXT_FLAGS
-            printing = (*(printing if contexts else ()), *(SIZE_LIMIT_FLAGS if notes_size_limit else ()))
-            self.command = (*command, *printing, *self._connection.arguments())
+            self.command = (*command, *(printing if contexts else ()), *self._connection.arguments())
             self._process = self._connection.start(self.command, confined, limits)
             self._watch()
         except BaseException as error:
@@ -110,7 +106,7 @@ class Session(AbstractContextManager["Session"]):
         self._process = CompilerProcess(0, -1, -1)  # not started
         self._connection = Connection()
         self._unread: Channel | None = None
-        self._starvation = Starvation()
+        self._cpu_wait = 0.0
 
     def _watch(self) -> None:
         self._connection.watch(self._process.pidfd)
@@ -124,8 +120,7 @@ class Session(AbstractContextManager["Session"]):
     def stop_at(self, marker: bytes) -> None:
         """Kill clang once it prints a marker; `captured` starts here. An empty marker cancels that.
 
-        Raises:
-            MlgoError: No decision is pending, and the session has advisors; standard error is complete only then.
+        With advisors a decision must be pending, when standard error is complete; else `MlgoError` is raised.
         """
         if self.advisors:
             self._require_pending()
@@ -261,11 +256,6 @@ class Session(AbstractContextManager["Session"]):
         return [] if self._stderr.inlining is None else self._stderr.inlining.callees()
 
     @property
-    def size_limited(self) -> bool:
-        """Whether the inlining advisor has reached its size limit; False without `notes_size_limit`."""
-        return self._stderr.size_limited
-
-    @property
     def stderr(self) -> str:
         """Tail of clang's standard error so far."""
         return self._stderr.text
@@ -286,8 +276,14 @@ class Session(AbstractContextManager["Session"]):
         return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
 
     def grace(self, timeout: float) -> float:
-        """Return the additional time for a clang that was silent for `timeout` seconds; see `Starvation`."""
-        return self._starvation.grace(self.pid, timeout)
+        """Return the additional time for a clang that was silent for `timeout` seconds, in seconds.
+
+        It is the time that clang has waited for a CPU since the last call, at most the timeout; 0 if that is below a
+        tenth of the timeout. On an overloaded machine a second's work may take minutes.
+        """
+        waited = cpu_wait_seconds(self.pid)
+        more, self._cpu_wait = waited - self._cpu_wait, waited
+        return min(more, timeout) if more > 0.1 * timeout else 0.0
 
     def timeout_error(self, timeout: float) -> CompilerError:
         """Kill clang, and return the error of a timeout."""
@@ -300,9 +296,7 @@ class Session(AbstractContextManager["Session"]):
         """Return an independent copy of the session and its clang, with the same pending decision.
 
         Copies may be made in any thread, also of copies, and closed in any order. A copy of 50 MB takes a millisecond.
-
-        Raises:
-            SnapshotError: No decision is pending, or clang cannot be copied; this session continues.
+        Raises `SnapshotError` if no decision is pending, or clang cannot be copied; this session continues.
         """
         # A session that is never forked loads no ptrace.
         from mlgo_gym.compiler.snapshot import fork_process

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlgo_clang.channel import REMARKS
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.compiler.inlining_output import CONTEXT_FLAGS, InliningOutput
 from mlgo_gym.errors import MlgoError, ToolchainError
@@ -17,14 +15,8 @@ if TYPE_CHECKING:
     from mlgo_gym.compiler.decision_code import DecisionCode
     from mlgo_gym.llvm.training_log import LogHeader
 
-SIZE_LIMIT_FLAGS = (REMARKS[1], "-fno-caret-diagnostics")
-SIZE_LIMITED = b"because module size grew too much"
-"""The `-cc1` arguments for a remark at each call that the advisor keeps because of its size limit, and its text."""
-
 _FILTERS = ("filter-print-funcs", "ir-dump-directory")
 """Options that filter or redirect this output (llvm/lib/IR/PrintPasses.cpp)."""
-
-_REMARK = re.compile(rb"[^\n]*remark: [^\n]*=inline-ml\]\n")
 
 
 def check_command(command: Sequence[str]) -> None:
@@ -56,20 +48,14 @@ class StandardError:
         inlining: Reader of the output about inlining; None for no contexts.
         predicts: Whether decisions have callee features; requires `inlining`.
         code: Follows the code at decisions; requires `inlining`. None for no code.
-        has_remarks: Whether clang prints remarks of the inlining advisor, which are no part of `text`.
 
     Attributes:
         marker: Bytes to search for since `capture()`; empty if none.
-        size_limited: Whether a remark says that the inlining advisor reached its size limit.
     """
 
-    def __init__(
-        self, inlining: InliningOutput | None, *, predicts: bool, code: DecisionCode | None, has_remarks: bool
-    ) -> None:
+    def __init__(self, inlining: InliningOutput | None, *, predicts: bool, code: DecisionCode | None) -> None:
         self.inlining, self.predicts, self.code = inlining, predicts, code
         self.marker = b""
-        self.size_limited = False
-        self._has_remarks = has_remarks
         self._captured = b""
         self._pieces: list[bytes] = []
         self._unread_code: list[bytes] = []
@@ -93,9 +79,6 @@ class StandardError:
         return True
 
     def _keep(self, data: bytes) -> None:
-        # A remark may be in two pieces.
-        end = self._pieces[-1][-len(SIZE_LIMITED) :] if self._pieces else b""
-        self.size_limited = self.size_limited or SIZE_LIMITED in end + data
         if self.marker:
             self._captured += data
         if self.code is not None:
@@ -129,12 +112,8 @@ class StandardError:
     @property
     def text(self) -> str:
         """Tail of the output, without the code and remarks of the inliner."""
-        tail = self._tail()
-        if self.inlining is not None:
-            tail += self.inlining.unfinished
-        elif self._has_remarks:
-            tail = _REMARK.sub(b"", tail)
-        return tail.decode(errors="replace")
+        unfinished = b"" if self.inlining is None else self.inlining.unfinished
+        return (self._tail() + unfinished).decode(errors="replace")
 
     def answer(self, advice: bytes) -> None:
         """Note the answer to the pending decision."""

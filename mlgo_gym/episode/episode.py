@@ -223,8 +223,6 @@ class Episode:
             "illegal_action": self.illegal,
             "error": {},
         }
-        if self.compile.notes_size_limit:
-            info["size_limited"] = self.compile.session.size_limited
         return info if self.function is None else {**info, "context": self.function}
 
     def switch_to(self, function: str) -> None:

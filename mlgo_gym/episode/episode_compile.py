@@ -56,13 +56,7 @@ class EpisodeCompile:
             callees=self.credit or callee_features or self._reads_code,
             callee_features=callee_features,
             code=self._reads_code,
-            notes_size_limit=self.notes_size_limit,
         )
-
-    @property
-    def notes_size_limit(self) -> bool:
-        """Whether `session.size_limited` is known: of compiles for WebAssembly."""
-        return INLINING in self.setup.task.advisors and self.compilation.triple.startswith("wasm")
 
     def receive(self, decision: Decision) -> None:
         """Note a decision of the session; raise `ToolchainError` if clang's header differs from that of its probe."""

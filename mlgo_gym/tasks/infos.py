@@ -36,7 +36,6 @@ COST = "cost"
 SIZES = "unless the compile ended with its function"
 FUNCTION, CREDIT = 'with `scope="function"`', "with `credit=True`"
 CALLEE_FEATURES = "with `callee_features=True`"
-WEBASSEMBLY = "for WebAssembly"
 
 
 class InfoKey(NamedTuple):
@@ -105,8 +104,6 @@ skipped | {FIRST} | dict of str | modules that sampling skipped because the comp
     reason | if there are any
 decisions | {END} | int | number of decisions of the agent
 handed_over | {END} | int | number of decisions that clang took after `max_decisions`
-size_limited | {END} | bool | True: the module grew to the advisor's size limit, and clang kept all further calls |
-    {WEBASSEMBLY} | {_INLINING}
 text | {COST} | int | executable sections of the object file, in bytes | {SIZES}
 llvm_size | {COST} | int | first column of llvm-size: code and constants, in bytes | {SIZES}
 loaded | {COST} | int | contents of memory: the columns text and data of size, in bytes | {SIZES}
@@ -198,7 +195,7 @@ class NumericInfos:
     """
 
     def __init__(self, task: Task, conditions: Collection[str]) -> None:
-        last = empty_last_info(task, {*conditions, WEBASSEMBLY})
+        last = empty_last_info(task, conditions)
         numbers = {name: type(value)() for name, value in last.items() if isinstance(value, (int, float))}
         self._defaults = {"module": -1, "decision_index": 0, **absent_choices(task), "failed": False, **numbers}
 

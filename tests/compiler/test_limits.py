@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compiler.limits import Limits, Starvation, confinement_support, cpu_wait_seconds
+from mlgo_gym.compiler.limits import Limits, confinement_support, cpu_wait_seconds
 from mlgo_gym.compiler.process import CompilerProcess, run_bounded
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.errors import CompilerError, ToolchainError
@@ -130,21 +130,19 @@ def busy() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_is_left", "busy")
 def test_grace_is_the_time_waited_since_the_last_call_and_at_most_the_timeout() -> None:
-    starved = subprocess.Popen(ENDLESS)
-    try:
+    with Session(ENDLESS) as starved:
         until = time.monotonic() + 30
         while cpu_wait_seconds(starved.pid) < 0.05:
             assert time.monotonic() < until
         os.kill(starved.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, starved.pid, os.WSTOPPED)
-        waited, counter = cpu_wait_seconds(starved.pid), Starvation()
-        assert counter.grace(starved.pid, 2 * waited) == waited
-        assert counter.grace(starved.pid, 2 * waited) == 0
-        assert Starvation().grace(starved.pid, waited / 2) == waited / 2
-        assert Starvation().grace(starved.pid, 11 * waited) == 0
-    finally:
-        starved.kill()
-        starved.wait()
+        os.waitid(os.P_PID, starved.pid, os.WSTOPPED | os.WNOWAIT)
+        waited = cpu_wait_seconds(starved.pid)
+        assert starved.grace(11 * waited) == 0
+        starved._cpu_wait = 0.0
+        assert starved.grace(2 * waited) == waited
+        assert starved.grace(2 * waited) == 0
+        starved._cpu_wait = 0.0
+        assert starved.grace(waited / 2) == waited / 2
     assert cpu_wait_seconds(starved.pid) == 0
 
 
