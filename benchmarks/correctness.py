@@ -83,7 +83,7 @@ class Runs:
         assert self._env.corpus.path is not None
         self._path = self._env.corpus.path
         target = program_target(program, self._path)
-        self._emulator = None if target is None else find_emulator(target)
+        self._emulator = find_emulator(target)
         self._target = DEFAULT_TARGET if target is None else target.name
         self._compilations = {name: self._env.compilation(self._env.corpus.module(name)) for name in program.modules}
         self.plain: dict[str, bytes] = {}

@@ -222,16 +222,15 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
             CompilerError: the replay failed.
             SnapshotError: the replay came to another decision.
         """
-        self._started("fork()").pending()
+        fork = self._started("fork()").fork()
         # copy.copy() would make a new environment, by EzPickle.
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        copied._episode = None
+        copied._episode = fork
         copied._np_random = copy.deepcopy(self._np_random)
         copied._cursor = self._cursor.copy()
         copied.observation_space = copy.deepcopy(self.observation_space)
         copied.action_space = copy.deepcopy(self.action_space)
-        copied._episode = fork = self._started("fork()").fork()
         self.maker.join(copied)
         copied.fork_method, copied.fork_reason = fork.fork_method, fork.fork_reason
         return copied
@@ -241,9 +240,7 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
 
         A fork runs to the end of its compile; this episode stays where it is. Errors are those of `fork()`.
         """
-        episode = self._started("reward_of_default()")
-        episode.pending()
-        with closing(episode.fork()) as fork:
+        with closing(self._started("reward_of_default()").fork()) as fork:
             return fork.finish_by_default().reward
 
     def counterfactual(self, *decisions: int | DecisionSite | tuple[str, int, int]) -> list[Counterfactual]:

@@ -17,7 +17,7 @@ from mlgo_gym.episode.baseline import baseline_coroutine, keep_decisions
 from mlgo_gym.episode.episode_compile import EpisodeCompile
 from mlgo_gym.episode.outcome import EpisodeOutcome, FinishedCompile, conclude, fail, failure_reward
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import ActionError, CompilerError, MlgoError, NoEpisodeError, SnapshotError
+from mlgo_gym.errors import CompilerError, MlgoError, NoEpisodeError, SnapshotError
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.task import read_action
 
@@ -228,9 +228,6 @@ class Episode:
     def switch_to(self, function: str) -> None:
         """Let clang decide the current function, whose first decision is pending, and the agent a later one."""
         advice = self.setup.task.default_advice(self.pending())
-        if self.actions:
-            raise ActionError(f"expected an undecided function, got {self.decisions} decisions; start another episode")
-        self.agent_indices.clear()
         self.compile.end_with_function(False)
         self.compile.function, self.decision = function, None
         self.compile.advise(advice)

@@ -23,12 +23,6 @@ COMPILE_OPTIONS = "compile_options"
 
 RENDER_MODES = ("ansi", "human")
 
-LOWEST = "lowest"
-"""The value of `error_reward` that rewards a failure like the largest cost that is rewarded."""
-
-INFOS = ("full", "numeric")
-"""The forms of an info."""
-
 
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     if value not in choices:
@@ -215,13 +209,13 @@ class EnvironmentOptions:
                 "add one"
             )
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
-        _check_choice("info", self.info, INFOS)
+        _check_choice("info", self.info, ("full", "numeric"))
         check_order(self.module_order)
         if self.max_decisions is not None and self.max_decisions < 1:
             raise MlgoError(f"expected max_decisions ≥ 1 or None, got {self.max_decisions!r}; correct it")
         if isinstance(self.error_reward, (int, float)) and not self.error_reward < 0:
             raise MlgoError(
-                f"expected error_reward < 0, {LOWEST!r} or None, got {self.error_reward!r}; a failure must not pay"
+                f"expected error_reward < 0, 'lowest' or None, got {self.error_reward!r}; a failure must not pay"
             )
         if self.max_functions is not None and self.max_functions < 2:
             raise MlgoError(f"expected max_functions ≥ 2, got {self.max_functions!r}; a call has two")

@@ -108,14 +108,10 @@ def _credit(finished: FinishedCompile, compiled: InlineCompile, cost: float, bas
     """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
     setup, indices = finished.setup, finished.agent_indices
     reference = run_blocking(setup.reference(finished.compilation), setup.timeout)
-    if setup.project_costs:
-        changes = FunctionCosts(setup, finished.compilation).changes(reference, compiled)
-        every = credit(reference, compiled, indices, changes).saved
-    else:
-        every = credit(reference, compiled, indices).saved
-        if setup.metric == WEIGHTED:
-            every *= setup.weights["text"] / max(finished.baseline.costs()["text"], 1)
-    saved = every[indices]
+    changes = FunctionCosts(setup, finished.compilation).changes(reference, compiled) if setup.project_costs else None
+    saved = credit(reference, compiled, indices, changes).saved[indices]
+    if changes is None and setup.metric == WEIGHTED:
+        saved *= setup.weights["text"] / max(finished.baseline.costs()["text"], 1)
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
         saved += (baseline - cost - saved.sum()) / len(saved)

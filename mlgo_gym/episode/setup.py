@@ -50,7 +50,6 @@ class ProjectCost(Protocol):
 
     Attributes:
         counts_calls: Whether the cost of a function depends on how often it is called.
-        identity: Digest of everything beside one module that decides its cost.
     """
 
     counts_calls: bool

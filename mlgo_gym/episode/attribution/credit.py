@@ -40,12 +40,10 @@ class Credit(NamedTuple):
         saved: Bytes, or cost, that each decision saved, float64 of shape (decisions,). Positive: the decision made the
             module smaller. The credits add up to the text of the reference minus the text of the episode.
         exact: Whether no other differing decision reaches the functions of the credit, bool of shape (decisions,).
-        unexplained: Bytes of the functions that no differing decision reaches; they are shared equally.
     """
 
     saved: npt.NDArray[np.float64]
     exact: npt.NDArray[np.bool_]
-    unexplained: float
 
 
 class CostChanges(NamedTuple):
@@ -120,7 +118,7 @@ def credit(
         sharing = list(causes or eligible or range(count))
         saved[sharing] += left / len(sharing)
         exact[sharing] = False
-    return Credit(saved, exact, left)
+    return Credit(saved, exact)
 
 
 def _growth_by(decision: InlineDecision) -> float:

@@ -180,9 +180,9 @@ def _launcher() -> Path:
     return _built_program(_SOURCE, ["-target", PROGRAM_TARGET, "-O1", *freestanding])
 
 
-def find_emulator(target: Target) -> Emulator | None:
+def find_emulator(target: Target | None) -> Emulator | None:
     """Return the emulator of a target, None where this machine runs its programs; `MlgoError` without it."""
-    if target.is_native:
+    if target is None or target.is_native:
         return None
     if target.is_webassembly:
         library("wasmtime", "Running WebAssembly programs", "run-time")

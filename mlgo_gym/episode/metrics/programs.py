@@ -188,8 +188,7 @@ def program_target(program: Program, corpus: Path) -> Target | None:
 
 def program_counter(program: Program, corpus: Path, *, by_function: bool = False) -> Counter:
     """Return the counter of a program, of this machine or of its emulator; `MlgoError` if nothing counts it."""
-    target = program_target(program, corpus)
-    emulator = None if target is None else find_emulator(target)
+    emulator = find_emulator(program_target(program, corpus))
     if emulator is None:
         return find_counter(by_function=by_function)
     if by_function:
@@ -244,8 +243,7 @@ def measure_program(
     """
     instructions, seconds, memory = 0, 0.0, 0
     functions: Sums[str] = Sums()
-    target = program_target(program, corpus)
-    emulator = None if target is None else find_emulator(target)
+    emulator = find_emulator(program_target(program, corpus))
     for run in program.runs:
         with temporary_folder() as folder:
             for file in run.files:
