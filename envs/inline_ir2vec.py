@@ -38,14 +38,7 @@ def one_hot_vocabulary() -> dict[str, dict[str, list[float]]]:
 
 
 def vocabulary_file(vocabulary: str) -> Path:
-    """Return a file with a vocabulary, under a name that its content decides, so that a changed file is a new one.
-
-    Args:
-        vocabulary: `"one-hot"`, or the path of a JSON file with the keys of `SECTIONS`.
-
-    Raises:
-        MlgoError: the file is not there, or is no vocabulary.
-    """
+    """Return a file with a vocabulary, under a name that its content decides, so that a changed file is a new one."""
     if vocabulary == "one-hot":
         data = json.dumps(one_hot_vocabulary()).encode()
     else:
@@ -66,11 +59,7 @@ def vocabulary_file(vocabulary: str) -> Path:
 
 
 class InlineIR2VecTask(InlineTask):
-    """The decisions of LLVM's inliner, with IR2Vec embeddings of caller and callee.
-
-    Args:
-        vocabulary: `"one-hot"` or the path of a vocabulary file.
-    """
+    """The decisions of LLVM's inliner, with IR2Vec embeddings of caller and callee."""
 
     name: ClassVar[str] = "inlining"
     tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE, EMBEDDINGS_TABLE)
@@ -79,12 +68,7 @@ class InlineIR2VecTask(InlineTask):
         self._vocabulary = vocabulary
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """Return the flags that switch embeddings on.
-
-        Raises:
-            ToolchainError: the compiler is older than clang 22.
-            MlgoError: the vocabulary cannot be read.
-        """
+        """Return the flags that switch embeddings on; raise `ToolchainError` before clang 22."""
         if toolchain.version[0] < OLDEST_CLANG:
             raise ToolchainError(
                 f"expected clang {OLDEST_CLANG} or newer for embeddings, got {toolchain.command[0]} "

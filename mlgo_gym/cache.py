@@ -24,11 +24,7 @@ def cache_directory() -> Path:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file atomically: readers, concurrent writers and a kill leave all of it or none.
-
-    Raises:
-        OSError: The file cannot be written; its `filename` is `path`.
-    """
+    """Write a file atomically: readers, concurrent writers and a kill leave all of it or none."""
     with errors_name_file(path):
         files.write_atomically(os.fspath(path), data)
 
@@ -99,9 +95,7 @@ class JsonCache:
 class FileCache:
     """A folder of files below `cache_directory()`, each named by the SHA-256 of its contents and checked at each use.
 
-    Args:
-        kind: Name of the folder, and of the `JsonCache` with the digest for each key.
-        suffix: Suffix of the files' names.
+    The `JsonCache` of the same `kind` has the digest for each key.
     """
 
     def __init__(self, kind: str, suffix: str = "") -> None:

@@ -48,13 +48,9 @@ def identity_of(
 ) -> dict[str, Any]:
     """Return everything that decides the outcomes of a run in an environment, but its modules and its own settings.
 
-    The keys are those of `Configuration`: `environment`, `arguments`, `clang`, `mlgo_gym`, `policies`, and `contents`:
-    digests of the compiler, of files in arguments, of links and programs that the metric uses, and of the code of an
-    environment outside of this package.
-
-    Raises:
-        MlgoError: An argument is no JSON value.
-        PolicyError: A policy names a file or a module that does not exist.
+    The keys are those of `Configuration`. `contents` has digests of the compiler, of files in arguments, of links and
+    programs that the metric uses, and of the code of an environment outside of this package. Raises `MlgoError` for an
+    argument that is no JSON value.
     """
     files = {name: Path(arguments[name]) for name in FILE_ARGUMENTS if arguments.get(name) is not None}
     if not type(env).__module__.startswith("mlgo_gym."):

@@ -93,10 +93,9 @@ class RemoteEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentWork(Generic[Item, Result]):
-    """Work on items, one after the other, in an environment that each worker makes.
+    """Work on items, one after the other, in an environment that each worker makes by id and JSON-able arguments.
 
     Attributes:
-        environment, arguments: Id of the environment, and its arguments with the corpus, JSON-able.
         start: Returns the function that works on an item, for an environment; picklable. The store has the files of
             the policies on a remote machine.
         policies: Specifications of the policies that the work needs.

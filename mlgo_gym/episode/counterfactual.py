@@ -45,16 +45,7 @@ def _is_site(key: object) -> TypeGuard[tuple[str, int, int]]:
 def counterfactuals(
     episode: Episode, requested: Iterable[int | DecisionSite | tuple[str, int, int]]
 ) -> list[Counterfactual]:
-    """Flip decisions of an episode, one at a time; clang's own choices follow the actions of the episode.
-
-    Args:
-        episode: The episode, which may still run.
-        requested: Decisions, each by its index in the episode or by its site.
-
-    Raises:
-        CompilerError: A compile failed.
-        MlgoError: The episode lacks a requested decision, or the task is not inlining alone.
-    """
+    """Flip decisions of an episode, one at a time; see `CompilerEnv.counterfactual()`. The episode may still run."""
     task = episode.setup.task
     if task.advisors != (INLINING,):
         raise MlgoError(f"expected a task that decides inlining alone, got {task.name}; fork() the environment instead")

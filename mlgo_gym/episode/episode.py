@@ -30,15 +30,10 @@ class Episode:
 
     Then either `decision` is set, or the episode is over and `outcome` is set.
 
-    Args:
-        setup: Setup of the environment.
-        compilation: The compile; the task's flags are part of it. `CompilerError` if clang cannot be started.
-        function: The only function that the agent decides; clang decides all others.
-        repeats: Whether this repeats an episode for counterfactuals: with decision sites, without a limit of decisions,
-            credit and refusals.
+    `function` is the only function that the agent decides; `repeats` is for counterfactuals: with decision sites,
+    without a limit of decisions, credit and refusals. Raises `CompilerError` if clang cannot be started.
 
     Attributes:
-        compile: The running compile.
         decision, last_decision: The pending decision, and the last one that the agent answered; None without one.
         handed_over: Number of decisions that clang has answered after `max_decisions`.
         actions: The actions that were taken, replacements of illegal ones included.
@@ -47,8 +42,7 @@ class Episode:
         strict, raises: Whether an illegal action, and a failed compile, raise.
         skipped: Reasons by name of the modules that sampling skipped for this episode.
         full_info: The full last info, whatever form infos have.
-        fork_method: `"snapshot"` or `"replay"` for an episode that `fork()` returned, else None.
-        fork_reason: Reason for a replay; empty otherwise.
+        fork_method, fork_reason: As those of an environment.
     """
 
     def __init__(
@@ -73,7 +67,7 @@ class Episode:
 
     @property
     def compilation(self) -> Compilation:
-        """The compile; the task's flags are part of it."""
+        """The planned compile."""
         return self.compile.compilation
 
     @property
@@ -120,12 +114,9 @@ class Episode:
         return info if setup.numeric_infos is None else setup.info(info)
 
     def encode(self, action: Any) -> Answer:
-        """Encode an action, a number or an array of one element, for the pending decision.
+        """Encode an action for the pending decision; unless `strict`, clang's own choice replaces an illegal one.
 
-        Unless `strict`, clang's own choice replaces an illegal action.
-
-        Raises:
-            ActionError: no decision is pending, the action is NaN or no number, or it is illegal and `strict`.
+        Raises `ActionError` if no decision is pending, and for NaN, no number, or an illegal action with `strict`.
         """
         decision, task = self.decision or self.pending(), self.setup.task
         number = action if type(action) is int else read_action(action, task.action_space)
@@ -167,11 +158,8 @@ class Episode:
     def proceed(self) -> CompilerCoroutine[None]:
         """Continue to the next decision of the agent, or to the end of the compile and its outcome, as a coroutine.
 
-        An episode whose compile ends before the agent has decided has no outcome.
-
-        Raises:
-            CompilerError: the compile or that of the baseline failed, and failures raise or the agent has not decided.
-            ToolchainError: clang's header differs from that of its probe.
+        An episode whose compile ends before the agent has decided has no outcome. A failed compile raises
+        `CompilerError` if failures raise or the agent has not decided.
         """
         running, setup, max_decisions = self.compile, self.setup, self.max_decisions
         if self.decision is not None:  # a copy of a clang that waited there
@@ -233,10 +221,9 @@ class Episode:
         self.compile.advise(advice)
 
     def fork(self) -> Episode:
-        """Return an independent copy of the episode at the same decision.
+        """Return an independent copy at the same decision: a snapshot, or where that is not possible a replay.
 
-        The running clang is copied. Where that is not possible, a fresh clang gets the same answers; it may fail with
-        `CompilerError`, or come to another decision (`SnapshotError`).
+        A replay may fail with `CompilerError`, or come to another decision (`SnapshotError`).
         """
         try:
             return self.snapshot()

@@ -16,16 +16,9 @@ from mlgo_gym.tasks.measurement import Measurement
 
 
 class EpisodeCompile:
-    """A running compile.
-
-    Args:
-        setup: Setup of the environment.
-        compilation: The compile; the task's flags are part of it. `CompilerError` if clang cannot be started.
-        function: Function whose cost alone is measured, if the metric can.
-        repeats: Whether it repeats another for counterfactuals: with decision sites, without credit.
+    """A running compile; arguments as those of `Episode`.
 
     Attributes:
-        session: The session with clang.
         answers: The advice to every decision.
         decided: All decisions, the pending one included; empty without `credit`.
         contexts: Whether decisions have sites.
@@ -85,10 +78,9 @@ class EpisodeCompile:
             self.session.stop_at(LAST_REMARK.encode() if ends else b"")
 
     def measure(self) -> tuple[Measurement, bytes, InlineCompile | None]:
-        """Return measurement, object and inlining decisions of the compile, whose clang has exited.
+        """Return measurement, object and inlining decisions of a compile that has ended, else `CompilerError`.
 
-        Without `credit` the decisions are None; the object is empty if the compile ended with its function. Raises
-        `CompilerError` if clang failed.
+        Without `credit` the decisions are None; the object is empty if the compile ended with its function.
         """
         session = self.session
         if self.setup.measures_functions_alone and self.function is not None:
@@ -109,10 +101,7 @@ class EpisodeCompile:
         return self._copy(self.session.fork())
 
     def replay(self, pending: Decision) -> "EpisodeCompile":
-        """Return a copy with a fresh clang that gets the same answers.
-
-        Raises `CompilerError` if it fails, and `SnapshotError` if it comes to another decision than the pending one.
-        """
+        """Return a copy with a fresh clang that gets the same answers, and comes to the same pending decision."""
         session, timeout = self._fresh_session(), self.setup.timeout
         try:
             decision = session.wait(timeout)

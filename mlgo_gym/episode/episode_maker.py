@@ -143,7 +143,7 @@ class EpisodeMaker:
         self._users: WeakSet[object] = WeakSet()
 
     def read_start(self, options: Mapping[str, Any], environment: str) -> EpisodeStart:
-        """Return the start that options of `reset()` choose, in an environment of a class; errors as there.
+        """Return the start that options of `reset()` choose, in an environment of a class.
 
         It opens the corpus, which may take minutes, where interrupts are not deferred.
         """
@@ -176,14 +176,8 @@ class EpisodeMaker:
         """Start an episode and continue to its first decision after the actions of the start, as a coroutine.
 
         Without a module, the next one with a decision in the order is taken, and `cursor` advances; modules on which
-        clang fails are skipped. Without a function, `scope="function"` samples one with a decision. The first episode
-        of a module also waits for its optimised bitcode and its count of decisions.
-
-        Raises:
-            NoDecisionError: the module or the function has no decision.
-            CorpusError: no module of the corpus has a decision.
-            CompilerError: the compiler fails on the module, or on too many sampled ones.
-            MlgoError: the episode ends before a decision after the actions.
+        clang fails are skipped. Without a function, `scope="function"` samples one with a decision. Errors are those of
+        `CompilerEnv.reset()`.
         """
         module, function = start.module, start.function
         if module is not None:

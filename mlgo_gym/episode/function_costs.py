@@ -20,12 +20,10 @@ _PARTS = 1_000_000_000
 
 
 class CompileCost(NamedTuple):
-    """The cost of a compile.
+    """The cost of a compile by the environment's metric.
 
-    Attributes:
-        cost: Cost by the environment's metric.
-        functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
-            instructions, or with weights billionths of the baseline.
+    `functions` has the cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
+    instructions, or with weights billionths of the baseline.
     """
 
     cost: float

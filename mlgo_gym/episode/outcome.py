@@ -23,10 +23,8 @@ class EpisodeOutcome(NamedTuple):
     """End of an episode.
 
     Attributes:
-        reward: Reward of the last step.
         terminated: Whether the compile ended, or failed for good.
         truncated: Whether a limit of time or steps ended the episode.
-        info: Info of the last step.
         decision: Decision whose observation is the last one, for learners that bootstrap from it; None for zeros.
         cost: Cost of the finished compile by the environment's metric; None without one.
     """
@@ -44,10 +42,9 @@ class FinishedCompile:
     """A finished compile under an agent, and all that its outcome follows from.
 
     Attributes:
-        setup, compilation: Setup of the environment, and the compile.
         function: Only function that the agent decided; None for all.
         baseline: Measurement of the plain compile.
-        measurement, object_bytes: Measurement and object file; no object if the compile ended with its function.
+        object_bytes: Object file; empty if the compile ended with its function.
         inline_compile: All inlining decisions with their sites, and the bytes of each function; None without credit.
         agent_indices: Indices of the agent's decisions among these.
     """

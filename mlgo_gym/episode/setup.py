@@ -76,10 +76,6 @@ class Setup:
         timeout: Longest silence of a computing clang, in seconds.
         metric, weights: Name of the rewarded metric, `WEIGHTED` for several, and the weight of each.
         numeric_infos: Converts infos to numbers; None with full infos.
-
-    Raises:
-        ToolchainError: no compiler is found, or it does not support the task.
-        MlgoError: an argument is not possible, or the metric needs a library that is not installed.
     """
 
     def __init__(self, task: Task, options: EnvironmentOptions) -> None:

@@ -16,14 +16,8 @@ from mlgo_gym.policies.protocol import flat_part
 class FlatNormalizer:
     """Normalizes the flat part of observations, alone or beside an action mask, and of batches of them.
 
-    Args:
-        normalization: A fitted normalization, or its JSON data; None for `Normalization.logarithms()`.
-        names: Names of the raw features; the normalization may know fewer.
-        space: Space of the raw observations of one environment.
-
-    Attributes:
-        normalization: The normalization.
-        space: Space of normalized observations: a Box, alone or in a Dict beside an action mask.
+    `names` are those of the raw features, of which the normalization may know fewer; `space` is that of the raw
+    observations of one environment, and as an attribute that of normalized ones.
     """
 
     def __init__(

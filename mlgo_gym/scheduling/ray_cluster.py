@@ -82,7 +82,7 @@ class RemoteWork(Generic[Item, Result]):
     Attributes:
         start: Makes a runner on the other machine, from the store with the received files.
         needs: Returns the name of the files that an item needs, such as its module.
-        pack: Returns the files of a name. Called on this machine whenever they are not in the object store.
+        pack: Returns the files of a name, on this machine, whenever they are not in the object store.
         common: Files that every runner needs, by name, such as the networks of policies.
     """
 
@@ -103,14 +103,8 @@ class RayCluster(Workers[Item, Result]):
     """Workers on the machines of a Ray cluster, each on one CPU.
 
     Each worker checks that its machine has this version of mlgo-gym; its runner checks the compiler. Items of a worker
-    that exits, or of a machine that fails, are retried once.
-
-    The arguments are those of `Execution` and of `Execution.workers()`. The address is ignored where this process is
-    connected to a cluster already.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-        MlgoError: No cluster answers at the address.
+    that exits, or of a machine that fails, are retried once. The address is ignored where this process is connected to
+    a cluster already. Arguments and errors are those of `Execution` and of `Execution.workers()`.
     """
 
     def __init__(

@@ -34,12 +34,7 @@ _MAX_FAILED_STARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailure:
-    """Replaces the result of an item whose worker exited.
-
-    Attributes:
-        how: Cause in words, such as `"signal 9 (SIGKILL)"`.
-        status: Exit status of the worker; negative for a signal.
-    """
+    """Replaces the result of an item whose worker exited: the cause in words, and the exit status, < 0 for a signal."""
 
     how: str
     status: int
@@ -88,12 +83,7 @@ class Queue(Protocol[Item]):
 
 
 class Worker(ABC, Generic[Item, Result]):
-    """One worker, and the items that it works on.
-
-    Attributes:
-        ready: Whether the worker has started.
-        items: Assigned items.
-    """
+    """One worker, whether it has started, and the items that it works on."""
 
     def __init__(self) -> None:
         self.ready = False
@@ -125,8 +115,8 @@ class Workers(Generic[Item, Result]):
     Args:
         start_worker: Returns a new worker; raises `MlgoError` if it cannot start.
         wait: Waits until some of the workers have sent a message or exited, and returns these.
-        jobs: Maximum number of workers (≥ 1).
-        capacity: Number of items that a worker works on at the same time (≥ 1).
+        jobs: Maximum number of workers.
+        capacity: Number of items that a worker works on at the same time.
         retries: Number of times that an item is retried after its worker exited.
     """
 
@@ -148,9 +138,8 @@ class Workers(Generic[Item, Result]):
     def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
         """Yield each item of a queue with its result as soon as it is finished, in no particular order.
 
-        Closing the generator early ends the unfinished work. `run()` may be called again afterwards.
-
-        Raises `MlgoError` if a worker cannot start.
+        Closing the generator early ends the unfinished work; `run()` may be called again. Raises `MlgoError` if a
+        worker cannot start.
         """
         workers = self._workers
         try:
@@ -251,10 +240,7 @@ class _LocalWorker(Worker[Item, Result]):
 
 
 def in_process(start: Callable[[], Runner[Item, Result]], capacity: int = 1) -> Workers[Item, Result]:
-    """Return one worker, which is this process; an exception of the work leaves `run()`.
-
-    The arguments are those of `Execution.workers()`.
-    """
+    """Return one worker, which is this process; an exception of the work leaves `run()`."""
     return Workers(lambda: _LocalWorker(start()), lambda workers: workers, 1, capacity)
 
 
@@ -328,10 +314,7 @@ class _ProcessWorker(Worker[Item, Result]):
 def processes(
     start: Callable[[], Runner[Item, Result]], jobs: int, capacity: int = 1, *, seconds: float | None = None
 ) -> Workers[Item, Result]:
-    """Return at most `jobs` worker processes of this machine.
-
-    The arguments are those of `Execution.workers()`. After `seconds` from now, workers that send nothing are killed.
-    """
+    """Return at most `jobs` worker processes; after `seconds` from now, those that send nothing are killed."""
     end = None if seconds is None else time.monotonic() + seconds
 
     def wait(workers: Sequence[Worker[Item, Result]]) -> list[Worker[Item, Result]]:

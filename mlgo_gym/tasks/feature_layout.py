@@ -22,7 +22,6 @@ class FeatureLayout:
     """How the features of a header become an observation.
 
     Args:
-        header: the header of a channel.
         exclude_features: features that are not part of the observation, such as an action mask.
         bounds: the bounds of features that have some; all others are unbounded.
         caps: float features that may be infinite, and their largest value in an observation. Each has a further feature

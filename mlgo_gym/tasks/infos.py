@@ -39,13 +39,11 @@ CALLEE_FEATURES = "with `callee_features=True`"
 
 
 class InfoKey(NamedTuple):
-    """One key of `info`.
+    """One key of `info`, and the meaning of its value with its unit.
 
     Attributes:
-        name: The key.
         when: `FIRST`, `DECISION` or `END`; several with commas between.
         type: Type of the value; the first word is a key of `_EMPTY`, or the value is an array.
-        meaning: Meaning of the value, with its unit.
         condition: Circumstance without which the key is absent; empty: none.
         tasks: Tasks with the key, a key of `_TASKS`.
     """

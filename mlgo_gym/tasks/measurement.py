@@ -45,7 +45,7 @@ class Measurement:
     """The sizes and costs of one compile.
 
     Attributes:
-        sizes: those of the object file; None where the compile was ended before there was one.
+        sizes: None where the compile was ended before there was an object file.
         allocation: weighted cost of register allocation by function, empty without the optimisation record.
         frames: bytes of the stack frame of each function; None for a compile without `STACK_USAGE_FLAGS`.
         project: the rewarded metrics of `PROJECT_METRICS`; not part of `to_json()`, as they depend on other modules.

@@ -26,18 +26,12 @@ GRAPH = "graph"
 class Task(ABC):
     """One kind of decision: its spaces, the encoding of its actions, and its metrics.
 
-    A task is made with its own options, then bound to the headers of one compiler: spaces come from the compiler and
-    not from a table.
-
-    Attributes:
-        headers: the header of each advisor, once bound.
-        observation_space: the space of `observe()`, once bound.
-        action_space: the space of the actions that `encode()` takes, once bound.
-        feature_names: the name of each element of a flat observation, once bound.
+    A task is made with its own options, then bound to the headers of one compiler: headers, spaces and feature names
+    come from the compiler and not from a table.
     """
 
     name: ClassVar[str]
-    """A short name, under which what is measured is cached."""
+    """Short name, also of cached counts."""
 
     advisors: ClassVar[tuple[Advisor, ...]]
     """The advisors, in the order in which clang opens their channels."""

@@ -101,16 +101,12 @@ def causes_of_changes(
     callees: clang knows more or less about the callee there.
 
     Args:
-        before: The decisions of the first compile.
-        after: The decisions of the second compile.
+        before, after: The decisions of both compiles.
         changes: Growth of each function in bytes; unchanged functions are absent.
         causes: The differing decisions of either compile, grouped by cause.
         sizes: Bytes, or the cost, of each function of the first compile.
         counts_calls: Whether a function also changes when it is called more or less often. Then the causes of a call
             reach its callee, and what no cause reaches is also due to the causes that reach one of its callers.
-
-    Returns:
-        The causes of each function that changed; functions without a cause are absent.
     """
     reach = Reach((before, after))
     reached: Causes = {}
@@ -271,8 +267,7 @@ class FlipEffects:
 
     Attributes:
         bytes: Growth of the module in bytes for each flip by index; flips that share a changed function are absent.
-        unexplained: Absolute change in bytes of the functions that no flip can have changed.
-        changed: Absolute change in bytes of all functions.
+        unexplained, changed: Absolute change in bytes of the functions that no flip can have changed, and of all.
     """
 
     bytes: Mapping[int, int]

@@ -47,11 +47,9 @@ class Credit(NamedTuple):
 
 
 class CostChanges(NamedTuple):
-    """The changes of a cost between two compiles.
+    """The changes of a cost between two compiles: growth by function without unchanged ones, and of the module.
 
     Attributes:
-        functions: Growth by function; unchanged ones are absent.
-        total: Growth of the module.
         counts_calls: Whether the cost of a function also changes when it is called more or less often.
         before: Cost of each function in the first compile; None for its bytes.
     """

@@ -30,10 +30,8 @@ class InlineDecision(NamedTuple):
     """An inlining decision and its answer.
 
     Attributes:
-        site: Site of the decision.
         callee: Symbol of the called function; empty where clang did not print it.
-        answer: 1 inlines the call, 0 keeps it.
-        default: The answer of clang's own heuristic.
+        answer, default: 1 inlines the call, 0 keeps it; that of clang's own heuristic.
         payload: Bytes of the observation, in header order.
         estimate: Cost of inlining in clang's cost model, the feature `cost_estimate`.
         predicted_callee: Prediction of `callee`; None without callee features.
@@ -65,13 +63,9 @@ class InlineDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class InlineCompile:
-    """A finished compile with its inlining decisions.
+    """A finished compile with all its inlining decisions, the bytes of each function, and the object file.
 
-    Attributes:
-        decisions: All inlining decisions, in order.
-        functions: Bytes of each function.
-        object_bytes: The object file.
-        frames: Bytes of the stack frame of each function; None without `STACK_USAGE_FLAGS`.
+    `frames` has the bytes of the stack frame of each function; None without `STACK_USAGE_FLAGS`.
     """
 
     decisions: tuple[InlineDecision, ...]
@@ -154,16 +148,11 @@ def run_inline_compile(
 ) -> InlineCompile:
     """Compile a module, and record the site and the callee of each inlining decision.
 
-    Args:
-        compilation: The compile, with the task's own flags.
-        task: The bound task; its first advisor is the inliner's. Clang decides for the other advisors.
-        choose: Returns 1 to inline, 0 to keep the call.
-        timeout: Maximum wait for each output of clang, in seconds.
-        blank_callee_features: Whether callee features are 0 instead of predicted, which takes less time.
+    `choose` returns 1 to inline, 0 to keep the call; clang decides for the other advisors of the task. With
+    `blank_callee_features` these features are 0 instead of predicted, which takes less time.
 
     Raises:
         CompilerError: The compile failed.
-        ToolchainError: Clang does not print the context of its decisions.
         MlgoError: An action is illegal, the object has no symbols, or the task has no inlining.
     """
     chooses = partial(interruptible, choose)

@@ -19,12 +19,7 @@ from mlgo_gym.storage.temporary_folders import temporary_folder
 
 
 class PlainObjects:
-    """Compiles each module of a corpus by plain clang at most once, at its first use.
-
-    Args:
-        compilation: Returns the compile of a module.
-        timeout: Longest silence of clang, in seconds.
-    """
+    """Compiles each module of a corpus by plain clang at most once, at its first use."""
 
     def __init__(self, compilation: Callable[[str], Compilation], timeout: float) -> None:
         self.compilation = compilation
@@ -45,13 +40,8 @@ class LinkedSize:
 
     A link runs without link time optimisation, also one that the build made with it: the objects are native code.
 
-    Raises `CorpusError` if the corpus has no link steps. A link that fails is a `CompilerError` of kind `link`.
-
-    Attributes:
-        toolchain: The compiler, whose driver links.
-        plain: Objects by plain clang.
-        trust: Whether to run link arguments unchecked.
-        limits: Limits of each program of a link.
+    The driver of the compiler links, with `limits` for each program; `trust` runs link arguments unchecked. Raises
+    `CorpusError` if the corpus has no link steps. A link that fails is a `CompilerError` of kind `link`.
     """
 
     corpus: Corpus

@@ -58,7 +58,6 @@ class Program:
     """A runnable program of a corpus.
 
     Attributes:
-        runs: its runs; their instructions are added.
         modules: names of the modules that are linked into it, in the order of the corpus.
         link: output of a recorded link step instead of `modules`, or None.
         language: `c` or `c++`, the standard library that `modules` are linked with.
@@ -297,16 +296,8 @@ def _name_in_wasm(symbol: str) -> str:
 class ModulePrograms:
     """The metric `instructions`, a `ProjectCost`: counts the programs of a corpus with another object of one module.
 
-    A count is kept on disk, by the linked file and its runs. Nothing runs before the first count.
-
-    Args:
-        corpus: The corpus; `CorpusError` if it describes no programs, or they are not trusted.
-        toolchain: The compiler, which links.
-        plain: Returns the object of a module by plain clang.
-        trust: Whether to run programs of a folder outside of the cache.
-
-    Attributes:
-        modules: Names of the modules that belong to a program.
+    A count is kept on disk, by the linked file and its runs. Nothing runs before the first count. `plain` returns the
+    object of a module by plain clang. Errors are those of `read_programs()`, whose argument `trust` is.
     """
 
     counts_calls = True

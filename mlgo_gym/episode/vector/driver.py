@@ -22,11 +22,7 @@ _running = threading.BoundedSemaphore(os.cpu_count() or 1)
 
 
 class BackgroundCall:
-    """A function call in a thread, which an event loop watches like a session.
-
-    Attributes:
-        exited: Whether the function has returned or raised.
-    """
+    """A function call in a thread, which an event loop watches like a session; then it has `exited`."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.exited = False

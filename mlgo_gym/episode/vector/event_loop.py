@@ -18,9 +18,6 @@ class EventLoop:
 
     A session whose decision is pending may become readable: it writes to standard error, or is killed. It would wake
     every wait for the others, so it is not watched until its sub-environment runs again.
-
-    Args:
-        sub_envs: The sub-environments, by index.
     """
 
     def __init__(self, sub_envs: Sequence[SubEnvironment]) -> None:
@@ -52,12 +49,7 @@ class EventLoop:
         self._ready.extendleft(reversed(list(env_ids)))
 
     def collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
-        """Serve the compilers until enough sub-environments are ready; return their indices, the earliest first.
-
-        Args:
-            count: Number of sub-environments.
-            among: Indices to choose from; None is all.
-        """
+        """Serve the compilers until a number of sub-environments, `among` some or all, are ready; return these."""
         queue = self._ready
         if among is None:
             while len(queue) < count:

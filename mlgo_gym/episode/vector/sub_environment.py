@@ -21,20 +21,15 @@ class SubEnvironment:
     `begin()` and `act()` start something, and `poll()` continues it until `driver` awaits nothing. Then there is a
     `step_result()`, or an error for `take_error()`.
 
-    Args:
-        maker: Starts the episodes of all sub-environments.
-        env_id: Index of this one, for error messages.
-        prefetch: Number of episodes to start early. They equal the episodes without prefetching: they restart where the
-            random generator has advanced.
-        autoreset_mode, cursor: Reset after the end of an episode, and position in the order of the modules.
-        max_steps: Number of steps after which an episode is truncated, as by `TimeLimit`; None for no limit.
+    Episodes that start early equal those without prefetching: they restart where the random generator has advanced.
+    `max_steps` is that of `TimeLimit`.
 
     Attributes:
         driver: Runs the episode from its start to its end; None between episodes, and after an error.
         episode, last_episode: The running episode, None between episodes; and the last started one.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
             An error of the next episode is kept until then.
-        np_random, np_random_seed: Random generator of modules and functions, and its seed; -1 if it was set.
+        np_random_seed: Seed of the random generator of modules and functions; -1 if that was set.
     """
 
     def __init__(
