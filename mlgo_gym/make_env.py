@@ -1,4 +1,4 @@
-"""Makes environments by id: here, on another machine, and in workers of a list of items."""
+"""Makes environments by id: here, on another machine, and in workers of a list of modules."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.loading import pack_policies
 from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
-from mlgo_gym.scheduling.workers import Item, Result
+from mlgo_gym.scheduling.workers import Result
 
 
 def compiler_environments() -> list[str]:
@@ -92,39 +92,37 @@ class RemoteEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class EnvironmentWork(Generic[Item, Result]):
-    """Work on items, one after the other, in an environment that each worker makes by id and JSON-able arguments.
+class EnvironmentWork(Generic[Result]):
+    """Work on modules, one after the other, in an environment that each worker makes by id and JSON-able arguments.
 
     Attributes:
-        start: Returns the function that works on an item, for an environment; picklable. The store has the files of
-            the policies on a remote machine.
+        start: Returns the function that works on a module by its name, for an environment; picklable. The store has the
+            files of the policies on a remote machine.
         policies: Specifications of the policies that the work needs.
-        needs: Returns the name of the module that an item needs. Default: the item itself.
     """
 
     environment: str
     arguments: Mapping[str, Any]
-    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]]
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[str], Result]]
     policies: Sequence[str] = ()
-    needs: Callable[[Item], str] = str
 
-    def workers(self, env: CompilerEnv, execution: Execution) -> Workers[Item, Result]:
+    def workers(self, env: CompilerEnv, execution: Execution) -> Workers[str, Result]:
         """Return the workers; the corpus of `env`, an environment on this machine, has the modules."""
         return execution.workers(self._runner, remote=partial(self._remote_work, env))
 
-    def _runner(self) -> SequentialRunner[Item, Result]:
+    def _runner(self) -> SequentialRunner[str, Result]:
         return SequentialRunner(self.start(make_environment(self.environment, self.arguments), None))
 
-    def _remote_work(self, env: CompilerEnv) -> RemoteWork[Item, Result]:
+    def _remote_work(self, env: CompilerEnv) -> RemoteWork[str, Result]:
         remote = RemoteEnvironment.of(self.environment, self.arguments, env)
         start = partial(_remote_runner, remote, self.start)
-        return RemoteWork(start, self.needs, partial(pack_module, env.corpus), remote.stored_files(self.policies))
+        return RemoteWork(start, str, partial(pack_module, env.corpus), remote.stored_files(self.policies))
 
 
 def _remote_runner(
     remote: RemoteEnvironment,
-    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]],
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[str], Result]],
     store: FileStore,
-) -> SequentialRunner[Item, Result]:
+) -> SequentialRunner[str, Result]:
     env = make_environment(remote.environment, remote.arguments_on(store))
     return SequentialRunner(start(env, store))

@@ -265,8 +265,6 @@ def clone(
     callee_features: options.CalleeFeatures = False,
     hidden: HiddenOption = "64,32",
     steps: StepsOption = 2000,
-    jobs: options.Workers = None,
-    ray: options.Ray = None,
     clang: options.Clang = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
@@ -286,7 +284,6 @@ def clone(
             exclude_features=() if see_default else (INLINING_DEFAULT,),
             label_smoothing=label_smoothing,
             seed=seed,
-            execution=Execution(jobs, ray),
             output=output,
             monitor=monitor,
         )

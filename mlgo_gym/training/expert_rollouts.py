@@ -1,12 +1,7 @@
 """Imitation of another policy: behaviour cloning, and DAgger (Ross, Gordon and Bagnell 2011)."""
 
-import pickle
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +12,10 @@ from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.make_env import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.loading import unpack_policy
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network, Normalization
 from mlgo_gym.policies.protocol import flat_part, run_episode
-from mlgo_gym.scheduling import Execution, FileStore, SequentialRunner, WorkerFailure, Workers, in_process
 from mlgo_gym.training.distillation import NetworkSettings, fitted_network, torch_library
 from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.monitor import Monitor
@@ -83,15 +75,13 @@ def imitate(
     exclude_features: Sequence[str] = (INLINING_DEFAULT,),
     label_smoothing: float = 0.0,
     seed: int = 0,
-    execution: Execution = Execution(),
     output: Path | None = None,
     monitor: Monitor | None = None,
 ) -> Network:
     """Return a network that imitates an expert: a start for reinforcement learning.
 
     The expert acts in the first round. In later rounds the network of the round before acts, and the expert labels the
-    states that it reaches (DAgger). Each network is trained on all rounds so far. The same seed gives the same network,
-    wherever the episodes run.
+    states that it reaches (DAgger). Each network is trained on all rounds so far. The same seed gives the same network.
 
     Args:
         env: An environment of mlgo-gym with a Discrete action space, wrapped or not; it is reset.
@@ -105,8 +95,6 @@ def imitate(
         label_smoothing: Probability of the other legal actions together in the targets (0 ≤ p < 1). A fully confident
             clone does not explore, so reinforcement learning needs some.
         seed: Source of the modules, the first weights and the batches.
-        execution: Where the episodes run. Default: this process, in `env` itself. Elsewhere the expert is given by its
-            specification, and each worker makes the environment of `env.spec`.
         output: File for the network. Default: nothing is written.
         monitor: Receives the progress, and for each round the result `rollouts` with `agreement`, the share of
             decisions in which the acting policy and the expert agree.
@@ -115,7 +103,7 @@ def imitate(
         A network with one output per action, the logits of a softmax policy.
 
     Raises:
-        MissingExtraError: PyTorch or Ray is not installed.
+        MissingExtraError: PyTorch is not installed.
         MlgoError: the environment has other actions, a number is out of range, or no module of the corpus has a
             decision.
     """
@@ -129,22 +117,15 @@ def imitate(
         raise MlgoError(f"expected an environment of mlgo-gym with a Discrete action space, got {inner}; make another")
     columns = tuple(column for column, name in enumerate(inner.feature_names) if name not in exclude_features)
     torch_library()
-    with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collect:
-        fit = Classification(settings, label_smoothing, seed)
-        return run_pipeline(collect, fit.fit, rounds=rounds, output=output, monitor=monitor)
+    if isinstance(expert, str):
+        expert = load_policy(expert, inner, seed=seed)
+    collect = expert_rollouts(inner, expert, columns, episodes, per_episode, seed)
+    fit = Classification(settings, label_smoothing, seed)
+    return run_pipeline(collect, fit.fit, rounds=rounds, output=output, monitor=monitor)
 
 
 class _Episode(NamedTuple):
-    """An episode to run; without a network the expert acts."""
-
-    episode_index: int
-    module: str
-    seed: int
-    network: bytes | None
-
-
-class _Recorded(NamedTuple):
-    """The labelled decisions of an episode."""
+    """The labelled decisions of an episode, and how many of all its decisions agreed with the expert."""
 
     observations: Any
     actions: Any
@@ -153,96 +134,56 @@ class _Recorded(NamedTuple):
     decisions: int
 
 
-@contextmanager
 def expert_rollouts(
-    env: CompilerEnv,
-    expert: str | Policy,
-    columns: tuple[int, ...],
-    episodes: int,
-    per_episode: int,
-    seed: int,
-    execution: Execution,
-) -> Iterator[Collector]:
+    env: CompilerEnv, expert: Policy, columns: tuple[int, ...], episodes: int, per_episode: int, seed: int
+) -> Collector:
     """Return the collector of `imitate()`, whose arguments these are; `columns` are the features of the network.
 
     It collects the actions of an expert in the states that a network reaches: the expert's action costs 0, and the cost
-    of others is unknown. The module of an episode depends on its number and on the seed, not on the worker.
+    of others is unknown. The module of an episode depends on its number and on the seed.
     """
-    start = partial(_start_rollouts, expert, columns, per_episode, seed)
-    workers: Workers[_Episode, _Recorded | None]
-    if execution.in_process:
-        # The environment stays open: it belongs to the caller.
-        workers = in_process(lambda: SequentialRunner(start(env, None)))
-    elif env.spec is None or not isinstance(expert, str):
-        raise MlgoError(
-            f"expected an environment of gym.make and an expert by its specification, got {env.spec} and {expert!r}; "
-            "use Execution() for this process"
-        )
-    else:
-        work = EnvironmentWork(env.spec.id, env.spec.kwargs, start, [expert], attrgetter("module"))
-        workers = work.workers(env, execution)
 
     def collect(round_index: int, network: Network | None, monitor: Monitor) -> Labels:
-        sources = [np.random.SeedSequence([seed, round_index, episode]) for episode in range(episodes)]
-        generators = [np.random.default_rng(source) for source in sources]
-        pickled = None if network is None else pickle.dumps(network)
-        without: set[str] = set()
-
-        def draw(episode: int) -> _Episode:
-            """Draw a module by the weights of the environment."""
-            while True:
-                position = env.setup.order.draw(generators[episode], OrderCursor(), frozenset())
-                if position is None:
-                    raise MlgoError("expected a corpus with a module, got an empty one; choose another one")
-                if (name := env.corpus.names[position]) not in without:
-                    return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
-
-        queue = deque(map(draw, range(episodes)))
-        done: dict[int, tuple[str, _Recorded]] = {}
-        with monitor.stage("rollouts", episodes) as advance, closing(workers.run(queue)) as results:
-            for episode, result in results:
-                if isinstance(result, WorkerFailure):
-                    raise MlgoError(f"expected a rollout of {episode.module!r}, got a worker that exited: {result.how}")
-                if result is None:
-                    without.add(episode.module)
-                    if len(without) == len(env.corpus.names):
+        acting = expert if network is None else MlpPolicy(env, network)
+        without, names, recorded = set[int](), list[str](), list[_Episode]()
+        with monitor.stage("rollouts", episodes) as advance:
+            for index in range(episodes):
+                source = np.random.SeedSequence([seed, round_index, index])
+                generator, episode_seed = np.random.default_rng(source), int(source.generate_state(1)[0])
+                episode = None
+                while episode is None:
+                    position = env.setup.order.draw(generator, OrderCursor(), without)
+                    if position is None:
                         raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
-                    queue.appendleft(draw(episode.episode_index))
-                    continue
-                done[episode.episode_index] = episode.module, result
-                advance(len(done))
-        names, recorded = zip(*(done[episode] for episode in range(episodes)), strict=True)
-        agreement = sum(part.agreed for part in recorded) / sum(part.decisions for part in recorded)
+                    name = env.corpus.names[position]
+                    episode = _run(env, expert, acting, columns, per_episode, name, episode_seed)
+                    if episode is None:
+                        without.add(position)
+                names.append(name)
+                recorded.append(episode)
+                advance(len(names))
+        agreement = sum(episode.agreed for episode in recorded) / sum(episode.decisions for episode in recorded)
         monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
         observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
-        sizes, one = [len(part.actions) for part in recorded], np.ones(len(actions))
+        sizes, one = [len(episode.actions) for episode in recorded], np.ones(len(actions))
         digests = [env.corpus.module(name).source_digest() for name in names]
         groups, modules, digest = (np.repeat(values, sizes) for values in (range(len(names)), names, digests))
         features = tuple(env.feature_names[column] for column in columns)
         return Labels(features, observations, actions, costs, one, one, groups, modules, digest)
 
-    with workers:
-        yield collect
-
-
-def _start_rollouts(
-    expert: str | Policy,
-    columns: tuple[int, ...],
-    per_episode: int,
-    seed: int,
-    env: CompilerEnv,
-    store: FileStore | None,
-) -> Callable[[_Episode], _Recorded | None]:
-    if isinstance(expert, str):
-        expert = load_policy(unpack_policy(expert, store), env, seed=seed)
-    return partial(_run, env, expert, columns, per_episode)
+    return collect
 
 
 def _run(
-    env: CompilerEnv, expert: Policy, columns: tuple[int, ...], per_episode: int, episode: _Episode
-) -> _Recorded | None:
-    """Return the labelled decisions; None if the module has none."""
-    acting = expert if episode.network is None else MlpPolicy(env, pickle.loads(episode.network))  # noqa: S301 - ours
+    env: CompilerEnv,
+    expert: Policy,
+    acting: Policy,
+    columns: tuple[int, ...],
+    per_episode: int,
+    module: str,
+    seed: int,
+) -> _Episode | None:
+    """Return the labelled decisions of an episode; None if the module has none."""
     assert isinstance(env.action_space, gym.spaces.Discrete)
     all_legal = np.ones(int(env.action_space.n), np.int8)
     rows, actions, costs = [], [], []
@@ -263,7 +204,7 @@ def _run(
         return action
 
     try:
-        run_episode(env, choose, seed=episode.seed, options={"module": episode.module})
+        run_episode(env, choose, seed=seed, options={"module": module})
     except NoDecisionError:
         return None
-    return _Recorded(np.stack(rows), np.array(actions, np.int64), np.stack(costs), sum(agreed), len(agreed))
+    return _Episode(np.stack(rows), np.array(actions, np.int64), np.stack(costs), sum(agreed), len(agreed))

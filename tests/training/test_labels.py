@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from mlgo_gym import CompilerEnv, Execution, MlgoError, Network, load_policy, open_corpus
+from mlgo_gym import CompilerEnv, MlgoError, Network, load_policy, open_corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests, write_sidecar_digests
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
@@ -254,17 +254,16 @@ def test_a_failed_flip_is_counted_and_others_follow(make_bitcode: MakeBitcode, t
 
 def collected(
     env: CompilerEnv,
-    expert: Any = "default",
+    expert: str = "default",
     network: Network | None = None,
     *,
     per_episode: int = 2000,
     seed: int = 0,
-    execution: Execution = Execution(),
 ) -> tuple[Labels, float]:
     """Return the labels of a round of two episodes, and how often the acting policy agreed with the expert."""
     monitor, columns = Monitor(), tuple(range(len(env.feature_names)))
-    with expert_rollouts(env, expert, columns, 2, per_episode, seed, execution) as collect:
-        labels = collect(0 if network is None else 1, network, monitor)
+    collect = expert_rollouts(env, load_policy(expert, env), columns, 2, per_episode, seed)
+    labels = collect(0 if network is None else 1, network, monitor)
     return labels, monitor.results["rollouts"][0]["agreement"]
 
 
@@ -272,7 +271,7 @@ def make(environment: str, corpus: Path | str, **arguments: Any) -> CompilerEnv:
     return make_environment(environment, {"corpus": str(corpus), **arguments})
 
 
-def test_the_expert_acts_in_the_first_round_and_labels_in_later_ones_in_any_process(corpus: Path) -> None:
+def test_the_expert_acts_in_the_first_round_and_labels_in_later_ones(corpus: Path) -> None:
     env = make("mlgo/Inline-v0", corpus)
     labels, agreement = collected(env)
     column = labels.features.index("inlining_default")
@@ -281,10 +280,7 @@ def test_the_expert_acts_in_the_first_round_and_labels_in_later_ones_in_any_proc
     assert (labels.costs.shape, agreement) == ((len(labels), 2), 1.0)
     assert labels.trained_on
     assert set(labels.trained_on.values()) <= set(env.corpus.names)
-    other, _ = collected(env, execution=Execution(2))
-    assert np.array_equal(labels.observations, other.observations)
-    assert (labels.answers.tolist(), labels.trained_on) == (other.answers.tolist(), other.trained_on)
-    labels, agreement = collected(env, load_policy("always", env), constant(0))
+    labels, agreement = collected(env, "always", constant(0))
     assert labels.answers.all()
     assert agreement == 0.0
 
@@ -293,8 +289,6 @@ def test_unusable_settings_are_refused(corpus: Path, leaf: Path) -> None:
     env = make("mlgo/Inline-v0", corpus)
     with pytest.raises(MlgoError, match="expected a corpus with decisions, got none in any module"):
         collected(make("mlgo/Inline-v0", leaf))
-    with pytest.raises(MlgoError, match=r"an expert by its specification, got .*; use Execution\(\) for this process"):
-        collected(env, load_policy("never", env), execution=Execution(2))
     with pytest.raises(MlgoError, match="0 ≤ label_smoothing < 1, got 3, 16, 2000 and 1"):
         imitate(env, label_smoothing=1.0)
     with pytest.raises(MlgoError, match="Discrete action space"):
