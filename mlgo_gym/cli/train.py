@@ -32,7 +32,7 @@ PADDING = 16
 BASES = {"Os": "threshold:5"}
 """Default base by level: at -Os the rule of -Oz is better than clang's own choices."""
 
-EXTRA_LEVELS = {"Os": ["Oz"]}
+EXTRA_LEVELS = {"Os": ("Oz",)}
 """Other levels whose labels help, by level."""
 
 group = typer.Typer(
@@ -299,14 +299,6 @@ def policy(
     corpus: Annotated[str, Option(help="Corpus without a level.")] = "builtin:train,catalogue:train",
     level: Annotated[str, Option(help="Optimisation level that the policy is for.")] = "Oz",
     callee_features: options.CalleeFeatures = False,
-    extra_levels: Annotated[
-        list[str] | None,
-        Option(
-            "--extra-level",
-            help="Another level to collect labels at; repeat for several. The policy's own level: no other.",
-            show_default="Oz for --level Os",
-        ),
-    ] = None,
     rounds: Annotated[int, Option(help="Rounds of labels, each around the last network.", min=1)] = 4,
     compiles: CompilesOption = 40,
     seconds: Annotated[float, Option(help="Maximum CPU time per module, in seconds.")] = 3.0,
@@ -336,7 +328,7 @@ def policy(
     specs = parse_corpora(corpus)
     if any(spec.optimize for spec in specs):
         raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
-    levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
+    levels = dict.fromkeys([level, *EXTRA_LEVELS.get(level, ())])
     corpora = {name: ",".join(str(spec.at(name)) for spec in specs) for name in levels}
     given = {"callee_features": callee_features}
     arguments = environment_arguments(clang, settings, trust_flags, link_view, **given)

@@ -33,6 +33,7 @@ _SECONDS = 600.0
 """Time limit of a compile for `Compilation.plain_object()`."""
 
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
+"""Flags that embed bitcode in the object for extraction."""
 
 _expansions = JsonCache("driver-flags")
 
@@ -76,12 +77,16 @@ class Compilation:
 
         With `code`, decisions have the code of the module.
         """
+        link_facts = None
+        if self.link_facts is not None:
+            bitcode = self.module.bitcode
+            link_facts = self.link_facts.of_module(_facts(bitcode, bitcode.stat().st_mtime_ns).source_filename)
         return Session(
             self.command,
             advisors,
             confined=self.confined,
             limits=self.limits,
-            link_facts=self._facts_of_module(),
+            link_facts=link_facts,
             code=self.code if code else None,
             **options,
         )
@@ -90,12 +95,6 @@ class Compilation:
         """Return the object of clang's own choices; raise `CompilerError` if the compile fails."""
         with self.session() as session:
             return session.finish(_SECONDS).object_bytes
-
-    def _facts_of_module(self) -> LinkFacts | None:
-        if self.link_facts is None:
-            return None
-        bitcode = self.module.bitcode
-        return self.link_facts.of_module(_facts(bitcode, bitcode.stat().st_mtime_ns).source_filename)
 
     def key(self, *parts: object) -> str:
         """Return a cache key of the given parts and all that decides the result: compiler, files and flags."""
@@ -127,7 +126,8 @@ def plan(
     recorded = module.flags or default_flags(module, target)
     if module.thinlto_index is not None:
         recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
-    recorded = without_embedding(recorded)
+    if any(flag.startswith(_EMBEDDING) for flag in recorded):
+        recorded = edit_flags(recorded, delete=_EMBEDDING)
     origin, is_checked = f"module {module.name!r}", bool(module.flags) and not module.trusted
     if is_checked:
         check_arguments(recorded, origin, module.inputs)
@@ -152,13 +152,6 @@ def plan(
     checked = tuple(flag for flag in flags if flag not in STACK_USAGE_FLAGS)
     confined = _is_compiled(toolchain.binary) and refused_argument(checked, module.inputs) is None
     return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
-
-
-def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Return flags without those that embed bitcode in the object for extraction."""
-    if any(flag.startswith(_EMBEDDING) for flag in flags):
-        return edit_flags(flags, delete=_EMBEDDING)
-    return flags
 
 
 def default_flags(module: Module, target: str | None = None) -> tuple[str, ...]:

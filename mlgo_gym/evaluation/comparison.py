@@ -207,9 +207,9 @@ def _module_differences(first: EvaluationResult, second: EvaluationResult) -> It
             yield f"the module {name} has other contents: {digests}"
         elif ours.flags != theirs.flags:
             yield f"the module {name} has {_flags_difference(set(ours.flags or ()), set(theirs.flags or ()))}"
-    corpora = [result.configuration.described_modules for result in (first, second)]
-    same_names = ", with other contents" * (corpora[0] == corpora[1])
-    yield f"the modules are {corpora[0]} in the first and {corpora[1]} in the second{same_names}"
+    settings = first.configuration, second.configuration
+    ours, theirs = (f"{configuration.modules} modules of {configuration.corpus}" for configuration in settings)
+    yield f"the modules are {ours} in the first and {theirs} in the second{', with other contents' * (ours == theirs)}"
 
 
 def _flags_difference(ours: set[str], theirs: set[str]) -> str:
@@ -250,8 +250,13 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
 
 
 def _smallest(name: str, episodes: Sequence[EpisodeRecord], metric: str) -> EpisodeRecord:
-    done = [_as_plain(episode) if episode.policy == DEFAULT else episode for episode in episodes]
-    done = [episode for episode in done if episode.status == DONE]
+    done = [
+        replace(episode, metrics={name: (plain, plain) for name, (_, plain) in episode.metrics.items()})
+        if episode.policy == DEFAULT
+        else episode
+        for episode in episodes
+        if episode.status == DONE
+    ]
     best = min(done, key=lambda episode: episode.metrics[metric][0]) if done else episodes[0]
     return replace(
         best,
@@ -260,7 +265,3 @@ def _smallest(name: str, episodes: Sequence[EpisodeRecord], metric: str) -> Epis
         seconds=math.fsum(episode.seconds for episode in episodes),
         policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
     )
-
-
-def _as_plain(episode: EpisodeRecord) -> EpisodeRecord:
-    return replace(episode, metrics={name: (plain, plain) for name, (_, plain) in episode.metrics.items()})

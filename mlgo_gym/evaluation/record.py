@@ -69,11 +69,6 @@ class Configuration:
     trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def described_modules(self) -> str:
-        """Number of modules and corpus in words."""
-        return f"{self.modules} modules of {self.corpus}"
-
-    @property
     def identity(self) -> dict[str, Any]:
         """Everything that the results depend on, for `refuse_other_identity()`."""
         names = ("environment", "arguments", "split", "clang", "mlgo_gym", "seed", "counter", "policies", "contents")

@@ -42,11 +42,7 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
     bitcode = path.with_suffix(".bc")
     if not bitcode.is_file():
         return "its module is missing"
-    return replay_recipe(recipe, Module(recipe.module, bitcode, recipe.flags), toolchain)
-
-
-def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
-    """Compile a module with the decisions of a recipe, as `verify_recipe()` does."""
+    module = Module(recipe.module, bitcode, recipe.flags)
     try:
         recipe.check(module.digest(), toolchain.version_text)
         compilation = plan(module, toolchain)

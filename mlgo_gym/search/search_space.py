@@ -13,7 +13,6 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING
@@ -147,16 +146,11 @@ class SearchSpace:
         elif not self.improvements or cost < self.improvements[-1][1]:
             self.improvements.append((self.budget.spent, cost))
 
-    def begin(self) -> Episode:
-        """Start a compile and return it at its first decision; a CorpusError without one."""
-        work = self._env.maker.begin(np.random.default_rng(0), EpisodeStart(self.module))
-        episode = run_blocking(work, self.setup.timeout)
-        episode.strict = episode.raises = True
-        return episode
-
     def replay(self, actions: tuple[int, ...]) -> float:
         """Return the cost of some actions in a new compile; an MlgoError if they are illegal, or too few or many."""
-        with closing(self.begin()) as episode:
+        work = self._env.maker.begin(np.random.default_rng(0), EpisodeStart(self.module))
+        with closing(run_blocking(work, self.setup.timeout)) as episode:
+            episode.strict = episode.raises = True
             for number, action in enumerate(actions):
                 if episode.decision is None:
                     raise MlgoError(f"expected {len(actions)} decisions to replay, got {number}")

@@ -23,6 +23,9 @@ from mlgo_gym.training.pipeline import Collector, run_pipeline
 
 NETWORK = NetworkSettings(steps=2000)
 
+MAX_DECISIONS = 2000
+"""Maximum number of decisions of an episode to train on, so that a large module does not weigh most."""
+
 _ILLEGAL = -1e9
 
 
@@ -70,7 +73,6 @@ def imitate(
     *,
     rounds: int = 3,
     episodes: int = 16,
-    per_episode: int = 2000,
     settings: NetworkSettings = NETWORK,
     exclude_features: Sequence[str] = (INLINING_DEFAULT,),
     label_smoothing: float = 0.0,
@@ -88,7 +90,6 @@ def imitate(
         expert: A policy, or a specification as `load_policy` takes it; `"default"` is clang.
         rounds: Number of rounds (≥ 1); 1 is behaviour cloning alone.
         episodes: Episodes per round (≥ 1); their modules are drawn from the environment's corpus.
-        per_episode: Maximum number of decisions per episode to train on (≥ 1).
         settings: Size and training of the network.
         exclude_features: Features that the network does not see. Default: clang's own choice, because a network that
             sees it learns to copy it and nothing else; such a network agrees with clang on every module.
@@ -107,10 +108,10 @@ def imitate(
         MlgoError: the environment has other actions, a number is out of range, or no module of the corpus has a
             decision.
     """
-    if min(rounds, episodes, per_episode) < 1 or not 0 <= label_smoothing < 1:
+    if min(rounds, episodes) < 1 or not 0 <= label_smoothing < 1:
         raise MlgoError(
-            f"expected rounds, episodes and per_episode ≥ 1 and 0 ≤ label_smoothing < 1, got {rounds}, {episodes}, "
-            f"{per_episode} and {label_smoothing:g}"
+            f"expected rounds and episodes ≥ 1 and 0 ≤ label_smoothing < 1, got {rounds}, {episodes} and "
+            f"{label_smoothing:g}"
         )
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
@@ -119,7 +120,7 @@ def imitate(
     torch_library()
     if isinstance(expert, str):
         expert = load_policy(expert, inner, seed=seed)
-    collect = expert_rollouts(inner, expert, columns, episodes, per_episode, seed)
+    collect = expert_rollouts(inner, expert, columns, episodes, seed)
     fit = Classification(settings, label_smoothing, seed)
     return run_pipeline(collect, fit.fit, rounds=rounds, output=output, monitor=monitor)
 
@@ -134,9 +135,7 @@ class _Episode(NamedTuple):
     decisions: int
 
 
-def expert_rollouts(
-    env: CompilerEnv, expert: Policy, columns: tuple[int, ...], episodes: int, per_episode: int, seed: int
-) -> Collector:
+def expert_rollouts(env: CompilerEnv, expert: Policy, columns: tuple[int, ...], episodes: int, seed: int) -> Collector:
     """Return the collector of `imitate()`, whose arguments these are; `columns` are the features of the network.
 
     It collects the actions of an expert in the states that a network reaches: the expert's action costs 0, and the cost
@@ -156,7 +155,7 @@ def expert_rollouts(
                     if position is None:
                         raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
                     name = env.corpus.names[position]
-                    episode = _run(env, expert, acting, columns, per_episode, name, episode_seed)
+                    episode = _run(env, expert, acting, columns, name, episode_seed)
                     if episode is None:
                         without.add(position)
                 names.append(name)
@@ -175,13 +174,7 @@ def expert_rollouts(
 
 
 def _run(
-    env: CompilerEnv,
-    expert: Policy,
-    acting: Policy,
-    columns: tuple[int, ...],
-    per_episode: int,
-    module: str,
-    seed: int,
+    env: CompilerEnv, expert: Policy, acting: Policy, columns: tuple[int, ...], module: str, seed: int
 ) -> _Episode | None:
     """Return the labelled decisions of an episode; None if the module has none."""
     assert isinstance(env.action_space, gym.spaces.Discrete)
@@ -195,7 +188,7 @@ def _run(
         action = label if acting is expert else int(acting.act(observation, info))
         if not legal[action]:
             action = label
-        if len(agreed) < per_episode:
+        if len(agreed) < MAX_DECISIONS:
             rows.append(flat_part(observation)[list(columns)])
             actions.append(label)
             costs.append(np.where(legal, np.nan, np.inf))

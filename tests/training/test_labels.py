@@ -257,12 +257,11 @@ def collected(
     expert: str = "default",
     network: Network | None = None,
     *,
-    per_episode: int = 2000,
     seed: int = 0,
 ) -> tuple[Labels, float]:
     """Return the labels of a round of two episodes, and how often the acting policy agreed with the expert."""
     monitor, columns = Monitor(), tuple(range(len(env.feature_names)))
-    collect = expert_rollouts(env, load_policy(expert, env), columns, 2, per_episode, seed)
+    collect = expert_rollouts(env, load_policy(expert, env), columns, 2, seed)
     labels = collect(0 if network is None else 1, network, monitor)
     return labels, monitor.results["rollouts"][0]["agreement"]
 
@@ -289,7 +288,7 @@ def test_unusable_settings_are_refused(corpus: Path, leaf: Path) -> None:
     env = make("mlgo/Inline-v0", corpus)
     with pytest.raises(MlgoError, match="expected a corpus with decisions, got none in any module"):
         collected(make("mlgo/Inline-v0", leaf))
-    with pytest.raises(MlgoError, match="0 ≤ label_smoothing < 1, got 3, 16, 2000 and 1"):
+    with pytest.raises(MlgoError, match="0 ≤ label_smoothing < 1, got 3, 16 and 1"):
         imitate(env, label_smoothing=1.0)
     with pytest.raises(MlgoError, match="Discrete action space"):
         imitate(make("mlgo/RegAllocPriority-v0", corpus))
