@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,8 +30,6 @@ Report = Callable[[str, str], None]
 """Takes a problem and its remedy."""
 
 _OLDEST_LLVM = 17
-_FLAG_VARIABLES = re.compile(r"(?:CARGO_(?:ENCODED_|BUILD_|TARGET_\w+_))?RUSTFLAGS|C(?:PP|XX)?FLAGS")
-_SWITCH, _CHANNEL = "-enable-ml-inliner=release", "-inliner-interactive-channel-base="
 
 
 def doctor(
@@ -49,12 +46,6 @@ def doctor(
     def report(problem: str, remedy: str) -> None:
         problems.append({"problem": problem, "remedy": remedy})
 
-    for place in _misleading_places():
-        report(
-            f"{place} contains {_SWITCH}, and a released compiler has no model: rustc grows code without a message, "
-            "and clang refuses to compile",
-            "remove the flag; RUSTC_WRAPPER=mlgo-rustc or CC=mlgo-clang compile with a policy",
-        )
     compiler = _clang(clang, report)
     supported = {"snapshots": snapshot_support(), "confinement": confinement_support()}
     try:
@@ -75,23 +66,6 @@ def doctor(
     if sys.platform != "linux":
         report(f"unsupported platform {sys.platform}", "use Linux on x86-64 or aarch64")
     print_result(as_json, findings, "\n".join(_lines(findings)), problems)
-
-
-def _misleading_places() -> Iterator[str]:
-    """Yield each place that switches on the model of the inliner without a channel.
-
-    Places are variables for flags of compilers, and cargo's configuration of the working folder and of the user.
-    """
-    for name, value in os.environ.items():
-        if _FLAG_VARIABLES.fullmatch(name) and _SWITCH in value and _CHANNEL not in value:
-            yield name
-    folder, home = Path.cwd(), Path(os.environ.get("CARGO_HOME") or "~/.cargo").expanduser()
-    folders = [*(parent / ".cargo" for parent in (folder, *folder.parents)), home]
-    for path in dict.fromkeys(place / name for place in folders for name in ("config.toml", "config")):
-        with suppress(OSError):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            if _SWITCH in text and _CHANNEL not in text:
-                yield str(path)
 
 
 def _clang(name: str | None, report: Report) -> Findings:

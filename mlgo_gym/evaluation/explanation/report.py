@@ -168,9 +168,6 @@ def as_page(explanation: Explanation, command: str) -> str:
 MAX_NODES = 30
 """Maximum number of nodes in a readable picture."""
 
-MAX_EDGES = 60
-"""Maximum number of edges; above it, an edge on which both policies agree is shown only to connect a node."""
-
 _OUTCOMES = "both-keep", "both-inline", "first-inlines", "second-inlines"
 BOTH_KEEP, BOTH_INLINE, FIRST_INLINES, SECOND_INLINES = _OUTCOMES
 """Outcomes of a call; an edge has the last of these that occurs among its calls."""
@@ -209,12 +206,11 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """A part of a call graph, and the number of differing nodes and of edges between its nodes that are not shown."""
+    """A part of a call graph, and the number of differing nodes that it does not contain."""
 
     nodes: list[Node]
     edges: list[Edge]
     hidden_nodes: int
-    hidden_edges: int
 
 
 def call_graph(explanation: Explanation, limit: int = MAX_NODES) -> CallGraph:
@@ -237,10 +233,8 @@ def call_graph(explanation: Explanation, limit: int = MAX_NODES) -> CallGraph:
             weight[contexts.get(name, name)] += effect
     ranked = sorted(weight, key=lambda name: (-weight[name], name))
     shown = {name: index for index, name in enumerate(ranked[:limit])}
-    edges = _edges(explanation, contexts, shown)
-    shown_edges = _shown_edges(edges)
     nodes = [Node(name, *sizes[name]) for name in shown]
-    return CallGraph(nodes, shown_edges, max(0, len(ranked) - limit), len(edges) - len(shown_edges))
+    return CallGraph(nodes, _edges(explanation, contexts, shown), max(0, len(ranked) - limit))
 
 
 def _merged_contexts(contexts: Iterable[str]) -> dict[str, str]:
@@ -252,19 +246,6 @@ def _merged_contexts(contexts: Iterable[str]) -> dict[str, str]:
             merged |= members.get(name, set())
         members.update(dict.fromkeys(merged, merged))
     return {name: context_of(merged) for name, merged in members.items()}
-
-
-def _shown_edges(edges: Sequence[Edge]) -> list[Edge]:
-    """Return all edges; if there are too many, the differing ones and those that connect another node."""
-    if len(edges) <= MAX_EDGES:
-        return list(edges)
-    shown = [edge for edge in edges if edge.outcome in (FIRST_INLINES, SECOND_INLINES)]
-    connected = {node for edge in shown for node in (edge.caller, edge.callee)}
-    for edge in edges:
-        if edge not in shown and not {edge.caller, edge.callee} <= connected:
-            shown.append(edge)
-            connected |= {edge.caller, edge.callee}
-    return shown
 
 
 def _edges(explanation: Explanation, contexts: Mapping[str, str], shown: Mapping[str, int]) -> list[Edge]:
