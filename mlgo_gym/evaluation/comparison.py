@@ -208,8 +208,9 @@ def _module_differences(first: EvaluationResult, second: EvaluationResult) -> It
         elif ours.flags != theirs.flags:
             yield f"the module {name} has {_flags_difference(set(ours.flags or ()), set(theirs.flags or ()))}"
     settings = first.configuration, second.configuration
-    ours, theirs = (f"{configuration.modules} modules of {configuration.corpus}" for configuration in settings)
-    yield f"the modules are {ours} in the first and {theirs} in the second{', with other contents' * (ours == theirs)}"
+    before, after = (f"{configuration.modules} modules of {configuration.corpus}" for configuration in settings)
+    same_names = ", with other contents" * (before == after)
+    yield f"the modules are {before} in the first and {after} in the second{same_names}"
 
 
 def _flags_difference(ours: set[str], theirs: set[str]) -> str:

@@ -6,7 +6,6 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.evaluation.record import unpack_actions
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.policies.protocol import decide
-from mlgo_gym.search.search_space import Budget, SearchSpace
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
 
@@ -207,11 +205,6 @@ def test_each_way_to_play_gives_policies_code_and_graph(arguments: dict[str, Any
             env.compilation(module), env.task, lambda pending: int(chosen(pending, name, next(counts))), 60
         )
         assert [decision.answer for decision in compiled.decisions] == alone
-        space = SearchSpace(env, module, Budget(1))
-        with closing(space.begin()) as episode:
-            while (decision := episode.decision) is not None:
-                episode.take(space.action_of(ReadsCode(), decision, episode.decisions))
-            assert episode.actions == alone
         found = search_module(env, module, compiles=4, start=policies["ReadsCode"])
         assert len(found.actions) > 5
         with pytest.raises(MlgoError, match="expected an environment without code"):
