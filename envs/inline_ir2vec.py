@@ -15,25 +15,25 @@ from mlgo_gym.cache import cache_directory, parse_json, write_atomically
 from mlgo_gym.envs.inline import InlineTask, InliningEnv
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.features import ARGUMENTS, EMBEDDINGS_TABLE, ENTITIES, INLINING_TABLE, OPCODES, TYPES, FeatureTable
+from mlgo_gym.tasks.features import EMBEDDINGS_TABLE, ENTITIES, ENTITY_KINDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22
 """Oldest clang with working embeddings; clang 20 and 21 fail or crash with the flags."""
 
 
-SECTIONS = ("Opcodes", "Types", "Arguments")
-"""The keys of a vocabulary file; predicates of comparisons count as arguments."""
+_SECTIONS = {"Opcodes": ("opcode", 1.0), "Types": ("type", 2.0), "Arguments": ("operand", 5.0)}
+"""The kind of entities of each section of a vocabulary file, and the inverse of their weight in an embedding.
 
-_MEMBERS = {"Opcodes": (OPCODES, 1.0), "Types": (TYPES, 2.0), "Arguments": (ARGUMENTS, 5.0)}
-"""The entities of each section, and the inverse of their weight in an embedding."""
+Predicates of comparisons count as arguments.
+"""
 
 
 def one_hot_vocabulary() -> dict[str, dict[str, list[float]]]:
     """Return the vocabulary under which component i of an embedding counts `ENTITIES[i]`."""
     return {
-        section: {name: [scale * (name == entity) for entity in ENTITIES] for name in names}
-        for section, (names, scale) in _MEMBERS.items()
+        section: {name: [scale * (name == entity) for entity in ENTITIES] for name in ENTITY_KINDS[kind]}
+        for section, (kind, scale) in _SECTIONS.items()
     }
 
 
@@ -47,10 +47,10 @@ def vocabulary_file(vocabulary: str) -> Path:
             content = parse_json(data)
         except (OSError, ValueError) as error:
             raise MlgoError(f'vocabulary must be "one-hot" or a JSON file; {vocabulary}: {error}') from error
-        missing = [section for section in SECTIONS if not isinstance(content, dict) or section not in content]
+        missing = [section for section in _SECTIONS if not isinstance(content, dict) or section not in content]
         if missing:
             raise MlgoError(
-                f"{vocabulary}: expected a vocabulary with {', '.join(SECTIONS)}, got one without {missing}"
+                f"{vocabulary}: expected a vocabulary with {', '.join(_SECTIONS)}, got one without {missing}"
             )
     path = cache_directory() / "vocabularies" / f"{hashlib.sha256(data).hexdigest()}.json"
     if not path.is_file():
@@ -80,11 +80,7 @@ class InlineIR2VecTask(InlineTask):
     def _bind(self, observation: str) -> None:
         super()._bind(observation)
         if self._vocabulary == "one-hot":
-            kinds = {
-                **dict.fromkeys(OPCODES, "opcode"),
-                **dict.fromkeys(TYPES, "type"),
-                **dict.fromkeys(ARGUMENTS, "operand"),
-            }
+            kinds = {entity: kind for kind, names in ENTITY_KINDS.items() for entity in names}
             readable = {
                 f"{side}_embedding[{position}]": f"{side}_{kinds[entity]}_{entity}"
                 for side in ("callee", "caller")

@@ -34,6 +34,9 @@ ARGUMENTS = tuple(_ARGUMENT_WORDS.split())
 ENTITIES = (*OPCODES, *TYPES, *ARGUMENTS)
 """The entities of clang 22's vocabulary, in the order in which `llvm-ir2vec entities` lists them."""
 
+ENTITY_KINDS = {"opcode": OPCODES, "type": TYPES, "operand": ARGUMENTS}
+"""The entities by kind."""
+
 COLUMNS = "columns"
 """Stands for the number of columns of the eviction advisor: 33 in clang 17 to 22."""
 
@@ -196,9 +199,6 @@ BOUNDS = {
 WEIGHT_CAP = 2.0**16
 """Spill weight of a live range that must not spill, and the largest one of an observation."""
 
-FEATURES = {"inlining": INLINING_FEATURES, "eviction": EVICTION_FEATURES, "priority": PRIORITY_FEATURES}
-"""The features of each advisor by its name, in the order of the newest clang's header."""
-
 
 @dataclass(frozen=True, slots=True)
 class FeatureTable:
@@ -223,8 +223,9 @@ def _stages() -> str:
 
 
 def _entities() -> str:
-    kinds = {"opcode": OPCODES, "type": TYPES, "operand": ARGUMENTS}
-    lines = [f"- `SIDE_{kind}_NAME`: {', '.join(f'`{entity}`' for entity in names)}" for kind, names in kinds.items()]
+    lines = [
+        f"- `SIDE_{kind}_NAME`: {', '.join(f'`{entity}`' for entity in names)}" for kind, names in ENTITY_KINDS.items()
+    ]
     words = 'With `vocabulary="one-hot"` the elements are, where `SIDE` is `callee` or `caller`, and `NAME` is of:'
     return "\n".join([words, "", *lines])
 

@@ -16,7 +16,17 @@ from mlgo_gym.llvm.advisors import ADVISORS, INLINING, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import SCALAR_TYPES, LogHeader, TensorSpec
 from mlgo_gym.tasks.feature_layout import BOUND, FeatureLayout
-from mlgo_gym.tasks.features import COLUMNS, DIMENSIONS, EMBEDDINGS, ENTITIES, FEATURES, Feature, stage_names
+from mlgo_gym.tasks.features import (
+    COLUMNS,
+    DIMENSIONS,
+    EMBEDDINGS,
+    ENTITIES,
+    EVICTION_FEATURES,
+    INLINING_FEATURES,
+    PRIORITY_FEATURES,
+    Feature,
+    stage_names,
+)
 from mlgo_gym.tasks.measurement import Measurement
 
 MIXED = LogHeader(
@@ -84,6 +94,7 @@ ADVICE = {
     "eviction": ("index_to_evict", "int64_t"),
     "priority": ("priority", "float"),
 }
+FEATURES = {"inlining": INLINING_FEATURES, "eviction": EVICTION_FEATURES, "priority": PRIORITY_FEATURES}
 LENGTHS: dict[int | str, int] = {COLUMNS: 33, DIMENSIONS: len(ENTITIES)}
 
 

@@ -19,12 +19,9 @@ class Recipe:
     """The decisions of one module.
 
     Attributes:
-        module: Name of the module.
         digest: SHA-256 of the bitcode, in hexadecimal.
-        clang: Version of the compiler, for instance `22.1.8`.
         flags: The `-cc1` arguments, without input, output and channels.
-        text: Bytes of the executable sections with these decisions.
-        baseline_text: Bytes of the executable sections of a plain compile.
+        text, baseline_text: Bytes of the executable sections with these decisions, and of a plain compile.
         actions: The action at each decision site, in clang's order; empty if the plain compile is the best found.
         compiles: Number of compiles of the search.
         metric: Metric of the search; of several metrics, their weights as JSON.
@@ -101,7 +98,7 @@ def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
     """Write a recipe and its bitcode to a folder, unless the folder has one that is as good; return its path.
 
     Searches and builds may use the folder at the same time; all writes are atomic. Recipes compare if compiler, flags
-    and the cost of a plain compile are equal; else the new one stays. Errors are those of `comparable_recipe()`.
+    and the cost of a plain compile are equal; else the new one stays.
     """
     path = recipe_path(folder, recipe.digest)
     stored = comparable_recipe(path, recipe.metric)
