@@ -123,6 +123,6 @@ OF_SEVERAL = {
     "best threshold per module (oracle)": tuple(f"threshold:{limit}" for limit in (0, 5, 20, 50)),
     "smallest of four compiles": ("never", "threshold:0", "default", "last-call"),
 }
-"""Rows of several policies, with the smallest object of each module; the second is `MLGO_POLICY=smallest`."""
+"""Rows of several policies, with the smallest object of each module; the second is that of a list in `MLGO_POLICY`."""
 
 SEARCHES = (Row("search: bundles", "default", searches=True),)

@@ -44,9 +44,6 @@ PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 _LEVELS = ("0", "1", "2", "3", "s", "z")
 
-_SMALLEST = ("never", "threshold:0", "default", DEFAULT_POLICY)
-"""The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
-
 METRICS = ("loaded", "text")
 """Sizes of an object by which the smallest is kept (`mlgo_clang.object_size`); the first is the default."""
 
@@ -59,15 +56,14 @@ class Settings:
 
     Attributes:
         policies: `default`, `never`, `always`, `threshold:N`, `rule:FILE`, `mlp:FILE`, or a bundled policy's name.
-            Several are compiled in order, and the smallest object is kept. `smallest` is four.
+            Several are compiled in order, and the smallest object is kept.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         internal: whether functions that one object alone uses, by the link facts, get internal linkage.
     """
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
         named = [policy.strip() for policy in (values.get("policy") or DEFAULT_POLICY).split(",")]
-        expanded = (name for policy in named if policy for name in (_SMALLEST if policy == "smallest" else (policy,)))
-        self.policies = tuple(dict.fromkeys(expanded))
+        self.policies = tuple(dict.fromkeys(filter(None, named)))
         self.clang = values.get("clang") or "bundled"
         named = [level.strip() for level in (values.get("levels") or "s,z").split(",")]
         self.levels = tuple(level_of(level) for level in named if level)

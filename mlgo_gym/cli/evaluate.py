@@ -23,7 +23,7 @@ from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, UnreachableError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.comparison import compare as compare_runs
-from mlgo_gym.evaluation.comparison import on_common_modules, with_smallest
+from mlgo_gym.evaluation.comparison import on_common_modules
 from mlgo_gym.evaluation.evaluation import ENVS
 from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
@@ -73,7 +73,6 @@ def evaluate(
         ),
     ] = None,
     run: Annotated[bool, Option("--run", help="Also run the programs of the corpus.")] = False,
-    smallest: options.Smallest = False,
     as_json: options.Json = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare them with plain clang.
@@ -110,7 +109,7 @@ def evaluate(
     programs: list[ProgramResult] = []
     with evaluation:
         interrupted = run_with_progress(evaluation, Execution(jobs, ray), envs)
-        result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
+        result = evaluation.result
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
         if (link or modes) and not interrupted:
             linked = evaluation.link(trust_flags=trust_flags, modes=modes)
@@ -208,7 +207,6 @@ def report(
     submission: Annotated[
         Path | None, Option(help="JSON file for the decisions and sizes of one evaluation, for `validate`.")
     ] = None,
-    smallest: options.Smallest = False,
     as_json: options.Json = False,
 ) -> None:
     """Print the tables of evaluations, with intervals, wins and losses.
@@ -226,8 +224,6 @@ def report(
         (result,) = evaluations.values()
         write_atomically(submission, f"{json.dumps(as_submission(result), separators=(',', ':'))}\n".encode())
         echo(f"wrote {submission}", err=True)
-    if smallest:
-        evaluations = {name: with_smallest(result) for name, result in evaluations.items()}
     evaluations = on_common_modules(evaluations)
     data = {name: as_data(result) for name, result in evaluations.items()}
     for number, (name, result) in enumerate({} if as_json else evaluations.items()):

@@ -41,7 +41,6 @@ Settings = Annotated[
         metavar="NAME=VALUE",
     ),
 ]
-Smallest = Annotated[bool, Option("--smallest", help="Add a policy that takes the smallest object of all policies.")]
 TrustFlags = Annotated[bool, Option(help="Run the flags of the corpus unchecked, if you know its author.")]
 Workers = Annotated[
     int | None,

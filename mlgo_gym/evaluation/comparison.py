@@ -1,16 +1,14 @@
-"""Compares policies on the same modules: those of several evaluations, and the smallest of one."""
+"""Compares policies of several evaluations on the same modules."""
 
-import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.record import DONE, EpisodeRecord
+from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result import EvaluationResult
-from mlgo_gym.evaluation.statistics import DEFAULT, Change
+from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.evaluation.table import (
     Table,
     change_and_projects,
@@ -222,47 +220,3 @@ def _flags_difference(ours: set[str], theirs: set[str]) -> str:
 
 def _baselines(result: EvaluationResult, metric: str) -> dict[str, float]:
     return {episode.module: episode.metrics[metric][1] for episode in result.episodes if episode.status == DONE}
-
-
-def with_smallest(result: EvaluationResult) -> EvaluationResult:
-    """Return the results with one more policy, `smallest of N`: the smallest object of all N policies for each module.
-
-    It costs N compiles per module, and `mlgo-clang` does it if `MLGO_POLICY` names several policies. As there,
-    `default` stands for plain clang, so with it no module grows. (Clang's own decisions over the channel may give
-    another object; see docs/explanation/exactness.md.) Times and decisions are sums over all policies. A module fails
-    if all policies fail on it. Raises `MlgoError` if there are fewer than two policies, or an episode has no result
-    yet.
-    """
-    count = len(result.policies)
-    if count < 2:
-        raise MlgoError(f"expected results of two or more policies, got {count}; evaluate another policy")
-    name = f"smallest of {count}"
-    by_module: dict[str, list[EpisodeRecord]] = defaultdict(list)
-    for episode in result.decided:
-        by_module[episode.module].append(episode)
-    for module, episodes in by_module.items():
-        if len(episodes) < count:
-            raise MlgoError(
-                f"expected results of {count} policies on {module}, got {len(episodes)}; finish the evaluation first"
-            )
-    configuration = replace(result.configuration, policies={**result.configuration.policies, name: ""})
-    smallest = (_smallest(name, episodes, result.configuration.metric) for episodes in by_module.values())
-    return replace(result, configuration=configuration, episodes=(*result.episodes, *smallest))
-
-
-def _smallest(name: str, episodes: Sequence[EpisodeRecord], metric: str) -> EpisodeRecord:
-    done = [
-        replace(episode, metrics={name: (plain, plain) for name, (_, plain) in episode.metrics.items()})
-        if episode.policy == DEFAULT
-        else episode
-        for episode in episodes
-        if episode.status == DONE
-    ]
-    best = min(done, key=lambda episode: episode.metrics[metric][0]) if done else episodes[0]
-    return replace(
-        best,
-        policy=name,
-        decisions=sum(episode.decisions for episode in episodes),
-        seconds=math.fsum(episode.seconds for episode in episodes),
-        policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
-    )

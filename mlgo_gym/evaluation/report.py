@@ -234,11 +234,10 @@ def command_of(configuration: Configuration, output: str = "RESULTS") -> str:
         ("--corpus", configuration.corpus),
         ("--split", configuration.split),
         ("--limit", configuration.limit),
-        *(("--policy", spec) for spec in specs.values() if spec),
+        *(("--policy", spec) for spec in specs.values()),
         ("--seed", configuration.seed),
         *(("--set", f"{name}={json.dumps(value)}") for name, value in sorted(configuration.arguments.items())),
         ("--output", output),
     ]
     words = [str(word) for option, value in options if value is not None for word in (option, value)]
-    words += ["--smallest"] * ("" in specs.values())
     return shlex.join(["mlgo-gym", "evaluate", configuration.environment, *words])

@@ -33,7 +33,6 @@ TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
             "--link": (),
             "--link-as": ("gc",),
             "--run": (),
-            "--smallest": (),
             "--set": ("max_decisions=1",),
         },
     ),

@@ -1,4 +1,4 @@
-"""Summaries, intervals, pairs and the smallest of several policies; the tables and notes of an evaluation."""
+"""Summaries, intervals and pairs; the tables and notes of an evaluation."""
 
 import math
 from dataclasses import replace
@@ -9,7 +9,6 @@ from scipy import stats
 
 from benchmarks.intervals import coverage
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.comparison import with_smallest
 from mlgo_gym.evaluation.record import ModuleFacts
 from mlgo_gym.evaluation.report import by_language
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -79,35 +78,6 @@ def test_the_change_of_a_policy_is_one_number() -> None:
     ):
         with pytest.raises(MlgoError, match=message):
             result.change(policy)
-
-
-def test_the_smallest_of_several_policies_counts() -> None:
-    episodes = (
-        record("ours", "a", 300, 400, seconds=2.0),
-        record("default", "a", 400, 400, seconds=1.0),
-        record("ours", "b", 500, 400),
-        record("default", "b", 410, 400),
-        record("ours", "c", status="failed", metrics={}),
-        record("default", "c", 100, 100),
-        record("ours", "d", status="no-decisions", metrics={}),
-        record("ours", "e", status="failed", metrics={}, error={"message": "crashed"}),
-        record("default", "e", status="failed", metrics={}),
-    )
-    result = EvaluationResult(replace(CONFIGURATION, policies=dict.fromkeys(("ours", "default"), "")), episodes)
-    found = with_smallest(result)
-    assert found.policies == ("ours", "default", "smallest of 2")
-    assert found.values("smallest of 2", "text") == {"a": 300, "b": 400, "c": 100}
-    summary = found.summaries()[-1]
-    change = summary.changes["text"]
-    # On the third module a policy failed.
-    assert (change.better, change.equal, change.worse, summary.failures) == (1, 1, 0, 1)
-    assert (found.without_decisions, found.episodes[:9]) == (["d"], episodes)
-    assert found.episodes[9].seconds == 3.0, "the time of all compiles"
-    assert found.episodes[-1].error == {"message": "crashed"}
-    with pytest.raises(MlgoError, match="two or more policies, got 1"):
-        with_smallest(replace(result, episodes=tuple(each for each in episodes if each.policy == "ours")))
-    with pytest.raises(MlgoError, match="2 policies on e, got 1; finish the evaluation first"):
-        with_smallest(replace(result, episodes=episodes[:-1]))
 
 
 def test_a_table_by_language_has_intervals_where_there_are_four_projects() -> None:

@@ -17,6 +17,9 @@ from mlgo_gym.policies.network import Network
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
+SEVERAL = "never,threshold:0,default,last-call"
+"""Policies of which the smallest object is kept."""
+
 DRIVERS = {"gcc": Path(sys.executable).parent / "mlgo-clang", "g++": Path(sys.executable).parent / "mlgo-clang++"}
 
 

@@ -19,7 +19,7 @@ from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search.build_recipes import cc1_flags
 from tests.conftest import write_files, write_program
-from tests.mlgo_clang.conftest import DRIVERS, Run, counted
+from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, counted
 
 
 def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
@@ -328,8 +328,8 @@ def test_it_does_as_clang_does(invocation: str, clang: dict[str, list[str]], tmp
     mode = words.pop(0) if words[0] in DRIVERS else "gcc"
     folder = tmp_path / "sources"
     expected = outcome([*clang[mode], *words], folder)
-    for policy in ("default", "smallest"):
-        recipes = [f"--mlgo-recipes={tmp_path / 'recipes'}"] if policy == "smallest" else []
+    for policy in ("default", SEVERAL):
+        recipes = [f"--mlgo-recipes={tmp_path / 'recipes'}"] if policy == SEVERAL else []
         actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *recipes, *words], folder)
         assert actual[:3] == expected[:3], policy
         assert actual[3].keys() == expected[3].keys(), policy
@@ -390,7 +390,7 @@ def test_a_file_that_can_be_read_once_is_read_once(words: str, run: Run, project
     assert run("--mlgo-policy=default", "-DFULL=1", "-Oz", "-c", "calls.c").returncode == 0
     expected = (project / "calls.o").read_bytes()
     shell = ("timeout", "20", "sh", "-c", STREAMS[words])
-    result = run(*words.split(), "-Oz", "-c", "calls.c", before=shell, MLGO_POLICY="smallest", MLGO_RECIPES="recipes")
+    result = run(*words.split(), "-Oz", "-c", "calls.c", before=shell, MLGO_POLICY=SEVERAL, MLGO_RECIPES="recipes")
     assert result.returncode == 0, result.stderr
     assert (project / "calls.o").read_bytes() == expected
 

@@ -17,7 +17,7 @@ from mlgo_clang.counters import read_counters
 from mlgo_clang.files import digest_of, holder, is_stopped, lock, read_checked, write_checked
 from tests.conftest import clang_program
 from tests.garbling import garblings
-from tests.mlgo_clang.conftest import DRIVERS, Run, files
+from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, files
 
 HOLD = """
 import fcntl, os, sys
@@ -149,7 +149,7 @@ def test_native_code_that_cannot_be_made_again_leaves_the_file_to_clang(
     assert (project / "calls.o").read_bytes() == plain
 
 
-@pytest.mark.parametrize("policy", ["never", "smallest"])
+@pytest.mark.parametrize("policy", ["never", SEVERAL])
 def test_a_full_disk_keeps_no_temporary_file(policy: str, run: Run, project: Path) -> None:
     namespace = ("unshare", "--user", "--map-root-user", "--mount")
     (project / "disk").mkdir()

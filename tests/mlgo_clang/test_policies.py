@@ -15,7 +15,7 @@ from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors
 from tests.fakes import drive
-from tests.mlgo_clang.conftest import DRIVERS, Run, counted, files, text, write_network
+from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, counted, files, text, write_network
 
 COMPILE = ("-Oz", "-c", "calls.c")
 
@@ -37,7 +37,7 @@ def test_each_policy_decides_and_of_several_the_smallest_object_is_kept(run: Run
         assert size == min(candidates)[0]
         assert (size, data) in candidates
     candidates = [compiled(policy) for policy in ("default", "never", "threshold:0", "last-call")]
-    assert compiled("smallest")[0] == min(candidates)[0]
+    assert compiled(SEVERAL)[0] == min(candidates)[0]
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_a_policy_that_fails_is_dropped(source: str, failing: str, run: Run, pro
     """Inlining decides whether these sources compile."""
     (project / "calls.c").write_text(source)
     assert run(f"--mlgo-policy={failing}", "--mlgo-strict", *COMPILE).returncode == 1
-    for policies in (f"{failing},never,always", f"never,always,{failing}", "smallest"):
+    for policies in (f"{failing},never,always", f"never,always,{failing}", SEVERAL):
         result = run(f"--mlgo-policy={policies}", "--mlgo-strict", *COMPILE)
         assert (result.returncode, result.stderr) == (0, b"")
         assert text(project / "calls.o") > 0
     assert counted("dropped a policy of a list") >= 3
     (project / "calls.c").write_text("int f(int n) { return m; }\n")
-    assert run("--mlgo-policy=smallest", *COMPILE).returncode == 1
+    assert run(f"--mlgo-policy={SEVERAL}", *COMPILE).returncode == 1
 
 
 def test_a_policy_whose_object_of_c_needs_more_symbols_is_dropped(run: Run, project: Path, own_cache: Path) -> None:
@@ -82,12 +82,12 @@ def test_a_policy_whose_object_of_c_needs_more_symbols_is_dropped(run: Run, proj
         "void a(void) { p(4); } void b(void) { p(8); } void c(void) { p(12); } void d(void) { p(16); }\n"
     )
     objects = {}
-    for policies in ("default", "never", "never,always", "never,default", "smallest"):
+    for policies in ("default", "never", "never,always", "never,default", SEVERAL):
         assert run(f"--mlgo-policy={policies}", "--mlgo-strict", *COMPILE).returncode == 0
         objects[policies] = (project / "calls.o").read_bytes()
     assert undefined_symbols(objects["default"]) == {b"s", b"t"}
     assert undefined_symbols(objects["never"]) == undefined_symbols(objects["never,always"]) == {b"s", b"t", b"bad"}
-    assert objects["never,default"] == objects["smallest"] == objects["default"]
+    assert objects["never,default"] == objects[SEVERAL] == objects["default"]
     assert counted("because never: its object needs bad, which clang's does not") == 2
 
 
@@ -104,8 +104,8 @@ def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> N
         assert run(*words, "--mlgo-strict", "-Os", "-c", "calls.c").returncode == 0
         return object_sizes((project / "calls.o").read_bytes())
 
-    plain, by_loaded = sizes("--mlgo-policy=default"), sizes("--mlgo-policy=smallest")
-    by_text = sizes("--mlgo-policy=smallest", "--mlgo-metric=text")
+    plain, by_loaded = sizes("--mlgo-policy=default"), sizes(f"--mlgo-policy={SEVERAL}")
+    by_text = sizes(f"--mlgo-policy={SEVERAL}", "--mlgo-metric=text")
     assert by_text.text < by_loaded.text
     assert by_loaded.loaded <= plain.loaded < by_text.loaded
     recipe = sizes("--mlgo-policy=default", "--mlgo-recipes=recipes", "--mlgo-search=6")
