@@ -26,20 +26,6 @@ _WIDTH = 8
 
 _ADVICE = (struct.pack("<q", 0), struct.pack("<q", 1))
 
-_MAIN_FEATURES = (
-    (
-        "caller",
-        "{caller_basic_block_count} blocks, {caller_users} users, {caller_conditionally_executed_blocks} conditional",
-    ),
-    (
-        "callee",
-        "{callee_basic_block_count} blocks, {callee_users} users, {callee_conditionally_executed_blocks} conditional",
-    ),
-    ("call site", "height {callsite_height}, {nr_ctant_params} constant arguments, cost {callsite_cost}"),
-    ("cost estimate", "{cost_estimate} against a threshold of {threshold}"),
-    ("module", "{node_count} functions, {edge_count} calls"),
-)
-
 
 class CallGraphSpace(gym.spaces.Graph):
     """A space of graphs that refuses libraries of vectors: they read its shape."""
@@ -137,16 +123,6 @@ class InlineTask(Task):
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - both are always legal
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
         return _ADVICE[action] if action in (0, 1) else None
-
-    def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return the main features of a call site."""
-        record = np.frombuffer(self.features(decision), self.layout.dtype)[0]
-        values = {spec.name: record[spec.name].item() for spec in self.layout.header.features if spec.size == 1}
-        return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
-
-    def name_action(self, action: Any) -> str:
-        """Return an action in words."""
-        return "inline the call" if int(action) else "keep the call"
 
 
 class InliningEnv(CompilerEnv):

@@ -136,19 +136,6 @@ class JointTask(Task):
         size, stage = features["li_size"].item(), features["stage"].item()
         return self._priority.encode(decision, size_order(int(size * factor), stage))
 
-    def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return the kind of decision, and the main features of that kind."""
-        return [("decision", self.advisors[decision.advisor].name), *self._tasks[decision.advisor].describe(decision)]
-
-    def name_action(self, action: Any) -> str:
-        """Return an action in words."""
-        number = int(action)
-        if number >= self._starts[PRIORITY]:
-            return f"queue it {PRIORITY_CHOICES[number - self._starts[PRIORITY]][0]}"
-        if number >= self._starts[EVICTION]:
-            return self._evict.name_action(number - self._starts[EVICTION])
-        return self._inline.name_action(number)
-
 
 class JointEnv(InliningEnv):
     """Decide on inlining, eviction and priority in one compile.

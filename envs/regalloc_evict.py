@@ -17,7 +17,6 @@ from mlgo_gym.tasks.features import BOUNDS, EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
-_SHOWN_FEATURES = ("use_def_density", "nr_broken_hints", "nr_urgent", "is_hint", "is_local", "hottest_bb_freq_by_max")
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
 
 
@@ -82,25 +81,6 @@ class EvictTask(AllocationTask):
         """Return the advice of a column whose mask is 1; None for anything else."""
         is_legal = 0 <= action < self.columns and decision.payload[self._mask_offset + 8 * action]
         return self._advice[action] if is_legal else None
-
-    def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return the candidate and each register that may be freed."""
-        features = np.frombuffer(decision.payload, self.layout.dtype)[0]
-        rows = []
-        for column in np.flatnonzero(features["mask"].reshape(-1)):
-            values = {
-                name: features[name].reshape(-1)[column].item()
-                for name in _SHOWN_FEATURES
-                if name in (self.layout.dtype.names or ())
-            }
-            label = "candidate" if column == self.columns - 1 else f"column {column}"
-            rows.append((label, ", ".join(f"{name} {value:g}" for name, value in values.items())))
-        return rows
-
-    def name_action(self, action: Any) -> str:
-        """Return an action in words."""
-        column = int(action)
-        return "evict nothing" if column == self.columns - 1 else f"evict from column {column}"
 
 
 class RegAllocEvictEnv(CompilerEnv):

@@ -11,9 +11,8 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
-from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.tasks.feature_layout import FeatureLayout
-from mlgo_gym.tasks.features import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable, stage_names
+from mlgo_gym.tasks.features import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable
 from mlgo_gym.tasks.task import AllocationTask
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -48,13 +47,6 @@ class PriorityTask(AllocationTask):
 
     advice_unit: ClassVar[float] = SCALE
 
-    _stages: tuple[str, ...] = STAGES
-
-    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """Return no flags, but note how this clang numbers the stages of a live range."""
-        self._stages = stage_names(toolchain.version[0])
-        return ()
-
     def _bind(self, observation: str) -> None:
         del observation  # both forms are equal without a mask
         self.layout = FeatureLayout(self.headers[0], caps={"weight": WEIGHT_CAP})
@@ -87,20 +79,6 @@ class PriorityTask(AllocationTask):
         """Return the advice of an action from 0 to 1; None for anything else."""
         number = action.item() if isinstance(action, np.ndarray) else action
         return _FLOAT.pack(SCALE * number) if 0.0 <= number <= 1.0 else None
-
-    def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return the features of a live range."""
-        features = np.frombuffer(decision.payload, self.layout.dtype)[0]
-        stage = features["stage"].item()
-        return [
-            ("size", f"{features['li_size'].item()} slots"),
-            ("stage", self._stages[stage] if 0 <= stage < len(self._stages) else str(stage)),
-            ("weight", f"{features['weight'].item():g}"),
-        ]
-
-    def name_action(self, action: Any) -> str:
-        """Return an action in words."""
-        return f"give it priority {SCALE * np.asarray(action).item():.0f}"
 
 
 class RegAllocPriorityEnv(CompilerEnv):

@@ -53,11 +53,6 @@ NEWER_STAGES_SINCE = 21
 """The first clang with `STAGES`."""
 
 
-def stage_names(version: int) -> tuple[str, ...]:
-    """Return the names of the stages of a live range, by their number, in a major version of clang."""
-    return STAGES if version >= NEWER_STAGES_SINCE else OLDER_STAGES
-
-
 @dataclass(frozen=True, slots=True)
 class Feature:
     """One tensor of an observation: name, type and shape as in clang's header.

@@ -206,15 +206,14 @@ class NumericInfos:
 
 
 def render_text(task: Task, module: str, number: int, decision: Decision, last_action: Any) -> str:
-    """Return a few lines about a decision: where it is, its main features, clang's own choice, the action before."""
+    """Return a few lines about a decision: its kind and place, clang's own choice, and the action before."""
     where = f"{module}, function {decision.context}" if decision.context else module
-    lines = [f"{task.name} decision {number} of {where}"]
-    rows = task.describe(decision)
-    width = max(len(label) for label, _ in rows)
-    lines += [f"  {label:<{width}}  {text}" for label, text in rows]
-    lines.append(f"  clang would {task.name_action(task.default_action(decision))}")
+    lines = [f"{task.advisors[decision.advisor].name} decision {number} of {where}"]
+    if decision.callee:
+        lines.append(f"  callee {decision.callee}")
+    lines.append(f"  clang's own choice {task.default_action(decision)}")
     if last_action is not None:
-        lines.append(f"  the decision before: {task.name_action(last_action)}")
+        lines.append(f"  the action before {last_action}")
     return "\n".join(lines)
 
 

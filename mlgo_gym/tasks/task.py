@@ -143,14 +143,6 @@ class Task(ABC):
         space = self.action_space
         return np.ones(int(space.n), np.int8) if isinstance(space, gym.spaces.Discrete) else None
 
-    @abstractmethod
-    def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return the main features of a decision for a person to read: pairs of a label and a text."""
-
-    @abstractmethod
-    def name_action(self, action: Any) -> str:
-        """Return an action in words."""
-
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded."""

@@ -1,6 +1,5 @@
 """`mlgo/Joint-v0`."""
 
-import re
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
@@ -52,7 +51,7 @@ def test_inlining_comes_first_then_the_others_interleave_each_with_its_own_mask_
     words: dict[int, str] = {}
     for observation, info in decisions(env):
         kinds.append(int(observation["task"]))
-        words[kinds[-1]] = str(env.render())
+        words[kinds[-1]] = str(env.render()).partition(" ")[0]
         first, last = RANGES[kinds[-1]]
         allowed = np.flatnonzero(observation["action_mask"])
         assert first <= allowed[0]
@@ -64,10 +63,7 @@ def test_inlining_comes_first_then_the_others_interleave_each_with_its_own_mask_
     others = kinds[kinds.count(INLINING) :]
     assert INLINING not in others
     assert sum(one != two for one, two in pairwise(others)) > 2
-    for kind, name in enumerate(("inlining", "eviction", "priority")):
-        assert re.findall(r"decision +(inlining|eviction|priority)$", words[kind], re.MULTILINE) == [name]
-    assert "clang would inline the call" in words[INLINING]
-    assert "clang would queue it in the order of sizes" in words[PRIORITY]
+    assert words == {INLINING: "inlining", EVICTION: "eviction", PRIORITY: "priority"}
 
 
 def test_each_decision_shows_what_its_own_environment_shows(many_calls: str) -> None:

@@ -169,7 +169,7 @@ def test_each_step_is_a_text(name: str, varied: str, capsys: pytest.CaptureFixtu
         env.reset(seed=1, options={"module": "mixed"})
     text = environments["ansi"].render()
     assert "decision 0 of mixed" in text
-    assert "clang would " in text
+    assert "clang's own choice " in text
     assert capsys.readouterr().out == f"{text}\n\n"
     assert environments["human"].render() is None
     texts = [text]

@@ -90,14 +90,6 @@ class ToyTask(Task):
         """Return the advice of 0 or 1."""
         return struct.pack("<q", action) if action in (0, 1) else None
 
-    def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return nothing but the number."""
-        return [("number", str(decision.site.index))]
-
-    def name_action(self, action: Any) -> str:
-        """Return an action in words."""
-        return "do it" if action else "leave it"
-
 
 class ToyEnv(CompilerEnv):
     """Decide whether to do it.

@@ -25,7 +25,6 @@ from mlgo_gym.tasks.features import (
     INLINING_FEATURES,
     PRIORITY_FEATURES,
     Feature,
-    stage_names,
 )
 from mlgo_gym.tasks.measurement import Measurement
 
@@ -126,12 +125,6 @@ def test_a_vocabulary_adds_the_embeddings(any_toolchain: Toolchain) -> None:
     *call_site, default = tensors("inlining", version)
     expected = [*call_site, *(tensor(feature) for feature in EMBEDDINGS), default]
     assert [(spec.name, spec.type, spec.shape) for spec in found] == expected
-
-
-def test_the_last_stage_is_done_whatever_its_number() -> None:
-    assert [len(stage_names(version)) for version in range(17, 23)] == [7, 7, 7, 7, 6, 6]
-    assert {stage_names(version)[-1] for version in range(17, 23)} == {"done"}
-    assert {stage_names(version)[:5] for version in range(17, 23)} == {stage_names(22)[:5]}
 
 
 def test_a_compile_that_was_ended_early_has_no_size() -> None:
