@@ -15,7 +15,6 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.catalogue import RUST, catalogue_page, dataset_names, rust_names
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset, read_report
 from mlgo_gym.corpus.driver import (
-    DEFAULT_LEVEL,
     DEFAULT_TARGET,
     NATIVE,
     PORTABLE,
@@ -27,7 +26,7 @@ from mlgo_gym.corpus.driver import (
 )
 from mlgo_gym.corpus.folder import format_counts
 from mlgo_gym.corpus.inspection import Information, describe, overlaps, verify
-from mlgo_gym.corpus.opening import named_corpora, open_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording, is_gcc
@@ -37,20 +36,6 @@ from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 group = typer.Typer(name="corpus", help="Inspect, make and verify corpora.", no_args_is_help=True)
 
 _MISSING = 5
-
-
-@group.command("list")
-def list_command(
-    *, clang: options.Clang = None, optimize: options.Optimize = DEFAULT_LEVEL, as_json: options.Json = False
-) -> None:
-    """List the corpora with a name, and which of them are in the cache."""
-    entries = named_corpora(find_toolchain(clang), optimize)
-    rows: list[tuple[object, ...]] = [("corpus", f"modules at -{optimize}", "description", "licence")]
-    for entry in entries:
-        number = "not in the cache" if entry.modules is None else f"{entry.modules:,}"
-        number += f"; lacks {len(entry.missing):,}: fetch it again" if entry.missing else ""
-        rows.append((entry.name, number, entry.summary, entry.licence))
-    print_result(as_json, [asdict(entry) for entry in entries], aligned(rows))
 
 
 @group.command()

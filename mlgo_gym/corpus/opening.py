@@ -8,19 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from mlgo_gym.corpus.builtin import builtin_folder, compile_builtin
+from mlgo_gym.corpus.builtin import compile_builtin
 from mlgo_gym.corpus.corpus import Corpus, join_corpora
-from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
+from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
-    REPORT_FILE,
-    dataset_folder,
     fetch_dataset,
     missing_in_folder,
-    missing_parts,
-    read_report,
 )
 from mlgo_gym.corpus.driver import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
-from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules, read_description
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules
 from mlgo_gym.corpus.link_view import LinkView
 from mlgo_gym.corpus.parts import BUILTIN, PARTS, Part, is_project_part
 from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
@@ -143,7 +139,9 @@ def _unknown(text: str) -> CorpusError:
         )
     # The name decides, without the level, the target and the part.
     hint = did_you_mean((name or text).partition("@")[0], _names())
-    return CorpusError(f"there is no corpus {text!r}{hint or '; name a corpus of `mlgo-gym corpus list`, or a path'}")
+    return CorpusError(
+        f"there is no corpus {text!r}{hint or '; name a dataset of `mlgo-gym corpus catalogue`, or a path'}"
+    )
 
 
 def open_corpus(
@@ -199,38 +197,6 @@ def open_corpus(
         raise CorpusError(f"expected modules in {spec}, got none: {_place(specs)}; choose a larger corpus to split")
     corpus.specification = specification
     return corpus
-
-
-@dataclass(frozen=True, slots=True)
-class NamedCorpus:
-    """A corpus that has a name, with its folder in the cache.
-
-    The number of modules is None before the first use. The next use fetches the missing modules and files.
-    """
-
-    name: str
-    summary: str
-    licence: str
-    folder: Path
-    modules: int | None
-    missing: tuple[str, ...] = ()
-
-
-def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
-    """Return the builtin corpus and the datasets of the catalogue for a clang and an optimisation level."""
-    entries = []
-    if optimize in BUILTIN_LEVELS:
-        folder = builtin_folder(toolchain, optimize)
-        modules = len(read_description(folder).modules) if (folder / DESCRIPTION_FILE).exists() else None
-        entries.append(NamedCorpus(BUILTIN, "programs of this package, C and C++", "Apache-2.0", folder, modules))
-    for name in fetched_names():
-        dataset = find_dataset(name)
-        folder = dataset_folder(dataset, optimize, toolchain)
-        modules = read_report(name, folder).modules if (folder / REPORT_FILE).exists() else None
-        summary = f"{dataset.summary} ({dataset.archive.package} {dataset.archive.version})"
-        missing = () if modules is None else tuple(missing_parts(dataset, folder))
-        entries.append(NamedCorpus(name, summary, dataset.licence, folder, modules, missing))
-    return entries
 
 
 def _open(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -> Corpus:

@@ -249,7 +249,7 @@ def read_labels(paths: Sequence[Path]) -> Labels:
                 )
     parts: list[Labels] = []
     for source, table in label_tables(paths):
-        part = _of_file(source, table) if source in paths else _of_module(table)
+        part = _of_table(source, table)
         if parts:
             _check_features(parts[0].features, part.features, str(source))
         parts.append(part)
@@ -308,19 +308,16 @@ def _part(folder: Path, line: Mapping[str, Any]) -> Path:
     return folder / "parts" / f"{key_of(line['module'], line['identity'])[:24]}{SUFFIX}"
 
 
-def _of_module(table: Any) -> Labels:
-    size = table.num_rows
-    share = table.column("decisions").to_numpy() / size
-    return _labels(table, share, np.zeros(size, np.int64), _names(table, "project"))
-
-
-def _of_file(path: Path, table: Any) -> Labels:
+def _of_table(path: Path, table: Any) -> Labels:
+    """Return the labels of a module, or of a file with the rounds of many modules."""
+    is_file = "dataset" in table.column_names
     try:
-        rounds, decisions = (table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "decisions"))
-        names = _names(table, "dataset")
+        names = _names(table, "dataset" if is_file else "project")
+        rounds = table.column("round").to_pylist() if is_file else [0] * len(names)
         keys = [f"{round_index} {name}" for round_index, name in zip(rounds, names, strict=True)]
-        _, group, count = np.unique(keys, return_inverse=True, return_counts=True)
-        return _labels(table.drop_columns(["round", "dataset"]), decisions / count[group], group, names)
+        _, groups, count = np.unique(keys, return_inverse=True, return_counts=True)
+        share = table.column("decisions").to_numpy(zero_copy_only=False) / count[groups]
+        return _labels(table.drop_columns(["round", "dataset"]) if is_file else table, share, groups, names)
     except (KeyError, _parquet()[0].ArrowException) as error:
         raise MlgoError(f"expected a Parquet file of labels, got {path} with {error}; name another file") from error
 
