@@ -20,7 +20,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, imitate, read_labels
-from mlgo_gym.training.checkpoint_choice import MARGINS, MarginChoice
+from mlgo_gym.training.checkpoint_choice import MARGINS, VALIDATION_MODULES, MarginChoice
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Monitor, Progress
@@ -190,9 +190,8 @@ def imitation(
     output: OutputOption,
     margin: MarginOption = None,
     validation: Annotated[
-        str | None, Option(help="Choose the margin by compiles of these modules.", metavar="CORPUS")
+        str | None, Option(help="Choose the margin by compiles of 120 of these modules at most.", metavar="CORPUS")
     ] = None,
-    validation_modules: Annotated[int, Option(help="Number of them, drawn at random.", min=1)] = 120,
     largest: Annotated[int, Option(help="Skip modules with more bytes of bitcode than this.")] = 330_000,
     environment: options.Environment = "mlgo/Inline-v0",
     base: BaseOption = None,
@@ -228,7 +227,7 @@ def imitation(
     if validation is not None:
         arguments = environment_arguments(clang, settings, trust_flags, link_view)
         corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
-        valid = corpus.subset(drawn_modules(corpus, seed, largest, validation_modules))
+        valid = corpus.subset(drawn_modules(corpus, seed, largest, VALIDATION_MODULES))
         choice = MarginChoice(fit, MARGINS, valid, folder, environment, arguments, execution)
     with training_monitor(output) as monitor:
         run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)

@@ -273,7 +273,6 @@ Rows = npt.NDArray[np.float32]
 ALWAYS_SHOWN = ("cost_estimate", "threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count")
 """Features that are shown for every call."""
 
-_UNUSUAL = 2  # features shown per call
 _LARGEST_LOGIT_CHANGES = 3  # features shown per call and network
 
 
@@ -288,7 +287,6 @@ class FeatureEffect:
         meaning: Meaning with its unit; empty if unknown.
         decisive_for: Policies whose answer changes if the value is replaced by the median.
         logit_changes: Increase of each network's logit of inlining by the value, against the median.
-        deviation: Distance from the median, in median absolute deviations.
     """
 
     name: str
@@ -297,7 +295,6 @@ class FeatureEffect:
     meaning: str
     decisive_for: tuple[str, ...]
     logit_changes: Mapping[str, float]
-    deviation: float
 
 
 def feature_effects(
@@ -305,8 +302,8 @@ def feature_effects(
 ) -> list[tuple[list[FeatureEffect], list[str]]]:
     """Return, for some decisions of a compile, the features to show, and the policies whose answers are random.
 
-    Decisive features come first, then those with the largest logit changes, those in `ALWAYS_SHOWN`, and those with
-    the most unusual values. A policy is random if it answers the same call in two ways; its features are unknown.
+    Decisive features come first, then those with the largest logit changes, and those in `ALWAYS_SHOWN`. A policy is
+    random if it answers the same call in two ways; its features are unknown.
 
     Args:
         env: The environment.
@@ -316,15 +313,12 @@ def feature_effects(
     """
     observed = [env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
     by_site = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
-    rows = np.stack(observed)
-    medians = np.median(rows, axis=0)
-    spread = np.median(np.abs(rows - medians), axis=0)
-    spread = np.where(spread > 0, spread, np.maximum(rows.std(axis=0), 1.0))
-    return [_effects(env, policies, decision, by_site[decision.site], medians, spread) for decision in at]
+    medians = np.median(np.stack(observed), axis=0)
+    return [_effects(env, policies, decision, by_site[decision.site], medians) for decision in at]
 
 
 def _effects(
-    env: CompilerEnv, policies: Mapping[str, Policy], decision: InlineDecision, row: Rows, medians: Rows, spread: Rows
+    env: CompilerEnv, policies: Mapping[str, Policy], decision: InlineDecision, row: Rows, medians: Rows
 ) -> tuple[list[FeatureEffect], list[str]]:
     names = env.feature_names
     meanings = {feature.name: feature.meaning for table in env.task.tables for feature in table.features}
@@ -357,8 +351,6 @@ def _effects(
         ranked = sorted(columns, key=lambda column: -abs(logit_changes[column].get(name, 0.0)))
         shown += [column for column in ranked[:_LARGEST_LOGIT_CHANGES] if name in logit_changes[column]]
     shown += [names.index(name) for name in ALWAYS_SHOWN if name in names]
-    deviation = np.abs(row - medians) / spread
-    shown += sorted(columns, key=lambda column: -deviation[column])[:_UNUSUAL]
     effects = [
         FeatureEffect(
             name=names[column],
@@ -367,7 +359,6 @@ def _effects(
             meaning=meanings.get(names[column].partition("[")[0], ""),
             decisive_for=tuple(decisive.get(column, ())),
             logit_changes=logit_changes.get(column, {}),
-            deviation=float(deviation[column]),
         )
         for column in dict.fromkeys(shown)
         if names[column] != INLINING_DEFAULT
