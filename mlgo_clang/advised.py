@@ -282,7 +282,6 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
 
 def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
     if run.status != 0:
-        job.remove_temporary_outputs()
         return f"{job.dialect.name} exited with status {run.status} while a policy decided"
     if decisions not in (None, run.decisions):
         return f"expected {decisions} requests, got {run.decisions}"
@@ -304,7 +303,6 @@ def _compile_alone(job: Job, problem: str) -> int:
         say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
     if status := run_alone(job.command):
-        job.remove_temporary_outputs()
         # The compiler has reported the error, which is the source's or the machine's.
         return status
     problem = job.explain(problem)

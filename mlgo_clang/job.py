@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 
 from mlgo_clang.compiler import CLANG, Dialect, say
 from mlgo_clang.counters import is_first_of_build
-from mlgo_clang.files import remove_file
 from mlgo_clang.interactive import TwoSteps
 from mlgo_clang.link_facts import other_origin, own_functions, read_lines
 from mlgo_clang.programs import SourceList, front_end_bitcode
@@ -44,7 +42,6 @@ class Job:
         # C has no functions that several objects may define.
         self.may_change_linkage = settings.internal and dialect is CLANG and not invocation.source.endswith(".c")
         self.internal_functions = 0
-        self._start = time.time()
         self.sources = SourceList()
         self.output = invocation.output
         if not self.output and dialect is CLANG:
@@ -67,18 +64,6 @@ class Job:
     def explain(self, problem: str) -> str:
         """Return the problem of a compile with a policy, or the reason for it."""
         return problem
-
-    def remove_temporary_outputs(self) -> None:
-        """Remove what clang leaves on a full disk: `NAME-01234567.o.tmp` for `NAME.o` (CompilerInstance.cpp)."""
-        folder, name = os.path.split(self.output)
-        stem, suffix = os.path.splitext(name)
-        if not self.output or not os.path.isdir(folder or "."):
-            return
-        for entry in os.listdir(folder or "."):
-            middle, path = entry[len(stem) + 1 :][:8], os.path.join(folder, entry)
-            # Clocks of file systems are a little late.
-            if entry == f"{stem}-{middle}{suffix}.tmp" and os.lstat(path).st_mtime > self._start - 1:
-                remove_file(path)
 
     def two_steps(self) -> TwoSteps:
         """Return the steps of the compile; the front end runs once for all policies."""

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 from mlgo_clang.files import (
-    abandoned_folders,
     contents_of,
     message_file,
     scratch_parent,
@@ -55,22 +53,10 @@ def scratch_root() -> Path:
 @lru_cache(maxsize=1)
 def _make_root(parent: str, pid: int) -> Path:
     assert pid == os.getpid()
-    for folder in abandoned_folders(parent, _PREFIX):
-        _kill_users_of(folder)
     root = make_process_folder(Path(parent), _PREFIX)
     # Unlike atexit this also runs in processes that multiprocessing starts.
     Finalize(None, shutil.rmtree, args=(root,), kwargs={"ignore_errors": True}, exitpriority=0)
     return root
-
-
-def _kill_users_of(folder: str) -> None:
-    """Kill this user's processes whose command line contains the folder, whose name is random and never reused."""
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if not entry.name.isdigit() or entry.stat().st_uid != os.getuid():
-                continue
-            if f"channel-base={folder}/".encode() in (entry / "cmdline").read_bytes():
-                os.kill(int(entry.name), signal.SIGKILL)
 
 
 class Connection:

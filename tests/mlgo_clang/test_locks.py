@@ -17,7 +17,7 @@ from mlgo_clang.counters import read_counters
 from mlgo_clang.files import digest_of, holder, is_stopped, lock, read_checked, write_checked
 from tests.conftest import clang_program
 from tests.garbling import garblings
-from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, files
+from tests.mlgo_clang.conftest import DRIVERS, Run, files
 
 HOLD = """
 import fcntl, os, sys
@@ -147,22 +147,6 @@ def test_native_code_that_cannot_be_made_again_leaves_the_file_to_clang(
     assert (result.returncode, result.stderr.count(b"\n")) == (0, 1)
     assert b"is compiled by clang alone: expected a safetensors file" in result.stderr
     assert (project / "calls.o").read_bytes() == plain
-
-
-@pytest.mark.parametrize("policy", ["never", SEVERAL])
-def test_a_full_disk_keeps_no_temporary_file(policy: str, run: Run, project: Path) -> None:
-    namespace = ("unshare", "--user", "--map-root-user", "--mount")
-    (project / "disk").mkdir()
-    mount = "mount -t tmpfs -o size=4k tmpfs disk"
-    if not shutil.which("unshare") or subprocess.run([*namespace, "sh", "-c", mount], cwd=project).returncode:
-        pytest.skip("this user cannot mount a small file system")
-    functions = (f"int f{n}(int x) {{ return x * {n} + {n}; }}" for n in range(200))
-    (project / "calls.c").write_text("\n".join((*functions, (project / "calls.c").read_text())))
-    script = f'{mount} && cd disk || exit 9; "$@"; status=$?; ls; exit $status'
-    words = (f"--mlgo-policy={policy}", "-Oz", "-c", "../calls.c", "-o", "calls.o")
-    result = run(*words, before=(*namespace, "sh", "-c", script, "sh"))
-    assert (result.returncode, result.stdout) == (1, b"")
-    assert b"No space left on device" in result.stderr
 
 
 def test_it_compiles_without_a_cache_or_a_folder(run: Run, project: Path, tmp_path: Path, network: Path) -> None:
