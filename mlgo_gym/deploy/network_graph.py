@@ -63,9 +63,7 @@ def forward(graph: Graph[Value], network: Network, features: Value) -> Value:
 
 
 def _normalize(graph: Graph[Value], normalization: Normalization, values: Value) -> Value:
-    if normalization.method == "log_standard":
-        values = graph.signed_log(values)
-    values = graph.binary("subtract", values, graph.constant(normalization.center))
+    values = graph.binary("subtract", graph.signed_log(values), graph.constant(normalization.center))
     values = graph.binary("multiply", values, graph.constant(normalization.factor))
     values = graph.binary("minimum", values, graph.constant(np.full(1, CLIP, np.float32)))
     return graph.binary("maximum", values, graph.constant(np.full(1, -CLIP, np.float32)))

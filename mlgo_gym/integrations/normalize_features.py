@@ -116,14 +116,14 @@ def record_observations(
             in_episode = 0
 
 
-def fit_normalization(env: gym.Env[Any, Any], method: str = "log_standard", **sample: int) -> Normalization:
+def fit_normalization(env: gym.Env[Any, Any], **sample: int) -> Normalization:
     """Return a normalization fitted on the environment's corpus, under clang's own choices.
 
-    `method` is one of `mlgo_gym.policies.network.METHODS`; `sample` has the arguments of `record_observations()`.
+    `sample` has the arguments of `record_observations()`.
 
     Raises:
         MlgoError: as in `record_observations()` and `Normalization.fit()`.
     """
     rows = record_observations(env, **sample)
     inner: Any = env.unwrapped
-    return Normalization.fit(rows, inner.feature_names, method)
+    return Normalization.fit(rows, inner.feature_names)

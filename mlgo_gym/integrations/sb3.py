@@ -364,7 +364,7 @@ def read_sb3(model: Any, like: Network | Normalization | Sequence[str]) -> Netwo
     if normalization is not None and mask:
         center, scale = np.zeros(len(mask), np.float32), np.ones(len(mask), np.float32)
         tables = np.concatenate([center, normalization.center]), np.concatenate([scale, normalization.scale])
-        normalization = Normalization(normalization.method, (*mask, *names), *tables)
+        normalization = Normalization((*mask, *names), *tables)
         # The mask was not normalized in training.
         weights[0][: len(mask)] /= normalization(np.ones(len(mask) + len(names), np.float32))[0]
     return Network((*mask, *names), tuple(weights), tuple(biases), activation, normalization)

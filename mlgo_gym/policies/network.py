@@ -18,13 +18,10 @@ from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 
-METHODS = ("standard", "log_standard")
-"""Methods of `Normalization`, whose documentation describes them."""
-
 CLIP = 5.0
 """Standardised features are clipped to this number of standard deviations on both sides."""
 
-_NORMALIZATION_FORMAT = 1
+_NORMALIZATION_FORMAT, _METHOD = 1, "log_standard"
 
 # Python numbers would be converted at every call, which takes longer than the operation.
 _MOST, _LEAST = np.float32(CLIP), np.float32(-CLIP)
@@ -36,28 +33,24 @@ Floats = npt.NDArray[np.float32]
 class Normalization:
     """Turns raw features into numbers of similar size, in environments and in policies.
 
-    The method `standard` gives `(x - mean) / deviation`, within ±5. The method `log_standard` does so with
-    `sign(x) · log(1 + abs(x))`. Features that are constant in the fitted observations are only shifted, to 0.
+    It gives `(y - mean) / deviation`, within ±5, of `y = sign(x) · log(1 + abs(x))`. Features that are constant in the
+    fitted observations are only shifted, to 0.
 
     Attributes:
-        method: One of `METHODS`.
         names: Names of the features, in order.
         center: Subtracted first, float32 of shape (features,).
         scale: Then divided by, float32 of shape (features,); never 0.
 
     Raises:
-        MlgoError: The method is unknown, or the tables have other shapes.
+        MlgoError: The tables have other shapes.
     """
 
-    method: str
     names: tuple[str, ...]
     center: Floats
     scale: Floats
     factor: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise MlgoError(f"expected a method of {', '.join(METHODS)}, got {self.method!r}; fit it again")
         count = len(self.names)
         shapes = self.center.shape, self.scale.shape
         if shapes != ((count,), (count,)) or not count:
@@ -67,11 +60,11 @@ class Normalization:
         object.__setattr__(self, "factor", (1 / self.scale).astype(np.float32))
 
     @classmethod
-    def fit(cls, observations: npt.ArrayLike, names: Sequence[str], method: str = "log_standard") -> Normalization:
+    def fit(cls, observations: npt.ArrayLike, names: Sequence[str]) -> Normalization:
         """Return the normalization of raw features of shape (decisions, features), at least one decision.
 
         Raises:
-            MlgoError: There are no observations, they have another shape, or the method is unknown.
+            MlgoError: There are no observations, or they have another shape.
         """
         values = np.asarray(observations, np.float64)
         if values.ndim != 2 or values.shape[1] != len(names) or not len(values):
@@ -79,28 +72,24 @@ class Normalization:
                 f"expected observations of shape (decisions, {len(names)}), got the shape {values.shape}; name each "
                 "feature"
             )
-        if method == "log_standard":
-            values = np.sign(values) * np.log1p(np.abs(values))
+        values = np.sign(values) * np.log1p(np.abs(values))
         center, deviation = values.mean(0), values.std(0)
         # Rounding alone is no variation.
         scale = np.where(deviation > 1e-6 * (1 + np.abs(center)), deviation, 1.0)
-        return cls(method, tuple(names), center.astype(np.float32), scale.astype(np.float32))
+        return cls(tuple(names), center.astype(np.float32), scale.astype(np.float32))
 
     @classmethod
     def logarithms(cls, names: Sequence[str]) -> Normalization:
         """Return the normalization `sign(x) · log(1 + abs(x)) / 4`, fitted to nothing; it clips features above 4e8."""
         center, scale = np.zeros(len(names), np.float32), np.full(len(names), 4.0, np.float32)
-        return cls("log_standard", tuple(names), center, scale)
+        return cls(tuple(names), center, scale)
 
     def __call__(self, values: Floats) -> Floats:
         """Return normalized features, a new array, of raw features of shape (…, features) in the order of `names`."""
-        if self.method == "standard":
-            result = values - self.center
-        else:
-            # A float32 logarithm differs between machines in its last bit; a float64 logarithm agrees in its first 24.
-            result = np.log1p(np.abs(values), dtype=np.float64).astype(np.float32)
-            np.copysign(result, values, out=result)
-            result -= self.center
+        # A float32 logarithm differs between machines in its last bit; a float64 logarithm agrees in its first 24.
+        result = np.log1p(np.abs(values), dtype=np.float64).astype(np.float32)
+        np.copysign(result, values, out=result)
+        result -= self.center
         result *= self.factor
         np.minimum(result, _MOST, out=result)
         np.maximum(result, _LEAST, out=result)
@@ -113,13 +102,13 @@ class Normalization:
     def select(self, names: Sequence[str]) -> Normalization:
         """Return the normalization of some of the features, in the given order; a missing one is an MlgoError."""
         chosen = feature_columns("the selection", names, self.names)
-        return Normalization(self.method, tuple(names), self.center[chosen], self.scale[chosen])
+        return Normalization(tuple(names), self.center[chosen], self.scale[chosen])
 
     def to_json(self) -> dict[str, Any]:
         """Return data for `from_json()` that JSON can hold exactly."""
         return {
             "format": _NORMALIZATION_FORMAT,
-            "method": self.method,
+            "method": _METHOD,
             "names": list(self.names),
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
@@ -130,11 +119,11 @@ class Normalization:
     def from_json(cls, value: Mapping[str, Any]) -> Normalization:
         """Return the normalization of the data of `to_json()`; other data are an MlgoError."""
         try:
-            if value["format"] != _NORMALIZATION_FORMAT:
-                raise ValueError(f"format {value['format']!r}")
+            if (value["format"], value["method"]) != (_NORMALIZATION_FORMAT, _METHOD):
+                raise ValueError(f"format {value['format']!r}, method {value['method']!r}")
             names = tuple(str(name) for name in value["names"])
             center, scale = (np.asarray(value[key], np.float32) for key in ("center", "scale"))
-            return cls(value["method"], names, center, scale)
+            return cls(names, center, scale)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise MlgoError(
                 f"expected the data of a normalization of format {_NORMALIZATION_FORMAT}, got {error!r}; fit it again"

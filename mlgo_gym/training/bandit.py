@@ -172,8 +172,8 @@ class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     | `normalize` | `False` | normalize observations, and omit features that identify the module |
     | `render_mode` | `None` | `None`: there is nothing to render |
 
-    The parts are those of `Corpus.split()`; labels of test projects are in none. Normalization is `log_standard`. It is
-    fitted to the labels of the split, and for `"valid"` to those of `"fit"`. `normalization` is the table for
+    The parts are those of `Corpus.split()`; labels of test projects are in none. Normalization is
+    fitted to the labels of the split, and for `"valid"` to those of `"fit"`. `normalization` is the argument of
     `NormalizeFeatures` and `read_sb3`.
 
     Attributes:

@@ -75,7 +75,7 @@ def distil(
     torch = torch_library()
     features = network_features(names)
     columns = feature_columns("the network", features, names)
-    normalization = Normalization.fit(observations[:, columns], features, "log_standard")
+    normalization = Normalization.fit(observations[:, columns], features)
     rows = np.concatenate([observations, mixed_rows(observations, np.random.default_rng(seed))])
     outputs = np.clip(logits(rows), -_MAX_LOGIT, _MAX_LOGIT)
     # Rows near the border count most, and observed rows more than mixed ones.

@@ -48,7 +48,7 @@ class Classification:
         torch = torch_library()
         labels = joined(rounds)
         observations = labels.observations.astype(np.float32)
-        normalization = Normalization.fit(observations, labels.features, "log_standard")
+        normalization = Normalization.fit(observations, labels.features)
         inputs = torch.from_numpy(normalization(observations))
         targets = torch.from_numpy(labels.best_actions)
         legal = torch.from_numpy(~np.isposinf(labels.costs))

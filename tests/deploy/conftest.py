@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.policies.network import ACTIVATIONS, METHODS, Network, Normalization
+from mlgo_gym.policies.network import Network, Normalization
 from tests.policies.episodes import balanced, random_network
 
 Observations = npt.NDArray[np.int64]
@@ -19,11 +19,8 @@ NAMES = (
 )  # fmt: skip
 
 
-KINDS = [
-    (activation, method, 1 + number % 2)
-    for number, (activation, method) in enumerate(zip([*ACTIVATIONS, "relu"], [*METHODS, None], strict=True))
-]
-"""Each activation and each method of normalization in a network of one or two outputs."""
+KINDS = [("relu", True, 1), ("tanh", True, 2), ("relu", False, 1)]
+"""Activation, whether the network normalizes, and number of outputs."""
 
 LABELS = Path(__file__).parents[2] / "mlgo_gym" / "training" / "bundled_labels"
 
@@ -46,11 +43,11 @@ def labelled(level: str, features: tuple[str, ...], count: int = 10_000) -> Obse
 
 
 def make_network(
-    observations: Observations, *, activation: str = "relu", method: str | None = "log_standard", outputs: int = 1
+    observations: Observations, *, activation: str = "relu", normalizes: bool = True, outputs: int = 1
 ) -> Network:
     """Return a network with random weights that chooses 0 and 1 about equally often."""
     rows = observations.astype(np.float32)
-    normalization = None if method is None else Normalization.fit(rows, NAMES, method)
+    normalization = Normalization.fit(rows, NAMES) if normalizes else None
     return balanced(random_network(NAMES, 12, 7, outputs, activation=activation, normalization=normalization), rows)
 
 

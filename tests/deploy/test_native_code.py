@@ -32,11 +32,11 @@ def native_decisions(library: Path, observations: Observations) -> list[int]:
     return [native.mlgo_decide(data, size * number, offsets) for number in range(len(observations))]
 
 
-@pytest.mark.parametrize(("activation", "method", "outputs"), KINDS)
+@pytest.mark.parametrize(("activation", "normalizes", "outputs"), KINDS)
 def test_decisions_are_equal(
-    activation: str, method: str | None, outputs: int, observations: Observations, tmp_path: Path
+    activation: str, normalizes: bool, outputs: int, observations: Observations, tmp_path: Path
 ) -> None:
-    network = make_network(observations, activation=activation, method=method, outputs=outputs)
+    network = make_network(observations, activation=activation, normalizes=normalizes, outputs=outputs)
     network.save(tmp_path / "network.safetensors")
     library = build_native_library(tmp_path / "network.safetensors", CLANG)
     values = network(observations.astype(np.float32))
@@ -116,8 +116,8 @@ def run_graph(kind: str, network: Network, rows: Observations, file: Path) -> Ou
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
 def test_a_graph_computes_the_same_to_the_last_bit(kind: str, observations: Observations, tmp_path: Path) -> None:
-    for activation, method, outputs in KINDS:
-        network = make_network(observations, activation=activation, method=method, outputs=outputs)
+    for activation, normalizes, outputs in KINDS:
+        network = make_network(observations, activation=activation, normalizes=normalizes, outputs=outputs)
         rows = observations[:1000]
         decisions, logits = run_graph(kind, network, rows, tmp_path / "model")
         expected, exact = wanted(network, rows)

@@ -10,7 +10,7 @@ from mlgo_gym.episode.attribution.recipe import write_recipe
 from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, EpisodeRecord, ModuleFacts
 from mlgo_gym.evaluation.result import EPISODES, HEADER, MODULES, EvaluationResult
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.network import METHODS, Network, Normalization
+from mlgo_gym.policies.network import Network, Normalization
 from tests.episode.test_recipe import RECIPE, WEIGHTED
 from tests.evaluation.runs import configuration, keep, record
 
@@ -76,7 +76,7 @@ def _networks() -> list[Network]:
     weights = tuple(random.normal(size=shape).astype(np.float32) for shape in ((2, 3), (3, 2)))
     biases = tuple(np.zeros(weight.shape[1], np.float32) for weight in weights)
     rows = random.normal(size=(9, 2))
-    normalizations = [None, *(Normalization.fit(rows, FEATURES, method) for method in METHODS)]
+    normalizations = [None, Normalization.fit(rows, FEATURES)]
     return [Network(FEATURES, weights, biases, "tanh", normalization) for normalization in normalizations]
 
 
