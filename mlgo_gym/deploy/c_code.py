@@ -82,11 +82,11 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
 
     Raises `PolicyError` as `policy_network()` does, and if a network does not choose between 0 and 1.
     """
-    network = policy_network(policy, callee_features=callee_features)
-    if network is not None:
-        return network_decision_code(policy, network)
-    if is_rule(policy):
+    if (network := policy_network(policy)) is not None:
+        code = network_decision_code(policy, network)
+    elif is_rule(policy):
         rule = RuleText.load(policy_file(policy))
+        code = rule_decision_code(policy, rule.features, rule.code)
     else:
         name, _, argument = policy.partition(":")
         conditions = {"never": "1 < 0", "always": "0 < 1", "default": f"{INLINING_DEFAULT} > 0"}
@@ -95,9 +95,10 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
         if policy not in conditions:
             raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
         rule = RuleText.parse(conditions[policy], policy)
+        code = rule_decision_code(policy, rule.features, rule.code)
     if not callee_features:
-        check_features(policy, rule.features)
-    return rule_decision_code(policy, rule.features, rule.code)
+        check_features(policy, code.features)
+    return code
 
 
 def rule_decision_code(name: str, features: tuple[str, ...], expression: str) -> DecisionCode:
@@ -112,26 +113,11 @@ def network_decision_code(name: str, network: Network) -> DecisionCode:
     Raises `PolicyError` if the network does not choose between 0 and 1.
     """
     check_outputs(network)
-    decides = "outputs[0] > 0" if network.outputs == 1 else "outputs[1] > outputs[0]"
-    yes = f"""static int mlgo_yes(const float *features) {{
-  float outputs[MLGO_OUTPUTS];
-  mlgo_forward(features, outputs);
-  return {decides};
-}}
-"""
-    return DecisionCode(name, network.features, forward_pass(network) + yes)
-
-
-def forward_pass(network: Network) -> str:
-    """Return C (and C++) that defines `static void mlgo_forward(const float *features, float *outputs)`.
-
-    The features are raw, in the network's order. As C the code needs no header; as C++ it includes `math.h`.
-    """
     graph = _Graph()
     outputs, _ = forward(graph, network, ("features", len(network.features)))
-    values = {"FEATURES": str(len(network.features)), "OUTPUTS": str(network.outputs), "LAST": outputs}
-    values |= {"TABLES": "".join(graph.tables), "STATEMENTS": "".join(graph.statements)}
-    return fill_template("network.c", values)
+    decision = f"{outputs}[0] > 0" if network.outputs == 1 else f"{outputs}[1] > {outputs}[0]"
+    values = {"TABLES": "".join(graph.tables), "STATEMENTS": "".join(graph.statements), "DECISION": decision}
+    return DecisionCode(name, network.features, fill_template("network.c", values))
 
 
 class _Graph:

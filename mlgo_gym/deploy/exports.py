@@ -25,21 +25,17 @@ COST = "cost_estimate"
 _RULES = ("default", "never", "always", "threshold")
 
 
-def policy_network(policy: str, *, callee_features: bool = False) -> Network | None:
+def policy_network(policy: str) -> Network | None:
     """Return the network of `mlp:FILE`; None for a rule.
 
-    Raises `PolicyError` if there is no such policy, its file is no network, or the network needs callee features and
-    the target does not compute them.
+    Raises `PolicyError` if there is no such policy, or its file is no network.
     """
     kind, colon, _ = policy.partition(":")
     if kind in _RULES or is_rule(policy):
         return None
     if colon and kind != "mlp":
         raise PolicyError(f"expected a rule, rule:FILE, mlp:FILE or a bundled policy, got {policy!r}")
-    network = Network.load(policy_file(policy))
-    if not callee_features:
-        check_features(policy, network.features)
-    return network
+    return Network.load(policy_file(policy))
 
 
 def check_features(policy: str, features: Sequence[str]) -> None:
@@ -56,6 +52,7 @@ def exported_network(policy: str) -> Network:
     network = policy_network(policy)
     if network is None:
         raise PolicyError(f"expected a network, got the rule {policy!r}; use mlp:FILE")
+    check_features(policy, network.features)
     return network
 
 
