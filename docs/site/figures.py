@@ -87,7 +87,8 @@ def learning(theme: Theme) -> Figure:
 
 
 LABELS = {
-    "Os threshold:5": ((8, 7), "left"),
+    "Os last-call": ((8, 4), "left"),
+    "Os threshold:5": ((8, -4), "left"),
     "Oz": ((8, 9), "left"),
     "Oz last-call": ((-8, 0), "right"),
 }
@@ -110,7 +111,11 @@ def run_time(theme: Theme) -> Figure:
     axes.axhline(0, color=theme.ink, lw=0.8)
     axes.axvline(0, color=theme.ink, lw=0.8)
     axes.margins(0.12, 0.12)
-    axes.set(xlabel="code size of linked programs, against -Oz", ylabel="executed instructions", xlim=(-24, None))
+    axes.set(
+        xlabel="code size of linked programs, against -Oz; left is smaller",
+        ylabel="instructions; lower is less",
+        xlim=(-24, None),
+    )
     percentages(axes.xaxis)
     percentages(axes.yaxis)
     return picture

@@ -98,7 +98,7 @@ def run_time() -> Rows:
         level, _, policy = build.partition(" ")
         title = {"": "", "search": ", search"}.get(policy, f", `{policy}`")
         means = [row.get(key) for key in ("instructions", "time", "own")]
-        changes = [f"{percent(mean[0])} {interval(mean[1])}" if mean else "-" for mean in means]
+        changes = [f"{percent(mean[0])}<br>{interval(mean[1])}" if mean else "-" for mean in means]
         worst, change = row["worst"]
         own = [changes[2], f"{worst}, {percent(change)}"] if policy else ["-", "-"]
         yield [f"-{level}{title}", str(row["programs"]), percent(row["size"]), *changes[:2], *own]
