@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import re
 import resource
@@ -18,12 +19,14 @@ from mlgo_clang.files import write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.policies.protocol import run_episode
+from mlgo_gym.policies.rules import RuleText
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 MEASURED = RESULTS / "measured.json"
-"""Command, tables, and days of the oldest and the newest row, by file of results; last, figures without a file."""
+"""Command, tables, days of the oldest and the newest row, and digest of the bundled rule, by file of results; figures
+without a file are last."""
 
 SOURCES = Path(__file__).parent / "sources"
 
@@ -67,14 +70,20 @@ def write_json(path: Path, value: object) -> None:
     write_result(path, json.dumps(value, indent=1) + "\n")
 
 
+def rule_digest() -> str:
+    """Return the start of the SHA-256 of the condition of `last-call`."""
+    rule = RuleText.load(ROOT / "mlgo_gym" / "policies" / "bundled" / "last-call.rule")
+    return hashlib.sha256(rule.text.encode()).hexdigest()[:8]
+
+
 def write_result(path: Path, text: str) -> None:
-    """Write a file of results; below docs/results, note the day in `measured.json`."""
+    """Write a file of results; below docs/results, note the day and the rule in `measured.json`."""
     write_atomically(str(path), text.encode())
     if path.parent == RESULTS:
         today = datetime.date.today().isoformat()
         new = {"command": f"python -m benchmarks.{Path(sys.argv[0]).stem}", "tables": [], "oldest": today}
         notes = read_json(MEASURED, {})
-        notes[path.stem] = {**notes.get(path.stem, new), "newest": today}
+        notes[path.stem] = {**notes.get(path.stem, new), "newest": today, "rule": rule_digest()}
         write_atomically(str(MEASURED), (json.dumps(notes, indent=1) + "\n").encode())
 
 

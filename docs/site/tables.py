@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import exactness
-from benchmarks.measuring import facts
+from benchmarks.measuring import facts, rule_digest
 from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
 from docs.site import linked, measurements
@@ -24,9 +24,23 @@ def text(name: str) -> str:
     """Return a table; raise `LookupError` if none has this name."""
     if name not in TABLES:
         raise LookupError(f"expected a table of {sorted(TABLES)}, got {name!r}")
-    heading, *rows = TABLES[name]()
+    (first, *others), *rows = TABLES[name]()
+    heading = (first + _stamp(name), *others)
     rule = ["---", *("---:" for _ in heading[1:])]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (heading, rule, *rows)).replace("|  |", "| |")
+
+
+def _stamp(name: str) -> str:
+    """Return the digests of the bundled rule with which a table was measured; empty if it has no row of the rule."""
+    notes = read("measured").items()
+    sources = (note for data, note in notes if data == name.partition(".")[0] or name in note["tables"])
+    rules = {note["rule"] for note in sources if "rule" in note and name not in WITHOUT_RULE}
+    titles = [f"{'' if rule == rule_digest() else 'earlier '}rule {rule}" for rule in sorted(rules)]
+    return f" ({', '.join(titles)})" if titles else ""
+
+
+WITHOUT_RULE = ("graphs.checks", "metrics.allocation")
+"""Tables without a row of the bundled rule, from measurements that have other tables with one."""
 
 
 def counted(facts: Mapping[str, Any], *keys: str) -> list[str]:
