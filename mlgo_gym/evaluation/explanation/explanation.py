@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES
 from mlgo_gym.compiler.decision import Decision
-from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
 from mlgo_gym.episode.attribution.inline_compile import (
@@ -28,7 +27,6 @@ from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT
 from mlgo_gym.policies import Policy, act_batch, load_policy
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import decide
-from mlgo_gym.tasks.measurement import grown_frames
 from mlgo_gym.tasks.task import Task
 
 MEASURED = 10
@@ -104,8 +102,6 @@ class Explanation:
         clang: Version of the compiler.
         policies: Names of the two policies.
         baseline: Bytes of the executable sections of a plain compile.
-        max_frames: Bytes of the largest stack frame of a plain compile, and under each policy.
-        grown_frames: Growth in bytes of each stack frame that the second policy enlarges, the largest first.
         first: The compile under the first policy.
         second: The compile under the second policy.
         differences: All differences, those with the largest credit first; the first ones are measured.
@@ -117,8 +113,6 @@ class Explanation:
     clang: str
     policies: tuple[str, str]
     baseline: int
-    max_frames: tuple[int, int, int]
-    grown_frames: Mapping[str, int]
     first: InlineCompile
     second: InlineCompile
     differences: Sequence[Difference]
@@ -147,8 +141,6 @@ class Explanation:
             "clang": self.clang,
             "policies": list(self.policies),
             "text": {"clang": self.baseline, "first": self.first.text, "second": self.second.text},
-            "max_frame": dict(zip(("clang", "first", "second"), self.max_frames, strict=True)),
-            "grown_frames": dict(self.grown_frames),
             "decisions": {"first": len(self.first.decisions), "second": len(self.second.decisions)},
             "only_first": self.only_first,
             "differences": [difference.to_json() for difference in self.differences],
@@ -190,7 +182,6 @@ def explain_module(
             "observation='graph'; omit them"
         )
     compilation = env.compilation(env.corpus.module(module))
-    compilation = replace(compilation, flags=(*compilation.flags, *STACK_USAGE_FLAGS))
     timeout = env.setup.timeout
     loaded = {name: load_policy(name, env, seed=seed) for name in policies}
     compiles = []
@@ -215,8 +206,6 @@ def explain_module(
         ]
     baseline = measure_baseline(compilation, timeout)
     assert baseline.sizes is not None, "a plain compile makes an object"
-    frames = [compiled.frames or {} for compiled in (baseline, first, second)]
-    clang, one, other = (max(sizes.values(), default=0) for sizes in frames)
     decided = {decision.call_site for decision in second.decisions}
     alone = [decision for decision in first.decisions if decision.call_site not in decided]
     return Explanation(
@@ -224,8 +213,6 @@ def explain_module(
         clang=env.toolchain.version_text,
         policies=policies,
         baseline=baseline.sizes.text,
-        max_frames=(clang, one, other),
-        grown_frames=grown_frames(frames[2], frames[1]),
         first=first,
         second=second,
         differences=[*exact, *every[measured:]],

@@ -72,16 +72,6 @@ def overview(explanation: Explanation) -> str:
         f"{count:,} answers differ: {second} inlines {inlined:,} of them and keeps {count - inlined:,}.",
         f"The code of {second} is {size}; {len(explanation.functions):,} functions changed.",
     ]
-    _, before, after = explanation.max_frames
-    frames = f"the largest stack frame has {after:,} bytes instead of {before:,}" if after != before else ""
-    if explanation.grown_frames:
-        name, growth = next(iter(explanation.grown_frames.items()))
-        grown = (
-            f"{len(explanation.grown_frames):,} stack frames grow, {shortened(readable(name), 34)} by {growth:,} bytes"
-        )
-        frames = f"{frames}, and {grown}" if frames else grown
-    if frames:
-        sentences.append(f"With {second} {frames}.")
     if explanation.only_first:
         sentences.append(f"{first} also decides {explanation.only_first:,} other calls against clang's own choice.")
     return " ".join(sentences)
