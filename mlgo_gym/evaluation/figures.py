@@ -14,7 +14,7 @@ import numpy as np
 
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.statistics import DEFAULT, Floats, Summary
-from mlgo_gym.evaluation.table import short, with_unit
+from mlgo_gym.evaluation.table import printable, short, with_unit
 from mlgo_gym.extras import library
 
 PURPOSE = "a report as a page"
@@ -108,7 +108,7 @@ def _profiles(prefix: str, metric: str, shown: Sequence[Shown]) -> Figure:
     thresholds = np.linspace(-largest, largest, 201)
     for summary, colour in shown:
         shares = (-_changes(summary, metric)[:, None] > thresholds).mean(axis=0)
-        axes.plot(thresholds, 100 * shares, color=colour, label=short(summary.policy, 30), lw=1.4)
+        axes.plot(thresholds, 100 * shares, color=colour, label=short(printable(summary.policy), 30), lw=1.4)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set(xlabel="reduction τ against plain clang", ylabel="modules reduced by more, %", ylim=(0, 102))
     _show_percent(axes.xaxis)
@@ -129,7 +129,8 @@ def _scatter(prefix: str, result: EvaluationResult, summary: Summary, colour: st
     sizes = [max(baseline, 1) for _, baseline in change.pairs]
     axes.scatter(sizes, changes, s=24, color=colour, alpha=0.65, linewidth=0, gid=group)
     axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set(xscale="log", xlabel=f"plain clang, {with_unit(metric)}", ylabel=f"change by {short(summary.policy, 28)}")
+    name = short(printable(summary.policy), 28)
+    axes.set(xscale="log", xlabel=f"plain clang, {with_unit(metric)}", ylabel=f"change by {name}")
     _show_sizes(axes.xaxis, sizes)
     if np.abs(changes).max() > 40:
         axes.set_yscale("symlog", linthresh=10)

@@ -25,6 +25,7 @@ from mlgo_gym.evaluation.table import (
     levels,
     overview,
     percent,
+    printable,
     wins_and_losses,
 )
 from mlgo_gym.extras import templates
@@ -155,7 +156,6 @@ def _some(items: Sequence[str]) -> str:
 
 def page(evaluations: Mapping[str, EvaluationResult]) -> str:
     """Return the page of evaluations by name; characters that cannot be printed are escaped."""
-    evaluations = {_printable(name): _with_printable_names(result) for name, result in evaluations.items()}
     template = templates(Path(__file__).with_name("templates"), PURPOSE, "report").get_template("report.html")
     parts = [_part(f"run-{number}", name, result) for number, (name, result) in enumerate(evaluations.items(), start=1)]
     policies = list(dict.fromkeys(name for result in evaluations.values() for name in result.policies))
@@ -167,25 +167,7 @@ def page(evaluations: Mapping[str, EvaluationResult]) -> str:
         contents=[*((part["id"], part["title"]) for part in parts), ("method", "How to read this")],
         parts=parts,
     )
-    return "\n".join(map(_printable, text.split("\n")))
-
-
-def _printable(text: str) -> str:
-    """Return a text in one line with control characters, lone surrogates and the like escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _with_printable_names(result: EvaluationResult) -> EvaluationResult:
-    """Return the result with names of modules, projects and policies that SVG and UTF-8 can hold."""
-    policies = {_printable(name): identity for name, identity in result.configuration.policies.items()}
-    episodes = tuple(
-        replace(episode, policy=_printable(policy), module=_printable(module), project=_printable(project))
-        for episode in result.episodes
-        for policy, module, project in [(episode.policy, episode.module, episode.project)]
-    )
-    modules = {_printable(name): facts for name, facts in result.modules.items()}
-    only = None if result.only is None else frozenset(map(_printable, result.only))
-    return EvaluationResult(replace(result.configuration, policies=policies), episodes, modules, only)
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _part(part_id: str, name: str, result: EvaluationResult) -> dict[str, Any]:

@@ -101,6 +101,11 @@ def short(name: str, longest: int = _LONGEST) -> str:
     return f"{name[: longest - 1 - end]}…{name[-end:]}"
 
 
+def printable(text: str) -> str:
+    """Return a text in one line with control characters, lone surrogates and the like escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def overview(configuration: Configuration, summaries: Sequence[Summary]) -> Table:
     """Return one row per policy: sums over its episodes against plain clang."""
     metrics = dict.fromkeys((configuration.metric, TEXT))

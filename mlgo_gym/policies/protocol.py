@@ -5,7 +5,7 @@ feature that the compiler lacks is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 import gymnasium as gym
 import numpy as np
@@ -40,7 +40,6 @@ class Policy(Protocol):
         """
 
 
-@runtime_checkable
 class BatchedPolicy(Policy, Protocol):
     """A policy that also makes decisions of several episodes at once, faster than one by one.
 

@@ -14,10 +14,10 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
+from mlgo_gym.policies import act_batch, load_policy
 from mlgo_gym.policies.loading import needs_callee_features, plain_clang_flags, policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
-from mlgo_gym.policies.protocol import rows
+from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.policies.rules import RuleText
 from tests.policies.episodes import play, random_network
 
@@ -167,7 +167,7 @@ def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, 
     if environment == "mlgo/RegAllocEvict-v0" and observation == "flat":
         names = (*names, "action_mask[3]")
     policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined] # discrete
-    assert isinstance(policy, BatchedPolicy)
+    assert is_batched(policy)
     observations, infos = decisions(env, "calls" if environment == "mlgo/Inline-v0" else "mixed")
     alone = [policy.act(rows(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(policy, observations, infos) == alone
