@@ -43,12 +43,9 @@ class Compilation:
     """One compile of one module, without output and channels.
 
     Attributes:
-        toolchain: the clang.
-        module: the module.
         flags: `-cc1` flags that decide the result, without input.
         inputs: arguments that name the input files.
         confined: whether the sandbox can restrict writes to the output: all flags are allowed ones.
-        limits: memory and CPU time limits.
         link_facts: link facts of the build, for sessions with callee features.
         code: the module when the inliner starts, for sessions with the code at decisions.
     """

@@ -28,15 +28,11 @@ class Information:
     """Statistics of a corpus.
 
     Attributes:
-        modules: number of modules.
-        bitcode_bytes: size of all bitcode.
         functions: number of functions with a body, and of those with `minsize`, `optsize` and `optnone`.
         lines: source lines of all modules with a known number, and the number of these modules.
-        languages: modules per source language.
-        licences: modules per licence, or `unknown`.
-        producers: modules per LLVM that wrote the bitcode.
-        targets: modules per target triple.
-        levels: modules per level that function attributes show, as in `BitcodeFacts.level`.
+        languages, licences, targets: modules by name, or `unknown`.
+        producers: modules by the LLVM that wrote the bitcode.
+        levels: modules by the level that function attributes show, as in `BitcodeFacts.level`.
         unreadable: error message by producer whose bitcode the compiler cannot read.
         problems: one line per module that could not be read.
         missing: files and modules that a dataset lacks.

@@ -37,7 +37,6 @@ class LinkView:
     """Changes the modules of a corpus to those of its link view, when they are loaded.
 
     Attributes:
-        plain: The corpus before the link.
         toolchain: The compiler of the plain objects, whose symbols are the facts.
         facts: File of link facts. Then all modules are one program, unless the corpus has recorded links.
         trust: Whether plain objects are compiled with unchecked flags; None for what each module says.

@@ -161,12 +161,8 @@ def linked_sizes(
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
-    passes of the linker run without a policy. Raises `MlgoError` if the corpus has no links.
-
-    Args:
-        evaluated: The environment and the policies.
-        trust_flags: Whether to run a link with arguments that do not only shape its result.
-        modes: How the links are repeated.
+    passes of the linker run without a policy. `trust_flags` runs links with arguments that do not only shape their
+    result. Raises `MlgoError` if the corpus has no links.
     """
     env = evaluated.env
     build = env.corpus.path

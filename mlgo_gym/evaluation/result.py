@@ -325,14 +325,8 @@ def _parsed(path: Path, parse: Callable[[Any], Line], expected: str, remedy: str
 class ResultFolder:
     """A folder of results to which this process alone adds.
 
-    Raises `MlgoError` if the folder has results of another configuration, is in use by another process, or is damaged.
-
-    Args:
-        path: The folder; made if it does not exist.
-        configuration: Configuration of the new results.
-
-    Attributes:
-        configuration: The configuration, with the policies that the folder already has.
+    Its `configuration` is the given one with the policies of earlier results. Raises `MlgoError` if the folder has
+    results of another configuration, is in use by another process, or is damaged.
     """
 
     def __init__(self, path: Path, configuration: Configuration) -> None:

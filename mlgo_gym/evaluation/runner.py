@@ -36,15 +36,7 @@ PLAIN = "plain clang"
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """The settings from which a process makes an environment and policies.
-
-    Attributes:
-        environment: Id of the environment.
-        corpus: Corpus, as `open_corpus` takes it.
-        arguments: Other arguments of the environment.
-        policies: Policies by name: a specification for `load_policy`, `clang:FLAGS`, a `Network`, or a policy.
-        seed: Seed of random policies.
-    """
+    """The settings from which a process makes an environment and policies, as for `evaluate()`."""
 
     environment: str
     corpus: str | Corpus = "builtin"
@@ -56,11 +48,7 @@ class RunnerSettings:
 class EvaluatedPolicies:
     """The environment of an evaluation, its policies, and its plain compiles; errors are those of `evaluate()`.
 
-    Attributes:
-        settings: The settings, with callee features if a policy uses them.
-        env: The environment.
-        policies: Policies that decide, by name.
-        timeout: Seconds without a sign of life after which a compile fails.
+    The `settings` have callee features if a policy uses them; `policies` are those that decide, by name.
     """
 
     def __init__(self, settings: RunnerSettings) -> None:

@@ -237,10 +237,7 @@ class Summary:
     """The episodes of a policy on modules with decisions.
 
     Attributes:
-        policy: Name of the policy.
         modules: Number of finished modules.
-        failures: Number of failed episodes.
-        illegal_actions: Number of illegal actions.
         seconds: Total duration of the episodes.
         policy_seconds: Total CPU time of the policy.
         decisions: Number of decisions that `policy_seconds` covers.

@@ -225,17 +225,10 @@ def recorded_arguments(
     extra_flags: Iterable[Sequence[str]] = (),
     trust_flags: bool,
 ) -> dict[str, Any]:
-    """Return the arguments of an environment that an untrusted file records, after a check.
+    """Return the arguments of an environment that an untrusted file records.
 
-    Args:
-        origin: Name of the file, for messages.
-        environment, arguments: As recorded.
-        corpus: Recorded corpus; None if the user names another.
-        extra_flags: Further recorded flags that will be run, one sequence per compile.
-        trust_flags: Whether to skip the check.
-
-    Raises:
-        UntrustedError: Running the arguments could do more than compile.
+    Raises `UntrustedError` if running them could do more than compile, unless `trust_flags`. The `corpus` is None if
+    the user names another, and `extra_flags` are further recorded flags of compiles. Messages name the file `origin`.
     """
     checked = with_compile_options(arguments, trust_flags=trust_flags, check_flags=not trust_flags)
     if trust_flags:

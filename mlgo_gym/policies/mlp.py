@@ -13,13 +13,8 @@ from mlgo_gym.policies.protocol import chooser, feature_vector, rows
 class MlpPolicy:
     """Takes the action that a network prefers; its features are found by name.
 
-    Args:
-        env: the environment, with observations of any form and any other features.
-        network: the network; for a masked action space it has one output per action.
-        name: the policy's name, for errors.
-
-    Raises:
-        PolicyError: the environment lacks a feature, or has other actions.
+    Observations may have any form and further features. For a masked action space the network has one output per
+    action. Raises `PolicyError` if the environment lacks a feature, or has other actions.
     """
 
     def __init__(self, env: CompilerEnv, network: Network, name: str = "mlp") -> None:

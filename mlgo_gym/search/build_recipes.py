@@ -90,11 +90,7 @@ def search_recipe(
     Args:
         data: The module's bitcode before any optimisation.
         source: Name of the module in the recipe.
-        command: The driver's command line, which compiles the source.
-        clang: The compiler.
         policy: The policy to start from.
-        compiles: Maximum number of compiles.
-        metric: Metric of the search.
     """
     with temporary_folder() as folder:
         bitcode = folder / "module.bc"

@@ -38,7 +38,6 @@ class Move(NamedTuple):
         kind: `"keep"` or `"inline"` for one call; `"pair"` for two calls; `"keep callee"` or `"inline callee"` for all
             calls of a function; `"keep caller"` for all calls in a function; the last three with `", many"` for more
             than `FEW_CALLS`; the name of a policy for all calls in a function that it answers differently.
-        key: Identity of the move.
         changes: Site and new answer of each decision.
         decisions: The decisions before the move.
     """
@@ -244,9 +243,7 @@ class ExpectedCompile:
     Attributes:
         visits: The decisions by context and visit.
         overrides: Sites whose answer is not that of the policy.
-        sizes: Bytes of each function.
-        costs: Cost of each function, by the metric of the search.
-        total: Cost of the compile.
+        sizes, costs: Bytes, and cost by the metric of the search, of each function.
     """
 
     def __init__(self, trial: Trial, *, counts_calls: bool = False) -> None:

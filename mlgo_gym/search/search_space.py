@@ -49,15 +49,8 @@ def search_environment(
 class Budget:
     """Limits of a search. Without limits a search runs until nothing is left to try.
 
-    Args:
-        compiles: Maximum number of finished compiles; None is unlimited.
-        seconds: Maximum time from now, in seconds; None is unlimited.
-
-    Attributes:
-        spent: Number of compiles so far.
-
-    Raises:
-        MlgoError: A limit is not positive.
+    The maximum numbers of finished compiles, of which `spent` is the number so far, and of seconds from now are
+    positive, else `MlgoError`; None is unlimited.
     """
 
     def __init__(self, compiles: int | None = None, seconds: float | None = None) -> None:
@@ -100,10 +93,7 @@ class SearchSpace:
 
     Args:
         env: The environment; it gives compiler, flags and metric.
-        module: The module.
-        budget: Limits of the search.
         start_name: Policy whose decisions the search starts from.
-        seed: Seed of random policies.
 
     Attributes:
         start: That policy; None is clang's own choices.

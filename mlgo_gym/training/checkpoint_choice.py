@@ -115,16 +115,8 @@ class MarginResult(NamedTuple):
 class MarginChoice:
     """Chooses the last network with a margin: the given one, or the best of several on validation modules.
 
-    The margins are compared with a network that is fitted without the labels of the validation modules.
-
-    Attributes:
-        fit: Fits that network.
-        margins: One margin, or several to choose from.
-        corpus: Validation modules, for several margins.
-        folder: Folder for the networks and the results, for several margins; finished modules are not compiled again.
-        environment: Id of the environment that compiles the modules.
-        arguments: Its arguments, without the corpus.
-        execution: Where the modules are compiled. Default: this process.
+    Several margins are compared on the modules of `corpus`, with a network that is fitted without their labels. The
+    `folder` keeps its networks and results; finished modules are not compiled again.
     """
 
     fit: TreeImitation

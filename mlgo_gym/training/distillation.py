@@ -106,12 +106,7 @@ def fitted_network(
 
     Args:
         widths: Numbers of inputs, of units of the hidden layers, and of outputs.
-        loss: Loss of the module on a batch.
-        normalization: Normalization of the features, which the network contains.
-        rows: Number of rows of data; a batch is row numbers below it.
-        steps: Steps of the optimiser.
-        seed: Source of the first weights and of the batches.
-        advance: Receives steps and losses.
+        loss: Loss of the module on a batch of row numbers below `rows`.
     """
     torch = torch_library()
     threads = torch.get_num_threads()

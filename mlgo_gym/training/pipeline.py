@@ -170,7 +170,6 @@ def label_rounds(labelling: Labelling, folder: Path, execution: Execution = Exec
     Args:
         labelling: The labels of a round. Its policy is that of the first round; round n adds n to its seed.
         folder: Folder for `round-N/labels` and `round-N.safetensors`. Finished modules are not labelled again.
-        execution: Where the compiles run.
     """
 
     def collect(round_index: int, network: Network | None, monitor: Monitor) -> Labels:
@@ -212,16 +211,10 @@ def run_pipeline(
     output: Path | None = None,
     monitor: Monitor | None = None,
 ) -> Network:
-    """Train, and return the network.
+    """Train in rounds (≥ 1), and return the network: that of the choice, by default that of the last round.
 
-    Args:
-        collect: Collects the labels of each round.
-        fit: Fits a network to the labels of all rounds so far.
-        choice: Chooses the network to save. Default: the network of the last round.
-        rounds: Number of rounds (≥ 1).
-        output: File for the network, in safetensors. `OUTPUT.training.txt` lists the digests of the modules that the
-            network depends on, if all are known. Default: nothing is written.
-        monitor: Receives the progress and the results.
+    The `output` is a file for the network, in safetensors. `OUTPUT.training.txt` lists the digests of the modules that
+    the network depends on, if all are known. By default nothing is written.
     """
     if rounds < 1:
         raise MlgoError(f"expected rounds ≥ 1, got {rounds}; a network needs a round of labels")

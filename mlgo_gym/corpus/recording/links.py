@@ -244,10 +244,7 @@ def relink(
     An untrusted link cannot write outside of its scratch folder, the folder of the output, and the compiler's cache.
 
     Args:
-        link: one of `read_links()`.
-        corpus: folder of its corpus.
         objects: object file by module, for each of `link.modules`.
-        output: path of the output.
         toolchain: the clang whose driver links; the bundled one has a C library and libc++.
         libraries: shared libraries of the build that it is linked with, by the output of their link.
         trust_flags: whether to run its arguments unchecked.

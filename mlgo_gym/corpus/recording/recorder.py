@@ -57,8 +57,6 @@ class Recording:
     """A recorded corpus.
 
     Attributes:
-        corpus: the folder.
-        modules: names of its modules.
         failures: compiled sources that are not among them.
         replaced: number of records that a later compile of the same source to the same object replaced.
         lines: source lines of the modules; each source counts once.

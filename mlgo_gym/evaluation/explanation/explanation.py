@@ -98,12 +98,9 @@ class Explanation:
     """Why two policies make different code of a module.
 
     Attributes:
-        module: Name of the module.
         clang: Version of the compiler.
-        policies: Names of the two policies.
         baseline: Bytes of the executable sections of a plain compile.
-        first: The compile under the first policy.
-        second: The compile under the second policy.
+        first, second: The compiles under the two policies.
         differences: All differences, those with the largest credit first; the first ones are measured.
         functions: The functions that changed, those with the largest change first.
         only_first: Number of calls that only the first policy decided, against clang's own choice.
@@ -268,8 +265,6 @@ class FeatureEffect:
     """One feature of a call.
 
     Attributes:
-        name: Name of the feature.
-        value: Value at this call.
         median: Median over all calls of the second policy's compile.
         meaning: Meaning with its unit; empty if unknown.
         decisive_for: Policies whose answer changes if the value is replaced by the median.
@@ -287,16 +282,11 @@ class FeatureEffect:
 def feature_effects(
     env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision], at: Sequence[InlineDecision]
 ) -> list[tuple[list[FeatureEffect], list[str]]]:
-    """Return, for some decisions of a compile, the features to show, and the policies whose answers are random.
+    """Return, for the decisions `at`, the features to show, and the policies whose answers are random.
 
     Decisive features come first, then those with the largest logit changes, and those in `ALWAYS_SHOWN`. A policy is
-    random if it answers the same call in two ways; its features are unknown.
-
-    Args:
-        env: The environment.
-        policies: The policies by name.
-        decisions: All decisions of the compile, over which medians are taken.
-        at: The decisions to explain.
+    random if it answers the same call in two ways; its features are unknown. Medians are over all `decisions` of the
+    compile.
     """
     observed = [env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
     by_site = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
