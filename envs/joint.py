@@ -1,5 +1,6 @@
 """`mlgo/Joint-v0`: inlining, eviction and priority in one compile."""
 
+import math
 import struct
 from typing import Any, ClassVar
 
@@ -20,19 +21,11 @@ from mlgo_gym.vector_env import CompilerVectorEnv
 INLINING, EVICTION, PRIORITY = range(3)
 """Index of each kind of decision, in clang's order."""
 
-PRIORITY_CHOICES = (
-    ("in the order of sizes", 1.0),
-    ("last", None),
-    ("as if it had a quarter of its size", 0.25),
-    ("as if it had half its size", 0.5),
-    ("as if it had twice its size", 2.0),
-    ("as if it had four times its size", 4.0),
-    ("first", None),
-)
-"""Meaning of each priority action, and the factor on the live range's size if there is one."""
+PRIORITY_FACTORS = (1.0, 0.0, 0.25, 0.5, 2.0, 4.0, math.inf)
+"""Factor of each priority action on the size of the live range; 0 puts it last, infinity first."""
 
-_FIRST = struct.pack("<f", SCALE)
-_LAST = struct.pack("<f", 0.0)
+_ENDS = {0.0: struct.pack("<f", 0.0), math.inf: struct.pack("<f", SCALE)}
+"""Advice by factor for the ends of the queue."""
 
 
 class JointTask(Task):
@@ -56,7 +49,7 @@ class JointTask(Task):
         self._tasks = tasks
         self._layouts = [self._inline.layout, self._evict.unmasked_layout, self._priority.layout]
         first_priority = 2 + self._evict.columns
-        self.actions = first_priority + len(PRIORITY_CHOICES)
+        self.actions = first_priority + len(PRIORITY_FACTORS)
         # The first action of each kind of decision, and the end of all.
         self._starts = (0, 2, first_priority, self.actions)
         self.action_space = gym.spaces.Discrete(self.actions)
@@ -127,11 +120,11 @@ class JointTask(Task):
         return self._encode_priority(decision, own) if kind == PRIORITY else self._tasks[kind].encode(decision, own)
 
     def _encode_priority(self, decision: Decision, choice: int) -> bytes | None:
-        if choice >= len(PRIORITY_CHOICES):
+        if choice >= len(PRIORITY_FACTORS):
             return None
-        label, factor = PRIORITY_CHOICES[choice]
-        if factor is None:
-            return _FIRST if label == "first" else _LAST
+        factor = PRIORITY_FACTORS[choice]
+        if factor in _ENDS:
+            return _ENDS[factor]
         features = np.frombuffer(decision.payload, self._layouts[PRIORITY].dtype)[0]
         size, stage = features["li_size"].item(), features["stage"].item()
         return self._priority.encode(decision, size_order(int(size * factor), stage))

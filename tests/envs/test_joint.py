@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES
+from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_FACTORS
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
 from tests.conftest import MakeBitcode
@@ -18,7 +18,7 @@ from tests.fakes.compiles import running_compile
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 COLUMNS = 33
-ACTIONS = 2 + COLUMNS + len(PRIORITY_CHOICES)
+ACTIONS = 2 + COLUMNS + len(PRIORITY_FACTORS)
 RANGES = {INLINING: (0, 2), EVICTION: (2, 2 + COLUMNS), PRIORITY: (2 + COLUMNS, ACTIONS)}
 
 
