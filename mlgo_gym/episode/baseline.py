@@ -1,20 +1,16 @@
 """A module under clang's own heuristic: measurement, decisions and optimised bitcode, made once and kept on disk."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from mlgo_gym.cache import FileCache, JsonCache
-from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, drive_coroutine, run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
-
-watchers: list[Callable[[CompileResult, bool], None]] = []
-"""Functions that get each finished compile, and whether plain clang decided; the tests add one."""
 
 _memory = JsonCache("baselines")
 _decisions = JsonCache("decisions")
@@ -39,8 +35,6 @@ def baseline_coroutine(compilation: Compilation, *, optimization_record: bool) -
     with compilation.session(optimization_record=optimization_record) as session:
         yield session
         compiled = session.finish(0.0)
-    for watch in watchers:
-        watch(compiled, True)
     measurement = Measurement.of(compiled)
     _memory.put(key, measurement.to_json())
     return measurement

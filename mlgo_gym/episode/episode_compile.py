@@ -7,7 +7,6 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
-from mlgo_gym.episode.baseline import watchers
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import SnapshotError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
@@ -88,8 +87,6 @@ class EpisodeCompile:
                 session.finish(0.0)
             return Measurement.of_function(self.function, session.captured), b"", None
         compiled, inline_compile = session.finish(0.0), None
-        for watch in watchers:
-            watch(compiled, False)
         if self.credit:
             answers = [int.from_bytes(advice, "little") for advice in self.answers]
             answered = zip(self.decided, answers, strict=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import gymnasium as gym
 
@@ -17,10 +18,10 @@ from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.episode.baseline import watchers
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.tasks.measurement import Measurement
 from tests.conftest import clang_program
 from tests.fakes.fake_clang import fake_clang
 
@@ -92,14 +93,20 @@ def finished_compiles() -> Iterator[list[FinishedCompile]]:
     """
     compiles: list[FinishedCompile] = []
 
-    def watch(compiled: CompileResult, plain: bool) -> None:
-        compiles.append(FinishedCompile(compiled.object_bytes, compiled.optimization_record, plain))
+    results: list[tuple[CompileResult, bool]] = []
+    finish, measure = Session.finish, Measurement.of
 
-    watchers.append(watch)
-    try:
+    def finish_and_note(session: Session, timeout: float) -> CompileResult:
+        results.append((finish(session, timeout), not session.advisors))
+        return results[-1][0]
+
+    def note_and_measure(compiled: CompileResult) -> Measurement:
+        plain = next(is_plain for result, is_plain in results if result is compiled)
+        compiles.append(FinishedCompile(compiled.object_bytes, compiled.optimization_record, plain))
+        return measure(compiled)
+
+    with patch.object(Session, "finish", finish_and_note), patch.object(Measurement, "of", note_and_measure):
         yield compiles
-    finally:
-        watchers.remove(watch)
 
 
 _FAULT = """read -r behaviour < {switch}
