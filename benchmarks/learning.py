@@ -1,12 +1,11 @@
-"""Trains the examples of reinforcement learning from several seeds, and evaluates them on projects that none has seen.
+"""Trains the examples of reinforcement learning from several seeds, and keeps their curves on validation modules.
 
     python -m benchmarks.learning [--only PATTERN] [--seeds 0,1,2]
 
-Each run is the command of an example, as a user starts it, on the machine of this program; it writes the change of its
-checkpoints on validation modules. The policy that it leaves is then evaluated once on the projects of
-`benchmarks.held_out`: on six, and on eighteen others. Their labels and modules are in no training and no choice. The
-results are in docs/results/learning.json; the same command does only the runs that the file lacks, and trains no model
-that is in the folder of the models.
+Each run is the command of an example, as a user starts it, on the machine of this program; it prints the change of its
+checkpoints. `benchmarks.reference` evaluates the policies that it leaves. The results are in
+docs/results/learning.json; the same command does only the runs that the file lacks, and trains no model that is in the
+folder of the models.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import runpy
 import shlex
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import held_out
-from benchmarks.measuring import RESULTS, ROOT, command_line, cpu_seconds, facts, read_json, write_json
+from benchmarks.measuring import RESULTS, ROOT, command_line, cpu_seconds, read_json, write_json
 
 WORK = ROOT / "runs" / "learning"
 """Folder of the models, which `benchmarks.reference` evaluates as well."""
@@ -79,40 +78,18 @@ METHODS = tuple(
     for level in levels.split()
 )
 
-RULES = ("Os threshold:5",)
-"""Levels and policies that need no training, evaluated once on the same modules; their seed is 0."""
-
 _POINT = re.compile(r"([\d.]+) min, +([\d,]+) decisions: ([+-][\d.]+)%")
 _SECONDS = re.compile(r"^([\d.]+) CPU seconds$", re.MULTILINE)
 
 
-def measure(policy: str, level: str, output: Path) -> dict[str, Any]:
-    """Return the statistics of a policy on the modules of six projects, and below `others` on those of eighteen.
-
-    Means are over modules and without an interval, as in the rows of earlier runs, which kept no sizes.
-    """
-
-    def on(part: str) -> dict[str, Any]:
-        found = held_out.measure(held_out.SETS[part], level, policy, 2, output.with_name(f"{output.name}-{part}"))
-        return {**facts([tuple(pair) for pair in found["sizes"]]), "interval": None, "found": found}
-
-    return {**on("six"), "others": on("others")}
-
-
-def learn(work: Path, title: str, seed: int) -> dict[str, Any]:
-    """Run an example or take a rule, and return its curve, its CPU seconds and its held-out statistics."""
-    level, _, name = title.partition(" ")
-    output = work / re.sub(r"[^a-z0-9]+", "-", f"{title} {seed}".lower())
-    method = next((method for method in METHODS if (method.level, method.name) == (level, name)), None)
-    if method is None:
-        return {"level": level, **measure(name, level, output)}
+def learn(method: Method, work: Path, seed: int) -> dict[str, Any]:
+    """Run an example, and return its curve and its CPU seconds."""
     printed, seconds = method.train(work, seed)
     curve = [
         [float(minutes), int(decisions.replace(",", "")), float(change) / 100]
         for minutes, decisions, change in _POINT.findall(printed)
     ]
-    run = {"level": level, "budget": method.budget, "cpu_seconds": seconds, "curve": curve}
-    return {**run, **measure(method.trained(work, seed), level, output)}
+    return {"level": method.level, "budget": method.budget, "cpu_seconds": seconds, "curve": curve}
 
 
 def main() -> None:
@@ -123,17 +100,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=RESULTS / "learning.json", help="file of the results")
     parser.add_argument("--work", type=Path, default=WORK, help="folder of the models")
     options = parser.parse_args()
-    seeds = list(map(int, options.seeds.split(",")))
-    runs = [(f"{method.level} {method.name}", seed) for seed in seeds for method in METHODS]
-    runs += [(title, 0) for title in RULES if 0 in seeds]
     data = read_json(options.json, {"runs": []})
     done = {(run["title"], run["seed"]) for run in data["runs"]}
-    for title, seed in runs:
+    for seed, method in product(map(int, options.seeds.split(",")), METHODS):
+        title = f"{method.level} {method.name}"
         if re.search(options.only, title) and (title, seed) not in done:
-            found = learn(options.work.resolve(), title, seed)
-            data["runs"].append({"title": title, "seed": seed, **found})
+            data["runs"].append({"title": title, "seed": seed, **learn(method, options.work.resolve(), seed)})
             write_json(options.json, data)
-            print(f"{title:42} seed {seed}  {found['mean']:+8.2%}  {found['total']:+8.2%}", flush=True)
+            print(f"{title:42} seed {seed}  {data['runs'][-1]['curve'][-1:]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -295,12 +295,6 @@ def add_rows(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return {**joined, "searched": {**known["searched"], **found["searched"]}, "rows": rows}
 
 
-def named_policy(text: str) -> tuple[str, str]:
-    """Return both parts of an argument NAME=POLICY, or raise a ValueError."""
-    name, policy = text.split("=", 1)
-    return name, policy
-
-
 def main() -> None:
     """Run the rows, or write their results."""
     parser = command_line(__doc__)
@@ -310,7 +304,12 @@ def main() -> None:
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS))
     parser.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
     parser.add_argument(
-        "--policy", type=named_policy, action="append", default=[], metavar="NAME=POLICY", help="a row of your own"
+        "--policy",
+        type=lambda text: text.split("=", 1),
+        action="append",
+        default=[],
+        metavar="NAME=POLICY",
+        help="a row of your own",
     )
     parser.add_argument("--budget", default="", help="budget of training of these rows, in words")
     options = parser.parse_args()
