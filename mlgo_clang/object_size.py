@@ -72,12 +72,6 @@ _ADDED = frozenset(
 
 def needed_symbols(data: bytes) -> frozenset[bytes]:
     """Return the names that an ELF object needs from another one that a person wrote; none for other formats."""
-    names = undefined_symbols(data)
-    return frozenset(name for name in names if name not in _ADDED and not name.startswith(b"__aeabi_"))
-
-
-def undefined_symbols(data: bytes) -> frozenset[bytes]:
-    """Return the names that an ELF object needs from other objects; none of another object."""
     if data[:4] != b"\x7fELF":
         return frozenset()
     wide, order, table, entry, count = section_table(data)
@@ -91,7 +85,7 @@ def undefined_symbols(data: bytes) -> frozenset[bytes]:
             start = sections[link][1]
             places = (name for name, home in symbol.iter_unpack(data[offset : offset + size]) if name and not home)
             names.update(data[start + name : data.index(b"\0", start + name)] for name in places)
-    return frozenset(names)
+    return frozenset(name for name in names - _ADDED if not name.startswith(b"__aeabi_"))
 
 
 def wasm_sections(data: bytes, start: int = 8, end: int | None = None) -> Iterator[tuple[int, int, int]]:

@@ -92,18 +92,13 @@ class Limits:
         memory = None if self.memory is None else self.memory * _GIB
         if (large or _OUTPUT_TOO_LARGE.search(stderr)) and _is_least(resource.RLIMIT_FSIZE, memory):
             return "limit", f"expected {name} to write at most {self.memory:g} GiB, got more; raise memory_limit"
-        if is_out_of_memory(stderr) and _is_least(resource.RLIMIT_AS, memory):
+        if _OUT_OF_MEMORY.search(stderr) and _is_least(resource.RLIMIT_AS, memory):
             message = f"expected {name} to need at most {self.memory:g} GiB of memory, got more; raise memory_limit"
             return "limit", message
         return None
 
 
 DEFAULT_LIMITS = Limits()
-
-
-def is_out_of_memory(stderr: str) -> bool:
-    """Return whether a program reports on standard error that it has no memory left."""
-    return _OUT_OF_MEMORY.search(stderr) is not None
 
 
 def _is_least(limited: int, value: float | None) -> bool:

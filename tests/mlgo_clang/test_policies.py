@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlgo_clang.counters import count, parse, read_counters
-from mlgo_clang.object_size import undefined_symbols
+from mlgo_clang.object_size import needed_symbols
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 from mlgo_gym.policies.network import FORMAT
@@ -85,8 +85,8 @@ def test_a_policy_whose_object_of_c_needs_more_symbols_is_dropped(run: Run, proj
     for policies in ("default", "never", "never,always", "never,default", SEVERAL):
         assert run(f"--mlgo-policy={policies}", "--mlgo-strict", *COMPILE).returncode == 0
         objects[policies] = (project / "calls.o").read_bytes()
-    assert undefined_symbols(objects["default"]) == {b"s", b"t"}
-    assert undefined_symbols(objects["never"]) == undefined_symbols(objects["never,always"]) == {b"s", b"t", b"bad"}
+    assert needed_symbols(objects["default"]) == {b"s", b"t"}
+    assert needed_symbols(objects["never"]) == needed_symbols(objects["never,always"]) == {b"s", b"t", b"bad"}
     assert objects["never,default"] == objects[SEVERAL] == objects["default"]
     assert counted("because never: its object needs bad, which clang's does not") == 2
 
