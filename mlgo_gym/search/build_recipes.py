@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mlgo_clang.command_lines import cc1_commands, shown_text
 from mlgo_clang.errors import exit_status_of
-from mlgo_clang.settings import METRICS
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import plan
@@ -73,48 +71,23 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
     return code_generation_flags(lines[0])
 
 
-def search_recipe(
-    data: bytes,
-    source: str,
-    command: Sequence[str],
-    clang: str,
-    policy: str,
-    compiles: int,
-    *,
-    metric: str = METRICS[0],
-) -> Recipe:
-    """Return the best inlining that a search finds for a module, compiled as a driver's command line compiles it.
-
-    Raises `MlgoError` if the flags or the module cannot be used, or the module cannot be searched.
-
-    Args:
-        data: The module's bitcode before any optimisation.
-        source: Name of the module in the recipe.
-        policy: The policy to start from.
-    """
-    with temporary_folder() as folder:
-        bitcode = folder / "module.bc"
-        bitcode.write_bytes(data)
-        options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
-        arguments: dict[str, Any] = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
-        arguments["metric"] = metric
-        env, _ = search_environment("mlgo/Inline-v0", arguments, policy)
-        with closing(env):
-            module = next(iter(env.corpus))
-            found = None
-            if env.decisions(module):
-                found = search_module(env, module, compiles=max(compiles, 1), start=policy)
-            return replace(make_recipe(env, module, found), module=source)
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Search a module and keep the recipe; return the exit status."""
-    folder, source, compiles, clang, policy, metric, *command = arguments
+    """Search a module, compiled as a driver's command line does, and keep the recipe; return the exit status."""
+    recipes, source, compiles, clang, policy, metric, *command = arguments
 
     def search() -> None:
         data = sys.stdin.buffer.read()
-        recipe = search_recipe(data, source, command, clang, policy, int(compiles), metric=metric)
-        keep_recipe(recipe, folder, data)
+        with temporary_folder() as folder:
+            bitcode = folder / "module.bc"
+            bitcode.write_bytes(data)
+            options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
+            settings = {"corpus": str(bitcode), "clang": clang, "compile_options": options, "metric": metric}
+            env, _ = search_environment("mlgo/Inline-v0", settings, policy)
+            with closing(env):
+                module, found = env.corpus[0], None
+                if env.decisions(module):
+                    found = search_module(env, module, compiles=int(compiles), start=policy)
+                keep_recipe(replace(make_recipe(env, module, found), module=source), recipes, data)
 
     return exit_status_of(search)
 
