@@ -73,7 +73,7 @@ docs: $(VENV)/.installed-docs
 	@echo "==> build/site; with its search: python3 -m http.server --directory build/site"
 
 # The measurements of docs/results, written into the pages.
-numbers: $(VENV)/.installed
+numbers: $(VENV)/.installed-test
 	$(BIN)/python -m docs.site.numbers
 
 install: $(VENV)/.installed
@@ -99,7 +99,7 @@ $(VENV)/.installed-test: $(BIN)/python pyproject.toml
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-demo
 
 $(VENV)/.installed-docs: $(BIN)/python pyproject.toml
-	@$(INSTALL) --editable '.[docs]'
+	@$(INSTALL) --editable '.[docs,test]'
 	@touch $@
 
 $(VENV)/.installed-fuzz: $(VENV)/.installed-test

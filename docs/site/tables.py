@@ -39,7 +39,7 @@ def _stamp(name: str) -> str:
     return f" ({', '.join(titles)})" if titles else ""
 
 
-WITHOUT_RULE = ("graphs.checks", "metrics.allocation")
+WITHOUT_RULE = ("metrics.allocation",)
 """Tables without a row of the bundled rule, from measurements that have other tables with one."""
 
 
@@ -254,7 +254,6 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "benchmark.published": published,
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
-    "graphs.checks": lambda: iter(read("graphs")["checks"]),
     "graphs.learning": graph_learning,
     "held_out": held_out,
     "held_out.networks": partial(held_out, networks=True),
