@@ -133,11 +133,8 @@ class EpisodeMaker:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self._fork_pool: ForkPool | None = None
-        options = setup.options
-        unset = options.compile_options.fork_resets is None
-        if options.forks_resets(setup.task) or (unset and setup.measures_functions_alone):
-            self._fork_pool = ForkPool(MAX_MODULES if options.scope == "module" else MAX_FUNCTIONS)
+        size = MAX_MODULES if setup.options.scope == "module" else MAX_FUNCTIONS
+        self._fork_pool = ForkPool(size) if setup.forks_resets else None
         self._function_order: dict[str, dict[str, int]] = {}
         self._empty: set[tuple[str, str | None]] = set()
         self._users: WeakSet[object] = WeakSet()

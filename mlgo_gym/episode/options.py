@@ -281,19 +281,6 @@ class EnvironmentOptions:
         """Whether sessions follow the code of the module, for `ir()` and `call_graph()`."""
         return self.ir or self.observation == GRAPH
 
-    def preoptimizes(self, task: Task) -> bool:
-        """Return whether modules are optimised once and episodes only generate code."""
-        chosen = self.compile_options.preoptimize
-        return task.after_optimization if chosen is None else chosen
-
-    def forks_resets(self, task: Task) -> bool:
-        """Return whether clangs wait at the first decisions of modules, to be copied for further episodes.
-
-        That wins where most of a compile precedes its first decision, unless modules are optimised once.
-        """
-        chosen = self.compile_options.fork_resets
-        return task.after_optimization and not self.preoptimizes(task) if chosen is None else chosen
-
 
 def _refuse_unknown(names: Collection[str], arguments: Iterable[str]) -> None:
     entries = [field.name for field in fields(CompileOptions)]

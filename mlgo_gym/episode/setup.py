@@ -171,6 +171,23 @@ class Setup:
         return info if self.numeric_infos is None else self.numeric_infos.of(info, self.corpus)
 
     @property
+    def preoptimizes(self) -> bool:
+        """Whether modules are optimised once and episodes only generate code."""
+        chosen = self._compile_options.preoptimize
+        return self.task.after_optimization if chosen is None else chosen
+
+    @property
+    def forks_resets(self) -> bool:
+        """Whether clangs wait at first decisions, to be copied for further episodes.
+
+        By default where most of a compile precedes its first decision, or the compile ends with its function.
+        """
+        chosen = self._compile_options.fork_resets
+        if chosen is not None:
+            return chosen
+        return (self.task.after_optimization and not self.preoptimizes) or self.measures_functions_alone
+
+    @property
     def measures_functions_alone(self) -> bool:
         """Whether an episode is one function and the compile ends with that function, before there is an object."""
         return self.options.scope == "function" and self.metric in self.task.function_metrics
@@ -210,7 +227,7 @@ class Setup:
                 f"expected a target with registers for {self.task.name}, got {full.triple} of module {module.name!r}; "
                 "use mlgo/Inline-v0"
             )
-        if not self.options.preoptimizes(self.task):
+        if not self.preoptimizes:
             return full
         return (yield from preoptimize(full))
 
