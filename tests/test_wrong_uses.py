@@ -49,7 +49,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"corpus": "builtin,lz5"}, "there is no corpus 'lz5'; did you mean 'lz4'?"),
     ({"corpus": "builtin@O9"}, "expected a level of Oz, Os, O2, got 'O9' in 'builtin@O9'"),
     ({"corpus": "zstd@Oz@thumbv7"}, "got 'thumbv7'; did you mean 'thumbv7em'?"),
-    ({"corpus": "no/such/folder"}, "there is no corpus 'no/such/folder'; name a corpus of"),
+    ({"corpus": "no/such/folder"}, "there is no corpus 'no/such/folder'; name a dataset of"),
     ({"metric": "txt"}, "got 'txt'; did you mean 'text'?"),
     ({"module_order": "shufle"}, "got 'shufle'; did you mean 'shuffle'?"),
     ({"maxdecisions": 3}, "did you mean 'max_decisions'?"),
