@@ -105,12 +105,6 @@ def facts(pairs: Pairs, projects: Sequence[str] = ()) -> dict[str, Any]:
     return {**counts, "mean": change.mean, "interval": change.estimate.interval, "total": change.total}
 
 
-def smallest_sizes(candidates: Sequence[Sizes]) -> Sizes:
-    """Return the smallest size of each module that all candidates have, plain clang's included."""
-    common = [name for name in candidates[0] if all(name in sizes for sizes in candidates)]
-    return {name: (min(min(sizes[name]) for sizes in candidates), candidates[0][name][1]) for name in common}
-
-
 def play_default(env: gym.Env[Any, Any], **options: Any) -> dict[str, Any]:
     """Run one episode with clang's own choices, and return its last info; a failed compile raises SystemExit.
 

@@ -1,16 +1,14 @@
-"""The benchmark of docs/results/benchmark.md: environment, datasets, levels, split, search modules, and its methods."""
+"""The benchmark of docs/results/benchmark.md: environment, datasets, levels, modules, and its methods."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
+from mlgo_gym import open_corpus
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.opening import BENCHMARK, parse_corpora
+from mlgo_gym.corpus.opening import BENCHMARK
 from mlgo_gym.corpus.parts import Part
+from mlgo_gym.training.pipeline import drawn_modules
 
 VERSION = 2
 """Version of the protocol; any change of the constants below raises it."""
@@ -24,50 +22,23 @@ LEVELS = ("Oz", "Os")
 SPLIT: Part = "test"
 """The evaluated part of each dataset. Policies learn on `train` and choose checkpoints on its part `valid`."""
 
+MODULES, LARGEST = 12, 1_000_000
+"""Maximum number of modules of a project, drawn at random, and of bytes of bitcode: two projects have most of both."""
+
 SEEDS = (0, 1, 2)
 """Seeds of random methods; each is run."""
 
-SEARCH_BUDGETS = (10, 50)
+SEARCH_COMPILES = 10
 """Compiles per module that a search may use."""
 
-SEARCH_MODULES = 24
-_SEARCH_MAX_BYTES = 60_000
-_SEARCH_MAX_PER_DATASET = 2
+SEARCHED = {"largest": 60_000, "limit": 24, "max_per_project": 2}
+"""Modules of searches, drawn at random from those with decisions: bytes of bitcode, number, number of a project."""
 
 
-def protocol_corpus(level: str) -> str:
-    """Return the corpus of one of `LEVELS`, as `open_corpus` takes it; `SPLIT` is the evaluated part."""
-    return ",".join(str(spec.short) for spec in parse_corpora(f"{BENCHMARK}@{level}"))
-
-
-def search_modules(corpus: Corpus, has_decisions: Callable[[str], bool]) -> list[str]:
-    """Return the names of the modules on which searches are evaluated.
-
-    They are the first `SEARCH_MODULES` with decisions in the order of SHA-256 of `search:DATASET/MODULE`. At most two
-    are of one dataset, and none has more than 60,000 bytes of bitcode: a search compiles each a hundred times.
-    """
-    taken: Counter[str] = Counter()
-    names: list[str] = []
-    for name in sorted(corpus.names, key=_search_order):
-        dataset = _dataset(name)
-        if len(names) == SEARCH_MODULES:
-            break
-        suitable = taken[dataset] < _SEARCH_MAX_PER_DATASET and corpus.size(name) <= _SEARCH_MAX_BYTES
-        if suitable and has_decisions(name):
-            taken[dataset] += 1
-            names.append(name)
-    return names
-
-
-@cache
-def _dataset(name: str) -> str:
-    return parse_corpora(name.partition("/")[0])[0].name
-
-
-def _search_order(name: str) -> str:
-    # The key has no level, so both levels have the same order.
-    key = f"search:{_dataset(name)}/{name.partition('/')[2]}"
-    return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
+def protocol_corpus(level: str) -> Corpus:
+    """Return the evaluated modules at one of `LEVELS`."""
+    corpus = open_corpus(f"{BENCHMARK}@{level}:{SPLIT}")
+    return corpus.subset(drawn_modules(corpus, 0, LARGEST, max_per_project=MODULES))
 
 
 TRAIN = ("builtin", "brotli", "hiredis", "pillow", "box2d-py", "fasttext")
@@ -88,7 +59,7 @@ class Row:
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
-        searches: whether it searches, with each of `SEARCH_BUDGETS`.
+        searches: whether it searches.
     """
 
     name: str

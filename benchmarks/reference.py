@@ -3,7 +3,7 @@
     python -m benchmarks.reference run --work runs/reference --jobs 2 [--only PATTERN] [--levels Oz Os]
     python -m benchmarks.reference write --work runs/reference
 
-`run` does the rows of `protocol.py` on the whole test split. The same command resumes an interrupted run. Results
+`run` does the rows of `protocol.py` on its modules. The same command resumes an interrupted run. Results
 belong to the digest of a policy's file, so a changed policy repeats only its rows. `write` adds the results
 to docs/results/benchmark.json, in place of earlier ones; `make numbers` then writes them into the pages.
 
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,15 @@ from benchmarks.learning import METHODS, WORK, Method
 from benchmarks.measuring import (
     RESULTS,
     ROOT,
-    Sizes,
     command_line,
     cpu_seconds,
-    facts,
     read_json,
-    smallest_sizes,
+    write_json,
     write_result,
 )
-from benchmarks.protocol import ENVIRONMENT, LEVELS, SPLIT, Row, protocol_corpus, search_modules
-from mlgo_gym import __version__
+from benchmarks.protocol import ENVIRONMENT, LEVELS, Row, protocol_corpus
+from mlgo_gym import Execution, __version__, evaluate
+from mlgo_gym.corpus.opening import BENCHMARK
 from mlgo_gym.evaluation.record import DONE
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.make_env import make_environment
@@ -47,6 +47,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.search import SearchResult
 from mlgo_gym.storage.json_files import read_json_lines
 from mlgo_gym.tasks.measurement import worst_cost
+from mlgo_gym.training.pipeline import drawn_modules
 
 OUTPUT = RESULTS / "benchmark.json"
 
@@ -119,41 +120,45 @@ class Task:
             seed=self.seed, model=self.model, part=",".join(f"{name}@{self.level}:train" for name in protocol.TRAIN)
         )
 
-    def measuring(self, jobs: int) -> str:
-        """Return the command that evaluates or searches."""
-        corpus, common = protocol_corpus(self.level), f"--seed {self.seed} --jobs {jobs} --output {self.result}"
-        if not self.row.searches:
-            return f"mlgo-gym evaluate {ENVIRONMENT} --corpus {corpus} --split {SPLIT} --policy {self.policy} {common}"
+    def searching(self, jobs: int) -> str:
+        """Return the command of a search."""
         names = " ".join(f"--module {shlex.quote(name)}" for name in self.searched())
-        parts = ",".join(f"{name}:{SPLIT}" for name in corpus.split(","))
         return (
-            f"mlgo-gym search {ENVIRONMENT} --corpus {parts} --start {self.policy} "
-            f"--compiles {max(protocol.SEARCH_BUDGETS)} {common} {names}"
+            f"mlgo-gym search {ENVIRONMENT} --corpus {BENCHMARK}@{self.level}:{protocol.SPLIT} "
+            f"--start {self.policy} --compiles {protocol.SEARCH_COMPILES} --seed {self.seed} --jobs {jobs} "
+            f"--output {self.result} {names}"
         )
 
     def searched(self) -> list[str]:
         """Return the modules of the searches; their decisions are counted once."""
         path = self.work / self.level / "search-modules.json"
         if not path.exists():
-            env = make_environment(ENVIRONMENT, {"corpus": protocol_corpus(self.level)})
-            names = search_modules(env.corpus.split(SPLIT), lambda name: bool(env.decisions(env.corpus.module(name))))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(names))
+            corpus = protocol_corpus(self.level)
+            env = make_environment(ENVIRONMENT, {"corpus": corpus})
+            corpus = corpus.subset([name for name in corpus.names if env.decisions(corpus.module(name))])
+            write_json(path, drawn_modules(corpus, 0, **protocol.SEARCHED))
         found: list[str] = json.loads(path.read_text())
         return found
 
     def run(self, jobs: int) -> None:
         """Train and measure."""
         self.model.parent.mkdir(parents=True, exist_ok=True)
-        training, measuring, start = self.training(), self.measuring(jobs), cpu_seconds()
+        training, start = self.training(), cpu_seconds()
         if self.method:
             _, trained = self.method.train(WORK, self.seed)
         else:
             if training and not self.model.exists():
                 call(training)
             trained = cpu_seconds() - start
-        call(measuring)
-        row: dict[str, Any] = {"train": training, "command": measuring, "train_cpu_seconds": round(trained, 1)}
+        row: dict[str, Any] = {"train": training, "train_cpu_seconds": round(trained, 1), "policy": self.policy}
+        start = cpu_seconds()
+        if self.row.searches:
+            call(self.searching(jobs))
+        else:
+            execution, corpus = Execution(jobs=jobs), protocol_corpus(self.level)
+            policies, output = [self.policy], self.result
+            evaluate(ENVIRONMENT, policies=policies, corpus=corpus, seed=self.seed, execution=execution, output=output)
+        row["cpu_seconds"] = round(cpu_seconds() - start, 1)
         if self.method:
             row["budget"] = self.method.budget
         if self.policy.startswith("mlp:"):
@@ -188,111 +193,77 @@ def run(options: argparse.Namespace) -> None:
     for number, task in enumerate(remaining):
         print(f"{len(remaining) - number} to do: -{task.level}, {task.row.name}, seed {task.seed}", flush=True)
         task.run(options.jobs)
+        print(f"results: {task.result}", flush=True)
 
 
 def write(options: argparse.Namespace) -> None:
-    """Write the results as JSON; rows without results in the work folder stay as they are in the file."""
-    finished = [task for task in tasks(options, LEVELS, "") if task.done]
-    data = gather(finished, {task.level: task.searched() for task in finished if task.row.searches})
+    """Write the results as JSON; rows of this protocol without results in the work folder stay as they are."""
+    data = read_json(OUTPUT, {})
+    if data.get("protocol") != protocol.VERSION:
+        data = {"protocol": protocol.VERSION, "levels": {level: {} for level in LEVELS}, "rows": []}
+    rows = {key(row): row for row in data["rows"] if not row.get("of")}
+    for task in (task for task in tasks(options, LEVELS, "") if task.done):
+        row = searched(task) if task.row.searches else evaluated(task, data["levels"][task.level])
+        rows[key(row)] = row
     # Commands start in the root of the repository; results name no path of a machine.
-    data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
-    if OUTPUT.exists():
-        data = add_rows(read_json(OUTPUT, {}), data)
-    write_result(OUTPUT, json.dumps(data, indent=None, separators=(",", ":")) + "\n")
+    data["rows"] = [*rows.values(), *smallest(data["levels"], list(rows.values()))]
+    text = json.dumps({**data, "mlgo_gym": __version__}).replace(f"{options.work}/", "runs/reference/")
+    text = text.replace(f"{ROOT}/", "")
+    write_result(OUTPUT, json.dumps(json.loads(text), separators=(",", ":")) + "\n")
 
 
-class Gathered:
-    """Results of all rows as JSON-able data."""
-
-    def __init__(self, searched: Mapping[str, Sequence[str]]) -> None:
-        self.searched = searched
-        self.rows: list[dict[str, Any]] = []
-        self.baselines: dict[str, dict[str, float]] = {level: {} for level in LEVELS}
-        self.by_policy: dict[str, dict[str, Sizes]] = {level: {} for level in LEVELS}
-        self.projects: dict[str, str] = {}
-        self.clang = ""
-
-    def figures(self, sizes: Sizes) -> dict[str, Any]:
-        """Return the facts and the size of each module."""
-        found = facts([sizes[name] for name in sorted(sizes)], [self.projects[name] for name in sorted(sizes)])
-        return {**found, "sizes": {name: int(size) for name, (size, _) in sizes.items()}}
-
-    def add(self, row: Mapping[str, Any], sizes: Sizes) -> None:
-        """Add a row of a policy, with its part on the modules of the searches."""
-        part = {name: sizes[name] for name in self.searched.get(row["level"], ()) if name in sizes}
-        self.rows.append({**row, **self.figures(sizes), "searched": self.figures(part) if part else None})
-
-    def add_search(self, row: Mapping[str, Any], path: Path) -> None:
-        """Add a row for each budget of a search."""
-        results = [SearchResult.from_json(value) for _, value in list(read_json_lines(path))[1:]]
-        self.projects = {result.module: result.module.partition("/")[0] for result in results} | self.projects
-        failures = len(self.searched[row["level"]]) - sum(result.verified for result in results)
-        for budget in protocol.SEARCH_BUDGETS:
-            sizes = {each.module: (each.cost_after(budget), each.baseline) for each in results if not each.error}
-            more = {"compiles": budget, "failures": failures, "search": True}
-            self.rows.append({**row, **more, **self.figures(sizes)})
-
-    def add_evaluation(self, row: Mapping[str, Any], task: Task) -> None:
-        """Add a row of an evaluation; a failed compile has the worst cost."""
-        result = load_result(task.result)
-        self.clang = result.configuration.clang
-        episodes = [episode for episode in result.episodes if episode.status == DONE]
-        if task.policy.startswith("clang:"):  # Plain clang has results of modules without decisions, too.
-            env = make_environment(ENVIRONMENT, {"corpus": protocol_corpus(task.level)})
-            episodes = [episode for episode in episodes if env.decisions(env.corpus.module(episode.module))]
-        self.projects |= {episode.module: episode.project for episode in episodes}
-        sizes: Sizes = {episode.module: episode.metrics["text"] for episode in episodes}
-        known = self.baselines[task.level]
-        known |= {name: before for name, (_, before) in sizes.items()}
-        failed = {episode.module for episode in result.failures}
-        sizes |= {name: (worst_cost(before), before) for name, before in known.items() if name in failed}
-        if not task.row.train and task.row.seeds == 1:
-            self.by_policy[task.level][task.row.policy] = sizes
-        seconds = round(sum(episode.seconds for episode in episodes), 1)
-        self.add({"budget": task.row.budget, **row, "failures": len(failed), "compile_seconds": seconds}, sizes)
+def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what tells a row from the others."""
+    return tuple(row[name] for name in ("level", "name", "seed", "compiles"))
 
 
-def gather(finished: Sequence[Task], searched: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the results; each row has the size of each of `modules`, or null."""
-    found = Gathered(searched)
-    for task in finished:
-        row = {"level": task.level, "name": task.row.name, "seed": task.seed, **read_json(task.complete, {})}
-        if task.row.searches:
-            found.add_search(row, task.result)
-        else:
-            found.add_evaluation(row, task)
-    for level, sizes in found.by_policy.items():
-        for name, policies in protocol.OF_SEVERAL.items():
-            if sizes.keys() >= set(policies):
-                row = {"level": level, "name": name, "seed": 0, "failures": 0, "of": len(policies)}
-                found.add(row, smallest_sizes([sizes[policy] for policy in policies]))
-    names = {level: sorted(before) for level, before in found.baselines.items()}
-    for row in found.rows:
-        row["sizes"] = [row["sizes"].get(name) for name in names[row["level"]]]
-    sizes_of_clang = {level: [found.baselines[level][name] for name in names[level]] for level in LEVELS}
-    versions = {"protocol": protocol.VERSION, "mlgo_gym": __version__, "clang": found.clang}
-    return {**versions, "modules": names, "clang_sizes": sizes_of_clang, "searched": searched, "rows": found.rows}
-
-
-def add_rows(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return earlier results with new rows, which replace earlier ones of the same level, method, seed and compiles.
+def evaluated(task: Task, level: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of an evaluation, in which a failed compile has the worst cost; add its modules to the level.
 
     Raises:
-        SystemExit: the modules or their sizes by plain clang differ.
+        SystemExit: plain clang made another size of a module in an earlier row.
     """
-    joined = {**found, "modules": {}, "clang_sizes": {}}
-    for level in LEVELS:
-        new, old = ([data[key].get(level) for key in ("modules", "clang_sizes")] for data in (found, known))
-        if new[0] and old[0] and new != old:
-            raise SystemExit(f"expected the modules of the earlier rows at -{level}, got others; delete these rows")
-        joined["modules"][level], joined["clang_sizes"][level] = new if new[0] else old
+    result = load_result(task.result)
+    level["clang"], modules = result.configuration.clang, level.setdefault("modules", {})
+    episodes = [episode for episode in result.episodes if episode.status == DONE]
+    if task.policy.startswith("clang:"):  # Plain clang has results of modules without decisions, too.
+        episodes = [episode for episode in episodes if episode.module in modules]
+    sizes: dict[str, float] = {}
+    for episode in episodes:
+        sizes[episode.module], before = episode.metrics["text"]
+        facts_of = [episode.project, result.language(episode.module), before]
+        if modules.setdefault(episode.module, facts_of) != facts_of:
+            raise SystemExit(
+                f"expected {modules[episode.module]} for {episode.module}, got {facts_of}; delete the rows"
+            )
+    failed = {episode.module for episode in result.failures}
+    sizes |= {name: worst_cost(modules[name][2]) for name in failed}
+    counts = {"failures": len(failed), "decisions": sum(episode.decisions for episode in episodes)}
+    row = {"level": task.level, "name": task.row.name, "seed": task.seed, "compiles": 1, "budget": task.row.budget}
+    return {**row, **read_json(task.complete, {}), **counts, "sizes": {name: int(size) for name, size in sizes.items()}}
 
-    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(row.get(name) for name in ("level", "name", "seed", "compiles"))
 
-    keys = {key(row) for row in found["rows"]}
-    rows = [*(row for row in known["rows"] if key(row) not in keys), *found["rows"]]
-    return {**joined, "searched": {**known["searched"], **found["searched"]}, "rows": rows}
+def searched(task: Task) -> dict[str, Any]:
+    """Return the row of a search."""
+    _, *values = (value for _, value in read_json_lines(task.result))
+    results = [SearchResult.from_json({name: each[name] for name in each.keys() - {"identity"}}) for each in values]
+    sizes = {result.module: int(result.cost_after(protocol.SEARCH_COMPILES)) for result in results if not result.error}
+    row = {"level": task.level, "name": task.row.name, "seed": task.seed, "compiles": protocol.SEARCH_COMPILES}
+    failures = len(task.searched()) - sum(result.verified for result in results)
+    return {**row, **read_json(task.complete, {}), "search": True, "failures": failures, "sizes": sizes}
+
+
+def smallest(levels: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of several policies: the smallest object of each module, that of plain clang included."""
+    first = [row for row in rows if (row["seed"], row["compiles"]) == (0, 1)]
+    by_policy = {(row["level"], row["policy"]): row["sizes"] for row in first}
+    for level, (name, policies) in itertools.product(LEVELS, protocol.OF_SEVERAL.items()):
+        found = [by_policy[level, policy] for policy in policies if (level, policy) in by_policy]
+        if len(found) == len(policies):
+            modules = levels[level]["modules"].items()
+            sizes = {module: min(before, *(each[module] for each in found)) for module, (*_, before) in modules}
+            row = {"level": level, "name": name, "seed": 0, "compiles": len(policies), "of": len(policies)}
+            yield {**row, "sizes": sizes}
 
 
 def main() -> None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from benchmarks.held_out import RULES
 from benchmarks.measuring import RESULTS, Sizes, facts
 from mlgo_gym.evaluation.statistics import Change
-
-CXX_PROJECTS = ("box2d-py", "fasttext", "jsonnet", "lightgbm", "pyclipper", "pysimdjson", "sentencepiece", "ujson")
-CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
-"""Projects of the benchmark, and parts of projects, whose modules in the test split are C++; all others are C."""
 
 HELD_OUT_CXX = (
     *("annoy", "cityhash", "editdistance", "fastcluster", "hnswlib", "levenshtein", "libsass", "marisa-trie"),
@@ -22,7 +17,7 @@ HELD_OUT_CXX = (
 """Held-out projects whose modules are C++. The other ones are C; three modules of python-crfsuite and one of pyroaring
 are not."""
 
-_AVERAGED = ("mean", "total", "better", "worse", "train_cpu_seconds")
+_AVERAGED = ("mean", "total", "better", "worse", "train_cpu_seconds", "cpu_seconds", "decisions")
 
 Facts = dict[str, Any]
 """Counts of modules and relative changes, as of `benchmarks.measuring.facts`."""
@@ -57,45 +52,27 @@ def joined(seeds: Sequence[Mapping[str, Any]]) -> Facts:
 
 
 @cache
-def benchmark(level: str) -> dict[tuple[str, int], Facts]:
-    """Return the methods of a level, `Oz` or `Os`: name and compiles of a search (else 0), facts."""
+def benchmark(
+    level: str, language: str = "", modules: Iterable[str] = (), against: str = ""
+) -> dict[tuple[str, int], Facts]:
+    """Return the facts of the methods of a level by name and compiles.
+
+    Args:
+        level: `Oz` or `Os`.
+        language: the language of the modules. Default: all.
+        modules: names of modules. Default: all.
+        against: method whose sizes are those before, in place of plain clang's.
+    """
+    known = read("benchmark")["levels"][level]["modules"]
+    wanted = {name for name in modules or known if language in ("", known[name][1])}
+    rows = [row for row in read("benchmark")["rows"] if row["level"] == level]
+    base = next((row["sizes"] for row in rows if row["name"] == against), {name: known[name][2] for name in known})
     seeds: dict[tuple[str, int], list[Facts]] = {}
-    for row in read("benchmark")["rows"]:
-        if row["level"] == level:
-            seeds.setdefault((row["name"], row.get("compiles", 0)), []).append(row)
+    for row in rows:
+        names = [name for name in row["sizes"] if name in wanted]
+        found = facts([(row["sizes"][name], base[name]) for name in names], [known[name][0] for name in names])
+        seeds.setdefault((row["name"], row["compiles"]), []).append({**row, **found})
     return {key: joined(rows) for key, rows in seeds.items()}
-
-
-def searched(level: str, name: str) -> Facts:
-    """Return the facts of a method that is no search for the modules of the searches."""
-    rows = [row for row in read("benchmark")["rows"] if (row["level"], row["name"]) == (level, name)]
-    return joined([row["searched"] for row in rows])
-
-
-def sizes_of(level: str, name: str) -> Sizes:
-    """Return each module of a method's first seed, with its bytes and those by plain clang."""
-    data = read("benchmark")
-    modules = [module.replace(f"@{level}", "", 1) for module in data["modules"][level]]
-    rows = zip(modules, benchmark(level)[name, 0]["sizes"], data["clang_sizes"][level], strict=True)
-    return {module: (now, before) for module, now, before in rows if now}
-
-
-def project_of(module: str) -> str:
-    """Return the project of a module of the benchmark, which means weigh equally."""
-    return "/".join(module.split("/")[: 1 + module.startswith("builtin/")])
-
-
-@cache
-def by_language(level: str, name: str, *, cxx: bool) -> Facts:
-    """Return the facts of a method's first seed for the modules in C++, or for those in C."""
-    sizes = sizes_of(level, name)
-    in_cxx = {module for module in sizes if module.split("/")[0] in CXX_PROJECTS or module.startswith(CXX_PARTS)}
-    return facts_of({module: pair for module, pair in sizes.items() if (module in in_cxx) == cxx})
-
-
-def facts_of(sizes: Sizes) -> Facts:
-    """Return the facts of modules, over projects."""
-    return facts(list(sizes.values()), [project_of(module) for module in sizes])
 
 
 @cache
@@ -132,9 +109,7 @@ def _run_time(programs: Mapping[str, Mapping[str, Any]], build: str) -> Facts:
 
 @cache
 def held_out(part: str, level: str) -> dict[str, Sizes]:
-    """Return the sizes of each module by policy, on a set of held-out projects or on the test split (`test`)."""
-    if part == "test":
-        return {name: sizes_of(level, f"`{name}`") for name in RULES}
+    """Return the sizes of each module by policy, on a set of held-out projects."""
     return {
         name: {module: (now, before) for module, (now, before) in zip(row["modules"], row["sizes"], strict=True)}
         for name, row in read("held_out")[part].get(level, {}).items()
@@ -147,8 +122,6 @@ def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts
     pairs = sizes[policy]
     if other:
         pairs = {name: (now, sizes[other][name][0]) for name, (now, _) in pairs.items() if name in sizes[other]}
-    if part == "test":
-        return facts_of(pairs)
     row = read("held_out")[part][level][policy]
     projects = dict(zip(row["modules"], row["projects"], strict=True))
     return facts(list(pairs.values()), [projects[name] for name in pairs])
@@ -158,9 +131,8 @@ def held_out_facts(part: str, level: str, policy: str, other: str = "") -> Facts
 def held_out_changes(part: str, level: str, policy: str) -> dict[str, Change]:
     """Return the change of each project of a set of held-out modules, against plain clang, by name."""
     pairs = held_out(part, level)[policy]
-    names = map(project_of, pairs) if part == "test" else read("held_out")[part][level][policy]["projects"]
     sizes: dict[str, list[tuple[float, float]]] = {}
-    for project, pair in zip(names, pairs.values(), strict=True):
+    for project, pair in zip(read("held_out")[part][level][policy]["projects"], pairs.values(), strict=True):
         sizes.setdefault(project, []).append(pair)
     return {project: Change(tuple(changes)) for project, changes in sorted(sizes.items())}
 

@@ -13,8 +13,10 @@ from benchmarks.measuring import facts, rule_digest
 from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
 from docs.site import linked, measurements
-from docs.site.measurements import benchmark, interval, percent, read, searched
+from docs.site.measurements import benchmark, interval, percent, read
 from mlgo_gym.evaluation.statistics import Change
+
+LAST_CALL = "last-call"
 
 Rows = Iterator[Sequence[str]]
 """The heading and the rows of a table."""
@@ -48,56 +50,53 @@ def counted(facts: Mapping[str, Any], *keys: str) -> list[str]:
     return [f"{facts[key]:.0f}" for key in keys]
 
 
-def policies() -> Rows:
-    """Yield the methods of the benchmark that are no searches, the smallest code at -Oz first."""
-    yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE)), "training, seeds"]
-    found: dict[str, dict[str, Any]] = {}
-    for level in LEVELS:
-        for (name, compiles), row in benchmark(level).items():
-            if not compiles:
-                found.setdefault(name, {})[level] = row
-    for name, rows in sorted(found.items(), key=lambda item: min(row["mean"] for row in item[1].values())):
-        cells = [cell for level in LEVELS for cell in (_change(rows[level]) if level in rows else [""] * 4)]
-        row = next(iter(rows.values()))
-        yield [name, str(row.get("of", 1)), *cells, _training(row)]
+def policies(level: str) -> Rows:
+    """Yield the methods of a level of the benchmark that are no searches, the smallest code first."""
+    last_call = f"`{LAST_CALL}`"
+    yield [
+        *("method", "compiles", "C", "C++", f"all projects, {CHANGE[0]}", CHANGE[1], f"against {last_call}"),
+        *("decisions", "CPU time", "training"),
+    ]
+    by_language = [benchmark(level, language) for language in LANGUAGES]
+    against = benchmark(level, against=last_call)
+    found = {key: row for key, row in benchmark(level).items() if not row.get("search")}
+    own = found["`default`: clang's own choices", 1]["cpu_seconds"]
+    for key, row in sorted(found.items(), key=lambda item: item[1]["mean"]):
+        languages = [percent(rows[key]["mean"]) for rows in by_language]
+        costs = [f"{row['decisions']:,.0f}", f"{row['cpu_seconds'] / own:.2f}"] if "decisions" in row else ["", ""]
+        mean, ends, larger = _change(row)
+        pair = " ".join(_change(against[key])[:2]) if key[0] != last_call else ""
+        yield [key[0], str(key[1]), *languages, f"{mean} {ends}", larger, pair, *costs, _training(row)]
 
 
-CHANGE = ("95 % interval", "seeds", "larger")
+CHANGE = ("95 % interval", "larger")
 
 
 def _change(facts: Mapping[str, Any]) -> list[str]:
-    """Return a mean, its interval over projects, the least and the most of the seeds, and the larger modules."""
-    ends = [interval(facts["interval"]), interval(facts["range"])]
-    return [percent(facts["mean"]), *ends, *counted(facts, "worse")]
+    """Return a mean, its interval over projects, and the larger modules."""
+    return [percent(facts["mean"]), interval(facts["interval"]), *counted(facts, "worse")]
 
 
 def _training(row: Mapping[str, Any]) -> str:
-    if row.get("budget"):
-        minutes = f", {row['train_cpu_seconds'] / 60:.0f} CPU minutes" if row.get("train_cpu_seconds") else ""
-        return f"{row['budget']}{minutes}, {row['seeds']}"
-    return f"{row['seeds']} seeds" if row["seeds"] > 1 else ""
+    minutes = f"{row['train_cpu_seconds'] / 60:.0f} CPU minutes" if row.get("train_cpu_seconds", 0) >= 1 else ""
+    seeds = f"{row['seeds']} seeds: {' to '.join(map(percent, row['range']))}" if row["range"] else ""
+    return ", ".join(filter(None, (row.get("budget"), minutes, seeds)))
 
 
 def searches() -> Rows:
     """Yield the searches of both levels, and policies on the same modules."""
     yield ["method", "compiles", *(cell for level in LEVELS for cell in (f"-{level}", *CHANGE))]
-    found = {key: [benchmark(level)[key] for level in LEVELS] for key in benchmark("Oz") if key[1]}
-    for name, compiles in (("`last-call`", 1), ("smallest of four compiles", 4)):
-        found[name, compiles] = [searched(level, name) for level in LEVELS]
-    for (name, compiles), pair in sorted(found.items(), key=lambda item: item[1][0]["mean"]):
-        yield [name.removeprefix("search: "), str(compiles), *_change(pair[0]), *_change(pair[1])]
-
-
-def published() -> Rows:
-    """Yield published policies and rules on the test split, by language."""
-    others = ("published: LLVM project, for size", "published: PerfInliner, for speed")
-    yield ["policy", "level", "C", "C++", "all modules", CHANGE[0], CHANGE[2], "modules"]
+    found = []
     for level in LEVELS:
-        for method in (*others, "`threshold:5`", "`last-call`"):
-            facts = benchmark(level)[method, 0]
-            languages = [percent(measurements.by_language(level, method, cxx=cxx)["mean"]) for cxx in (False, True)]
-            mean, ends, _, larger = _change(facts)
-            yield [method, f"-{level}", *languages, mean, ends, larger, *counted(facts, "modules")]
+        of_search = next(row for row in read("benchmark")["rows"] if row["level"] == level and row.get("search"))
+        rows = benchmark(level, modules=tuple(of_search["sizes"]))
+        found.append({key: row for key, row in rows.items() if key[0] in COMPARED or row.get("search")})
+    for key, row in sorted(found[0].items(), key=lambda item: item[1]["mean"]):
+        yield [key[0].removeprefix("search: "), str(key[1]), *_change(row), *_change(found[1][key])]
+
+
+COMPARED = (f"`{LAST_CALL}`", "smallest of four compiles")
+"""Policies that stand beside searches."""
 
 
 RUN_TIME_BUILDS = ("O2", "O2 search", "Os", "Os threshold:5", "Os last-call", "Oz", "Oz threshold:5", "Oz last-call")
@@ -151,9 +150,8 @@ def throughput() -> Rows:
         yield [name, f"{row['steps_per_second']:,.0f}", f"{row['to_async']:.2f}"]
 
 
-SETS = {"test": "21 of version 1", "six": "six projects", "others": "eighteen projects"}
+SETS = {"six": "six projects", "others": "eighteen projects"}
 SAMPLES = {"C": "six, sample of C", "C++": "two, sample of C++"}
-LAST_CALL = "last-call"
 
 
 def held_out(*, networks: bool = False) -> Rows:
@@ -249,9 +247,8 @@ def graph_learning() -> Rows:
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
-    "benchmark.policies": policies,
+    **{f"benchmark.{level}": partial(policies, level) for level in LEVELS},
     "benchmark.searches": searches,
-    "benchmark.published": published,
     "exactness.own_choices": lambda: exactness.own_choices(read("exactness")["own"], read("exactness")["choices"]),
     "exactness.ways": lambda: exactness.ways_to_answer(read("exactness")["ways"]),
     "graphs.learning": graph_learning,
