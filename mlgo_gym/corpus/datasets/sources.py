@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import lzma
 import os
 import posixpath
@@ -245,9 +246,10 @@ def _indexes() -> list[str]:
 
 @lru_cache
 def _pip_setting(name: str) -> str | None:
-    command = [sys.executable, "-m", "pip", "config", "get", f"global.{name}"]
-    completed = run_bounded(command, writable=None, timeout=60, name="pip")
-    return completed.stdout.strip() or None if completed.returncode == 0 else None
+    # `pip config get` reads one file alone, of the environment or the user.
+    listed = run_bounded([sys.executable, "-m", "pip", "config", "list"], writable=None, timeout=60, name="pip").stdout
+    values = [line.partition("=")[2] for line in listed.splitlines() if line.startswith(f"global.{name}=")]
+    return str(ast.literal_eval(values[0])) if values else None
 
 
 class _Member(tarfile.TarInfo):

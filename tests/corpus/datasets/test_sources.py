@@ -39,9 +39,15 @@ def test_other_digests_and_missing_distributions_leave_no_trace(index: PackageIn
 
 
 def test_an_index_that_refuses_is_not_out_of_reach_and_extra_ones_follow(
-    index: PackageIndex, monkeypatch: pytest.MonkeyPatch
+    index: PackageIndex, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}empty/")
+    (tmp_path / "pip.conf").write_text(f"[global]\nextra-index-url = /a/folder {index.url}\n")
+    with monkeypatch.context() as patch:
+        patch.delenv("PIP_EXTRA_INDEX_URL")
+        patch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+        patch.setattr(sources, "_pip_setting", sources._pip_setting.__wrapped__)
+        assert fetch_source("tiny", "1.0").path.name == NAME
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"/a/folder {index.url}")
     assert fetch_source("tiny", "1.0").path.name == NAME
     index.status = 503
