@@ -67,7 +67,7 @@ def test_a_decisive_feature_changes_the_answer_at_the_median(make_bitcode: MakeB
         usual = {"threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count"}
         assert usual < {feature.name for feature in shown.features}
     text = as_text(found)
-    assert "\n  1. " in text
+    assert "\n  2. " in text
     assert "\n     ! threshold:20 would answer differently if cost_estimate" in text
 
 

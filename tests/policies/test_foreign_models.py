@@ -155,8 +155,8 @@ def test_inputs_are_filled_by_their_names_and_the_output_decides(inline: Compile
 class Runtime:
     """Stands for ONNX Runtime and for LiteRT, with a model that inlines calls of a cost below `middle`."""
 
-    def __init__(self, middle: float, extent: int | str) -> None:
-        self.middle, self.inputs = middle, dict[Any, Any]()
+    def __init__(self, middle: float, extent: int | str, output: str) -> None:
+        self.middle, self.inputs, self.output = middle, dict[Any, Any](), output
         names = ("cost_estimate", "float"), ("reward", "double")
         self.details = [SimpleNamespace(name=name, shape=[extent, 1], type=f"tensor({kind})") for name, kind in names]
         logits = SimpleNamespace(name="logits", shape=[extent, 2], type="tensor(float)")
@@ -181,7 +181,7 @@ class Runtime:
         ]
         outputs = [
             {"name": "other:0", "shape": shape, "dtype": double, "index": 2},
-            {"name": "decision:1", "shape": np.array([1, 2]), "dtype": np.float32, "index": 1},
+            {"name": self.output, "shape": np.array([1, 2]), "dtype": np.float32, "index": 1},
         ]
         return SimpleNamespace(
             allocate_tensors=lambda: None, get_input_details=lambda: inputs, get_output_details=lambda: outputs,
@@ -190,11 +190,20 @@ class Runtime:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "extent"), [("onnx", 1), ("onnx", "rows"), ("tflite", 1)])
+@pytest.mark.parametrize(
+    ("kind", "extent", "output"),
+    [("onnx", 1, ""), ("onnx", "rows", ""), ("tflite", 1, "decision:1"), ("tflite", 1, "decision")],
+)
 def test_a_runtime_gets_named_inputs(
-    kind: str, extent: int | str, middle: float, inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    extent: int | str,
+    output: str,
+    middle: float,
+    inline: CompilerEnv,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runtime = Runtime(middle, extent)
+    runtime = Runtime(middle, extent, output)
     onnx = SimpleNamespace(SessionOptions=SimpleNamespace, InferenceSession=runtime.onnx)
     monkeypatch.setitem(sys.modules, "onnxruntime", onnx)
     litert = SimpleNamespace(Interpreter=runtime.litert)
