@@ -4,8 +4,9 @@
     python .ci/mutants.py run mlgo_gym/episode --sample 20 --seed 1 --output mutants.jsonl
 
 Each mutant changes a copy of the working tree. The tests that execute its line, also in programs that they start, run
-until the first failure: the fastest first, within `--seconds` of their time in the map. A survivor is either equivalent
-or a missing test. A run continues the output of an earlier one, mutant by mutant. Needs `coverage`.
+until the first failure: those of its own folder and the fastest first, within `--seconds` of their time in the map. A
+survivor is either equivalent or a missing test. A run continues the output of an earlier one, mutant by mutant. Needs
+`coverage`.
 """
 
 from __future__ import annotations
@@ -265,8 +266,14 @@ def tests_of(mutant: Mutant, covered: dict[str, dict[int, set[str]]]) -> set[str
 
 def try_mutant(mutant: Mutant, found: set[str], seconds: dict[str, float], budget: float, tree: Path) -> str:
     """Run tests on a tree with a mutant; return the failure that kills it, `survived`, or `untested`."""
+
+    def order(test: str) -> tuple[bool, float]:
+        """Put the tests of the file's own folder first, then the fastest."""
+        folder = f"tests/{mutant.path.removeprefix('mlgo_gym/')}".rpartition("/")[0]
+        return not test.startswith(f"{folder}/"), seconds.get(test, 1.0)
+
     tests, total = list[str](), 0.0
-    for test in sorted(found, key=lambda test: seconds.get(test, 1.0)):
+    for test in sorted(found, key=order):
         total += seconds.get(test, 1.0)
         if total <= budget or not tests:
             tests.append(test)

@@ -48,5 +48,5 @@ def labels_digest(paths: Sequence[Path]) -> str:
     for array in (labels.observations, labels.answers, labels.costs):
         digest.update(np.ascontiguousarray(array, np.float64).tobytes())
     for graph in read_graphs(paths):
-        digest.update(b"".join(part.tobytes() for part in (graph.nodes, graph.edges, graph.edge_links)))
+        digest.update(b"".join(getattr(graph, name).tobytes() for name in _COLUMNS))
     return digest.hexdigest()

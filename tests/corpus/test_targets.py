@@ -19,7 +19,7 @@ from mlgo_gym.corpus.recording.links import read_links, relink
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.object_file import read_elf
 from mlgo_gym.llvm.sizes import object_sizes
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 from tests.conftest import MakeBitcode, write_files
 from tests.corpus.conftest import record
 from tests.fakes.drive import run
@@ -31,6 +31,9 @@ ELF = {"aarch64-linux": (183, True), "riscv64gc": (243, True), "riscv32imc": (24
 
 @pytest.mark.parametrize("name", ["thumbv7em", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name: str) -> None:
+    for other in TARGETS.values():
+        libc, kernel = (bundled_folder() / "lib/libc/include" / folder for folder in other.headers)
+        assert (libc.is_dir(), kernel.is_dir()) == (True, not other.is_webassembly)
     with gym.make("mlgo/Inline-v0", corpus=f"builtin@Oz@{name}", credit=True) as env:
         compiler: Any = env.unwrapped
         assert compiler.corpus.name == f"builtin@Oz@{name}"

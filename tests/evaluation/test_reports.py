@@ -79,6 +79,7 @@ def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() 
         (rule(baselines={"c": 301}), "plain clang's text of c is 300 in the first and 301 in the second"),
     ):
         assert named in first_difference(BEFORE, other)
+        assert first_difference(other, BEFORE)
     options = {"fork_resets": False, "memory_limit": None, "preoptimize": False, "trust_flags": True, "timeout": 3}
     arguments = {"callee_features": True, "reward": "bytes", "credit": True, "module_order": "cycle"}
     same = rule(arguments={**arguments, "observation": "vector", "compile_options": options})

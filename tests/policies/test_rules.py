@@ -193,7 +193,7 @@ def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]
     return np.stack(observations), infos
 
 
-CONDITION = "a < 5 or not (b == 1 and -1 <= c < a - 2 * b) and a != c"
+CONDITION = "a < 5 or not (b == 4 and -1 <= c < a - 2 * b) and a != c and (b > 4 or c + 1 >= a)"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -208,7 +208,7 @@ def test_a_condition_holds_as_in_python_and_in_c(tmp_path: Path) -> None:
     rows = np.array(list(itertools.product([-1, 0.5, 4, 5, 6, 16777216], repeat=3)), np.float32)
     expected = []
     for a, b, c in rows.tolist():
-        expected.append(a < 5 or (not (b == 1 and -1 <= c < a - 2 * b) and a != c))
+        expected.append(a < 5 or (not (b == 4 and -1 <= c < a - 2 * b) and a != c and (b > 4 or c + 1 >= a)))
     assert [rule(row) for row in rows] == expected
     assert 0 < sum(expected) < len(expected)
     policy = decision_code(f"rule:{write(tmp_path, CONDITION)}")

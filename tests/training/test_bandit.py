@@ -76,6 +76,7 @@ def test_rewards_are_the_weights_of_labels_or_bytes(few: Path) -> None:
         env.reset(seed=7)
     (_, large, *_, infos), (_, exact, *_) = (env.step(np.zeros(8)) for env in (weighted, plain))
     assert (exact == infos["bytes"]).all()
+    assert infos["_bytes"].all()
     assert set(np.abs(large).tolist()) <= set(weights.tolist())
 
 

@@ -13,7 +13,7 @@ from mlgo_gym import CompilerEnv, MlgoError, Network, load_policy, open_corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests, write_sidecar_digests
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, imitate
+from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, graph_labels, imitate
 from mlgo_gym.training.expert_rollouts import expert_rollouts
 from mlgo_gym.training.flip_labels import GRAPH_FUNCTIONS, label_by_flips
 from mlgo_gym.training.graph_labels import labels_digest, read_graphs
@@ -173,6 +173,15 @@ def test_a_frozen_set_has_the_graph_of_each_label(calls: Path, tmp_path: Path, m
     with pytest.raises(MlgoError, match=r"expected labels with call graphs, got .* use `mlgo-gym label --graphs`"):
         read_graphs([plain])
     digest, name = labels_digest([folder]), "mlgo/test-v0"
+    other: object
+    for part in ("observations", "answers", "costs", "modules", "digests", "nodes", "edges", "edge_links"):
+        of_graphs = hasattr(graphs[0], part)
+        value = getattr(graphs[0] if of_graphs else labels, part)
+        changed = {part: value + ("x" if value.dtype == object else 1)}
+        other = [replace(graphs[0], **changed), *graphs[1:]] if of_graphs else replace(labels, **changed)
+        with monkeypatch.context() as patch:
+            patch.setattr(graph_labels, "read_graphs" if of_graphs else "read_labels", lambda _, other=other: other)
+            assert labels_digest([folder]) != digest, part
     monkeypatch.setitem(cast("dict[str, Any]", REFERENCES), name, (labelling, digest))
     command = ("label", name, "--output", tmp_path / "again")
     assert run(*command).exit_code == 0

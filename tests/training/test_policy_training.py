@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym import BestCheckpoint, Labelling, open_corpus, with_margin
+from mlgo_gym import BestCheckpoint, Labelling, __version__, open_corpus, with_margin
 from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.loading import policy_file
+from mlgo_gym.policies.loading import file_digest, policy_file
 from mlgo_gym.policies.network import Network, Normalization
 from mlgo_gym.training import Labels, Monitor, PolicyTraining, TreeImitation
 from mlgo_gym.training.checkpoint_choice import MarginChoice, MarginResult, best_margin
@@ -139,6 +139,9 @@ def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: P
     card = json.loads((tmp_path / "policy.json").read_bytes())
     assert [facts["labels"] for facts in card["rounds"]] == [count for count, _ in fit.calls]
     assert (card["margin"], card["modules"], card["callee_features"]) == (0.5, 3, False)
+    assert (card["name"], card["sha256"], card["mlgo_gym"]) == (final.stem, file_digest(final), __version__)
+    names = "name sha256 mlgo_gym clang labelling fit validation callee_features features modules rounds margin margins"
+    assert set(card) == {*names.split(), "seconds"}
     assert set(sidecar_digests(final)) <= {module.digest() for module in InlineEnv(corpus=varied).corpus}
     before = final.read_bytes()
     final.unlink()

@@ -191,8 +191,9 @@ def test_entries_are_pinned_and_explained_and_have_a_row_of_the_catalogue() -> N
     crates = [crate for name in rust_names() for crate in find_dataset(name).crates]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ [0-9a-f]{64}", f"{crate.version} {crate.sha256}") for crate in crates)
     assert len({crate.package for crate in crates}) == len(crates)
-    rows = [line for line in catalogue_page().splitlines() if line.startswith("| ")]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[2:]] == list(dataset_names())
+    rows = [line.split(" | ") for line in catalogue_page().splitlines() if line.startswith("| ")][2:]
+    assert [row[0].removeprefix("| ") for row in rows] == list(dataset_names())
+    assert {row[4] for row in rows} == {"C", "C++", "C and C++"}
 
 
 BACK_END = """\
