@@ -208,7 +208,8 @@ def learn(work: Path, seeds: int) -> None:
     for name, (policy, file) in policies.items():
         os.environ["GRAPH_NETWORK"] = str(file)
         output = work / re.sub(r"\W+", "-", name)
-        found[name] = held_out.measure(tested, "Oz", policy, 1, output, ":test", observation="graph")
+        sample = held_out.SAMPLE
+        found[name] = held_out.measure(tested, "Oz", policy, 1, output, ":test", sample, observation="graph")
     write_json(DATA, read_json(DATA, {}) | {"learning": found})
 
 

@@ -3,17 +3,26 @@
     python -m benchmarks.held_out --work runs/held_out --jobs 2
 
 Each policy compiles each module once. The sets are disjoint. The same command resumes, and a row in the file stays.
+`--choose` applies the rule in benchmarks/sources/unnamed_projects.json to its candidates, and measures nothing.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import RESULTS, Table, command_line, facts, read_json, write_result
+from benchmarks.measuring import RESULTS, SOURCES, Table, command_line, facts, read_json, write_json, write_result
 from benchmarks.protocol import LEVELS
 from mlgo_gym import Execution, evaluate, open_corpus
+from mlgo_gym.corpus.datasets.catalogue import dataset_names
+from mlgo_gym.corpus.datasets.sources import fetch_source
+from mlgo_gym.corpus.inspection import function_digests
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.training.pipeline import drawn_modules
 
 SETS = {
@@ -37,8 +46,13 @@ TESTED = {
 }
 """Corpora of the test part of the catalogue, by language: version 2 of the benchmark. A sample of each is measured."""
 
-MODULES, LARGEST = 5, 60_000
-"""Number of modules of a project in a sample, and their maximum size in bytes of bitcode."""
+UNNAMED = SOURCES / "unnamed_projects.json"
+"""The rule of the projects that nobody here has named, its candidates, and its choice: two sets, by language."""
+
+UNNAMED_SETS = {f"unnamed {name}": tuple(found) for name, found in read_json(UNNAMED, {}).get("projects", {}).items()}
+
+SAMPLE, UNNAMED_SAMPLE = (5, 60_000), (3, 300_000)
+"""Number of modules of a project in a sample, and their maximum size in bytes of bitcode: of `TESTED`, of `UNNAMED`."""
 
 RULES = ("last-call", "threshold:5")
 """Rules; the others are compared with the first. Samples also have `default`."""
@@ -48,18 +62,26 @@ NETWORKS = {f"network, seed {seed}": Path(f"runs/networks/{seed}.safetensors") f
 
 
 def measure(
-    corpora: tuple[str, ...], level: str, policy: str, jobs: int, output: Path, part: str = "", **arguments: Any
+    corpora: tuple[str, ...],
+    level: str,
+    policy: str,
+    jobs: int,
+    output: Path,
+    part: str = "",
+    sample: tuple[int, int] | None = None,
+    **arguments: Any,
 ) -> dict[str, list[Any]]:
     """Return the size of each module with a decision by the policy and by plain clang, and its project.
 
-    The part is `:test` for a sample of the test part; further arguments are those of the environment.
+    The part is `:test` for the test part, the sample one of `SAMPLE` and `UNNAMED_SAMPLE`; further arguments are those
+    of the environment.
 
     Raises:
         SystemExit: a compile failed.
     """
     corpus = open_corpus(",".join(f"{name}@{level}{part}" for name in corpora))
-    if part:
-        corpus = corpus.subset(drawn_modules(corpus, 0, LARGEST, max_per_project=MODULES))
+    if sample is not None:
+        corpus = corpus.subset(drawn_modules(corpus, 0, sample[1], max_per_project=sample[0]))
     execution, environment = Execution(jobs=jobs), "mlgo/Inline-v0"
     result = evaluate(
         environment, policies=[policy], corpus=corpus, execution=execution, output=output, env_kwargs=arguments
@@ -70,18 +92,75 @@ def measure(
     return {"modules": list(change.modules), "projects": list(change.clusters), "sizes": list(map(list, change.pairs))}
 
 
+def choose(work: Path, jobs: int) -> None:
+    """Apply the rule of `UNNAMED` to its candidates, and write the choice, and why each other candidate left.
+
+    The folder keeps digests of functions and failed builds, which are not repeated.
+    """
+    content, toolchain = read_json(UNNAMED, {}), find_toolchain()
+    (work / "functions").mkdir(parents=True, exist_ok=True)
+    failed: dict[str, str] = read_json(work / "failed.json", {})
+    left, languages = dict(failed), dict[str, str]()
+    for name in (name for name in content["candidates"] if name not in failed):
+        package, version = name.removeprefix("pypi:").split("==")
+        try:
+            if fetch_source(package, version).path.stat().st_size > 2 << 20:
+                left[name] = "its source distribution is larger than 2 MiB"
+                continue
+            env = make_environment("mlgo/Inline-v0", {"corpus": f"{name}@Oz"})
+        except CorpusError as error:
+            known = re.search(r"'\S+' file not found|the build (succeeded|ended)[^:;]*", str(error))
+            left[name] = failed[name] = known[0] if known else str(error).partition(";")[0]
+            write_json(work / "failed.json", failed)
+            continue
+        modules = [env.corpus.module(module) for module in env.corpus.names]
+        languages[name] = Counter(str(module.metadata["language"]) for module in modules).most_common(1)[0][0]
+        if not any(sum(env.decisions(module).values()) for module in modules):
+            left[name] = "no module has a decision"
+    digests: dict[str, dict[str, int]] = {}
+    for name in (*dataset_names(), *SETS["six"], *SETS["others"], *languages):
+        file = work / "functions" / f"{name}.json"
+        if not file.exists():
+            projects, _ = function_digests(open_corpus(f"{name}@Oz"), toolchain, jobs=jobs)
+            write_json(file, {digest: size for project in projects.values() for digest, size in project.items()})
+        digests[name] = read_json(file, {})
+    owners = Counter(digest for project in digests.values() for digest in project)
+    seen = {digest for name, project in digests.items() if name not in languages for digest in project}
+    chosen: dict[str, list[str]] = {"C": [], "C++": []}
+    for name in (name for name in languages if name not in left):
+        own, language = digests[name], languages[name]
+        common = sum(size for digest, size in own.items() if digest in seen and owners[digest] < 4)
+        if common >= 0.01 * sum(own.values()) > 0:
+            left[name] = f"{common / sum(own.values()):.1%} of its code is in other projects"
+        elif len(chosen[language]) == 12:
+            left[name] = f"the twelve projects in {language} were found before it"
+        else:
+            chosen[language].append(name)
+            seen |= own.keys()
+    write_json(UNNAMED, content | {"projects": chosen, "left": left})
+
+
 def main() -> None:
     """Measure the rows that the file lacks, and print them."""
+    measured: dict[str, tuple[tuple[str, ...], str, tuple[int, int] | None]]
+    measured = {name: (found, "", None) for name, found in SETS.items()}
+    measured |= {name: (found, ":test", SAMPLE) for name, found in TESTED.items()}
+    measured |= {name: (found, "", UNNAMED_SAMPLE) for name, found in UNNAMED_SETS.items()}
+    names = list(measured)
     parser = command_line(__doc__)
+    parser.add_argument("--choose", action="store_true", help="choose the projects that nobody here has named")
     parser.add_argument("--work", type=Path, default=Path("runs/held_out"), help="folder of the evaluations")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--output", type=Path, default=RESULTS / "held_out.json", help="JSON file of the results")
-    parser.add_argument("--sets", nargs="+", choices=(*SETS, *TESTED), default=[*SETS, *TESTED], help="default: all")
+    parser.add_argument("--sets", nargs="+", choices=names, default=names, help="default: all")
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS), help="default: both")
     options = parser.parse_args()
+    if options.choose:
+        choose(options.work, options.jobs)
+        return
     results = read_json(options.output, {})
     table = Table({"set": "<8", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
-    for name, part in [(name, "") for name in SETS] + [(name, ":test") for name in TESTED]:
+    for name, (corpora, part, sample) in measured.items():
         for level in options.levels if name in options.sets else ():
             rows = results.setdefault(name, {}).setdefault(level, {})
             policies = {rule: rule for rule in (*RULES, *(("default",) if part else ()))}
@@ -89,8 +168,8 @@ def main() -> None:
                 policies |= {title: f"mlp:{file}" for title, file in NETWORKS.items() if file.exists()}
             for policy, spec in policies.items():
                 if policy not in rows:
-                    output = options.work / f"{name}-{level}-{policy.replace(':', '-')}"
-                    rows[policy] = measure({**SETS, **TESTED}[name], level, spec, options.jobs, output, part)
+                    output = options.work / f"{name.replace(' ', '-')}-{level}-{policy.replace(':', '-')}"
+                    rows[policy] = measure(corpora, level, spec, options.jobs, output, part, sample)
                     write_result(options.output, json.dumps(results, separators=(",", ":")) + "\n")
                 row = facts([tuple(pair) for pair in rows[policy]["sizes"]], rows[policy]["projects"])
                 table.row(name, level, policy, row["modules"], row["mean"], row["total"])

@@ -9,6 +9,7 @@ differ in shape as well. The other pictures of docs/images are drawings without 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from benchmarks.measuring import ROOT, command_line
+from benchmarks.protocol import LEVELS
 from docs.site import linked as linked_programs
 from docs.site import measurements, tables
 
@@ -121,20 +123,25 @@ def run_time(theme: Theme) -> Figure:
     return picture
 
 
+PROJECTS = {"24 projects": measurements.held_out_projects, "opened once": measurements.unnamed_projects}
+"""Sets of held-out projects in the picture of projects."""
+
+
 def projects(theme: Theme) -> Figure:
     """Return the change of each held-out project by the bundled rule, a dot for each, and the means."""
-    picture = Figure(figsize=(WIDTH, 2.8), layout="constrained")
+    picture = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     axes = picture.subplots()
-    rows = [(language, level) for language in tables.LANGUAGES for level in ("Oz", "Os")]
-    for place, (language, level) in enumerate(reversed(rows)):
-        found = measurements.held_out_projects(level, tables.LAST_CALL, cxx=tables.LANGUAGES[language])
+    rows = [*product(tables.LANGUAGES, LEVELS, PROJECTS)]
+    for place, (language, level, title) in enumerate(reversed(rows)):
+        found = PROJECTS[title](language, level, tables.LAST_CALL)
         means = np.array(sorted(100 * change.mean for change in found.values()))
         offsets = np.resize([0.0, 0.14, -0.14, 0.26, -0.26], len(means))
         colour, mark = (theme.orange, "o") if language == "C++" else (theme.blue, "s")
         axes.plot(means, place + offsets, mark, ms=5, color=colour, alpha=0.75, ls="")
         axes.plot([np.mean(means)] * 2, [place - 0.36, place + 0.36], color=theme.ink, lw=2)
     axes.axvline(0, color=theme.ink, lw=0.8)
-    axes.set(yticks=range(len(rows)), yticklabels=[f"{language}, -{level}" for language, level in reversed(rows)])
+    labels = [f"{language}, -{level}, {title}" for language, level, title in reversed(rows)]
+    axes.set(yticks=range(len(rows)), yticklabels=labels)
     axes.set(xlabel="code size against plain clang at the same level; left is smaller, bars are means")
     axes.grid(visible=False, axis="y")
     percentages(axes.xaxis)

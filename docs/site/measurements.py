@@ -137,7 +137,13 @@ def held_out_changes(part: str, level: str, policy: str) -> dict[str, Change]:
     return {project: Change(tuple(changes)) for project, changes in sorted(sizes.items())}
 
 
-def held_out_projects(level: str, policy: str, *, cxx: bool) -> dict[str, Change]:
-    """Return the change of each held-out project of a language, against plain clang, by name."""
+def held_out_projects(language: str, level: str, policy: str) -> dict[str, Change]:
+    """Return the change of each project of a language in `six` and `others`, against plain clang, by name."""
     projects = held_out_changes("six", level, policy) | held_out_changes("others", level, policy)
+    cxx = language == "C++"
     return {name: change for name, change in sorted(projects.items()) if (name in HELD_OUT_CXX) == cxx}
+
+
+def unnamed_projects(language: str, level: str, policy: str) -> dict[str, Change]:
+    """Return the change of each project of a language that nobody here had named, against plain clang, by name."""
+    return held_out_changes(f"unnamed {language}", level, policy)

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import exactness
+from benchmarks.held_out import RULES
 from benchmarks.measuring import facts, rule_digest
 from benchmarks.metrics import GROUPS, compared
 from benchmarks.protocol import LEVELS
@@ -172,7 +173,7 @@ def held_out(*, networks: bool = False) -> Rows:
                 yield [f"{title}, -{level}", name, *cells, *against]
 
 
-LANGUAGES = {"C": False, "C++": True}
+LANGUAGES = ("C", "C++")
 
 
 def best_project(projects: Mapping[str, Change]) -> str:
@@ -188,12 +189,12 @@ def spread(projects: Mapping[str, Change]) -> tuple[float, dict[str, Any]]:
     return median(change.mean for change in projects.values()), facts(list(pairs), list(names))
 
 
-def readme() -> Rows:
-    """Yield the bundled rule on all held-out projects, by language and level."""
+def by_language(projects_of: Callable[[str, str, str], Mapping[str, Change]], *policies: str) -> Rows:
+    """Yield policies on the projects of a language at a level, which the function returns, against plain clang."""
     columns = ("projects", "smaller", "larger", "mean", "95 % interval", "median", "best project", "mean without it")
-    yield ["language, level", *columns]
-    for language, level in product(LANGUAGES, LEVELS):
-        projects = measurements.held_out_projects(level, LAST_CALL, cxx=LANGUAGES[language])
+    yield ["language, level", *columns, "total"]
+    for language, level, policy in product(LANGUAGES, LEVELS, policies):
+        projects = projects_of(language, level, policy)
         row = facts(
             [pair for change in projects.values() for pair in change.pairs],
             [name for name, change in projects.items() for _ in change.pairs],
@@ -202,9 +203,9 @@ def readme() -> Rows:
         means = [change.mean for change in projects.values()]
         counts = [sum(mean < 0 for mean in means), sum(mean > 0 for mean in means)]
         yield [
-            *(f"{language}, -{level}", str(len(projects)), *map(str, counts), percent(row["mean"])),
-            *(interval(row["interval"]), percent(middle), f"{best}, {percent(projects[best].mean)}"),
-            percent(rest["mean"]),
+            f"{language}, -{level}" + (f", `{policy}`" if len(policies) > 1 else ""),
+            *(str(len(projects)), *map(str, counts), percent(row["mean"]), interval(row["interval"])),
+            *(percent(middle), f"{best}, {percent(projects[best].mean)}", percent(rest["mean"]), percent(row["total"])),
         ]
 
 
@@ -254,6 +255,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "graphs.learning": graph_learning,
     "held_out": held_out,
     "held_out.networks": partial(held_out, networks=True),
+    "held_out.unnamed": partial(by_language, measurements.unnamed_projects, *RULES),
     **{f"linked.builds.{link}": partial(linked.by_group, link) for link in ("gc", "icf")},
     "linked.levels": linked.by_level,
     "linked.older_facts": linked.older_facts,
@@ -262,7 +264,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.recipes": linked.recipes,
     "linked.rewards": linked.rewards,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
-    "readme": readme,
+    "readme": partial(by_language, measurements.held_out_projects, LAST_CALL),
     "performance.episodes": episode_speed,
     "performance.throughput": throughput,
     "run_time.held_out": run_time,

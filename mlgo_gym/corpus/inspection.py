@@ -135,29 +135,40 @@ def overlaps(
 ) -> tuple[list[Overlap], list["Problem"]]:
     """Return the pairs of projects that contain equal functions, those with the most bytes first; and failed compiles.
 
-    Functions that several objects may define, such as templates of C++, do not count. The other arguments are those of
-    `describe()`.
+    The functions are those of `function_digests()`, and the other arguments those of `describe()`.
     """
-
-    def codes(module: Module) -> dict[bytes, int]:
-        compilation = plan(module, toolchain)
-        compilation = replace(compilation, flags=(*compilation.flags, *_APART))
-        functions = function_codes(compilation.plain_object())
-        return {sha256(code).digest(): len(code) for code in functions if len(code) >= _SMALLEST_FUNCTION}
-
-    projects: dict[str, dict[bytes, int]] = {}
-    problems: list[Problem] = []
-    for name, result in _over_modules(corpus, codes, jobs, progress):
-        if isinstance(result, MlgoError):
-            problems.append(Problem(name, " ".join(str(result).split())))
-        else:
-            projects.setdefault(corpus.project(name), {}).update(result)
+    projects, problems = function_digests(corpus, toolchain, jobs=jobs, progress=progress)
     found = []
     for (first, ours), (second, theirs) in combinations(sorted(projects.items()), 2):
         if shared := ours.keys() & theirs.keys():
             sizes = (sum(ours[digest] for digest in shared), sum(ours.values()), sum(theirs.values()))
             found.append(Overlap(first, second, len(shared), *sizes))
     return sorted(found, key=attrgetter("bytes"), reverse=True), problems
+
+
+def function_digests(
+    corpus: Corpus, toolchain: Toolchain, *, jobs: int | None = None, progress: Callable[[], object] = lambda: None
+) -> tuple[dict[str, dict[str, int]], list["Problem"]]:
+    """Return the size in bytes by SHA-256 of each project's functions of at least 64 bytes; and failed compiles.
+
+    Functions that several objects may define, such as templates of C++, do not count. The other arguments are those of
+    `describe()`.
+    """
+
+    def codes(module: Module) -> dict[str, int]:
+        compilation = plan(module, toolchain)
+        compilation = replace(compilation, flags=(*compilation.flags, *_APART))
+        functions = function_codes(compilation.plain_object())
+        return {sha256(code).hexdigest(): len(code) for code in functions if len(code) >= _SMALLEST_FUNCTION}
+
+    projects: dict[str, dict[str, int]] = {}
+    problems: list[Problem] = []
+    for name, result in _over_modules(corpus, codes, jobs, progress):
+        if isinstance(result, MlgoError):
+            problems.append(Problem(name, " ".join(str(result).split())))
+        else:
+            projects.setdefault(corpus.project(name), {}).update(result)
+    return projects, problems
 
 
 def read_error(toolchain: Toolchain, arguments: Sequence[str], *, confined: bool = True) -> str | None:
