@@ -159,7 +159,7 @@ def main() -> None:
         choose(options.work, options.jobs)
         return
     results = read_json(options.output, {})
-    table = Table({"set": "<8", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
+    table = Table({"set": "<11", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
     for name, (corpora, part, sample) in measured.items():
         for level in options.levels if name in options.sets else ():
             rows = results.setdefault(name, {}).setdefault(level, {})

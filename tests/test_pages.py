@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import typer
 
-from docs.site import numbers
+from benchmarks import held_out
+from docs.site import measurements, numbers
 from mlgo_gym.cli.application import application
 
 WITHOUT_EDITABLE = "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder).lower()]\n"
@@ -151,6 +152,16 @@ def test_every_program_exists_with_its_options_and_every_extra() -> None:
 def test_the_figures_of_pages_are_those_of_the_results() -> None:
     texts = {page.name: page.read_text(encoding="utf-8") for page in numbers.pages()}
     assert [name for name, text in texts.items() if numbers.updated(text) != text] == [], "run `make numbers`"
+    unnamed = json.loads(held_out.UNNAMED.read_bytes())
+    chosen = {name for projects in unnamed["projects"].values() for name in projects}
+    assert sorted([*chosen, *unnamed["left"]]) == sorted(unnamed["candidates"])
+    rows = [
+        row
+        for name in held_out.UNNAMED_SETS
+        for level in measurements.read("held_out")[name].values()
+        for row in level.values()
+    ]
+    assert {project for row in rows for project in row["projects"]} <= {re.split("[:=]+", name)[1] for name in chosen}
 
 
 @pytest.mark.libraries
