@@ -7,7 +7,7 @@ import pytest
 
 from mlgo_gym.corpus.training_digests import read_digests
 from mlgo_gym.errors import CorpusError, PolicyError
-from mlgo_gym.policies.loading import pack_policies, unpack_policy
+from mlgo_gym.policies.loading import pack_policies, policy_identity, unpack_policy
 from mlgo_gym.scheduling import FileStore
 
 
@@ -26,6 +26,13 @@ def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> N
     (tmp_path / "net.safetensors").write_bytes(b"net")
     (tmp_path / "mine.py").write_text("class Mine: ...")
     specs = [f"mlp:{tmp_path}/net.safetensors", f"tflite:{tmp_path}/saved", f"{tmp_path}/mine.py:Mine"]
+    identities = [policy_identity(specs[1])]
+    for change in (lambda file: file.rename(f"{file}.other"), lambda file: file.write_bytes(b"other")):
+        change(tmp_path / "saved" / "model.tflite")
+        identities.append(policy_identity(specs[1]))
+    (tmp_path / "saved" / "model.tflite.other").unlink()
+    (tmp_path / "saved" / "model.tflite").write_bytes(b"model")
+    assert len(set(identities)) == len(identities)
     others = ["default", "threshold:5", "clang:-O2,-g", "package.module:Name"]
     packed = pack_policies([*specs, *others, "last-call"])
     assert list(packed) == specs

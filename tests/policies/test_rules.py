@@ -136,7 +136,10 @@ def test_names_in_a_file_are_policies(inline: CompilerEnv, code: Path, monkeypat
         ("no/such/file.py:Name", "expected a file with a policy, got no/such/file.py"),
         ("FILE:Eight", "expected a name of Seven, make, OfAnEnvironment, ready, nothing, got 'Eight'"),
         ("FILE:nothing", "expected a policy with a method act"),
-        ("first_legal", "decisions on eviction, got one with decisions on inlining"),
+        *(
+            (name, "decisions on eviction, got one with decisions on inl")
+            for name in ("first_legal", "never_evict", "ratio:1")
+        ),
         ("last-call", "^last-call needs callee features, .* callee_features=True$"),
         ("EVICT ratio:0", "expected ratio:NUMBER with a number > 0, got ratio:0"),
         ("EVICT never", "the policy 'never' needs an environment with the actions 0 and 1"),
