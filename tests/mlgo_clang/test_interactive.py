@@ -217,3 +217,20 @@ def test_headers_of_a_target_are_read_from_the_cache(own_cache: Path, monkeypatc
     assert "-nostdinc" in words
     monkeypatch.setattr(other_machines, "library_headers", lambda *_: [])
     assert other_machines.header_words(zig, target) == words != ["-nostdinc"]
+
+
+def test_links_without_an_operating_system_get_the_linker_of_the_wheel(own_cache: Path) -> None:
+    for flavour, *words in (
+        ("wasm-ld", "--target=wasm32-wasi"),
+        ("ld.lld", "--target=thumbv7em-none-eabi"),
+        ("ld.lld", "--target=riscv32-elf"),
+        ("", "--target=aarch64-linux-gnu"),
+        ("", "--target=wasm32", "-fuse-ld=lld"),
+        ("", "--target=wasm32", "--ld-path=x"),
+    ):
+        for _ in range(2):  # the second finds the file
+            options = other_machines.linker_option(bundled_command()[0], words)
+            assert [Path(option).name for option in options] == ([flavour] if flavour else [])
+        for option in options:
+            version = subprocess.check_output([option.partition("=")[2], "--version"])
+            assert b"LLD" in version
