@@ -214,3 +214,7 @@ def test_a_recipe_has_the_metric_and_the_costs_of_its_search(make_bitcode: MakeB
         next(CorpusSearch(INLINE, {"corpus": corpus}, compiles=2, recipes=recipes.parent / "object").run())
     arguments["metric"] = dict(reversed(weights.items()))
     assert next(CorpusSearch(INLINE, arguments, compiles=1, recipes=recipes).run()).verified
+    (result,) = CorpusSearch(INLINE, arguments, compiles=1, start="always", recipes=tmp_path / "worse").run()
+    (path,) = (tmp_path / "worse").glob("*.recipe")
+    assert (read_recipe(path).answers, read_recipe(path).costs) == ((), (result.baseline, result.baseline))
+    assert result.cost > result.baseline
