@@ -57,6 +57,15 @@ FROZEN_LABELS, LAST_CALL = "mlgo/inline-graphs-v0", "last-call"
 MAX_BYTES = 300_000
 """Largest bitcode of a module: clang prints the whole module several times."""
 
+TESTED = (
+    *("apsw", "blosc", "lz4", "numpy", "xxhash", "zopfli"),
+    *("zstd", "kiwisolver", "lightgbm", "pysimdjson", "snappy"),
+)
+"""Corpora whose test part judges the network."""
+
+SAMPLE = (5, 60_000)
+"""Number of modules of each of their projects, and their maximum size in bytes of bitcode."""
+
 _SAMPLES = 3
 """Number of visits to check in a module."""
 
@@ -204,12 +213,11 @@ def learn(work: Path, seeds: int) -> None:
         if not file.exists():
             subprocess.run([sys.executable, str(NETWORK), str(labels), str(file), str(seed)], check=True)
         policies[f"graph network, seed {seed}"] = (f"{NETWORK}:GraphPolicy", file)
-    found, tested = {}, tuple(name for names in held_out.TESTED.values() for name in names)
+    found: dict[str, Any] = {}
     for name, (policy, file) in policies.items():
         os.environ["GRAPH_NETWORK"] = str(file)
         output = work / re.sub(r"\W+", "-", name)
-        sample = held_out.SAMPLE
-        found[name] = held_out.measure(tested, "Oz", policy, 1, output, ":test", sample, observation="graph")
+        found[name] = held_out.measure(TESTED, "Oz", policy, 1, output, ":test", SAMPLE, observation="graph")
     write_json(DATA, read_json(DATA, {}) | {"learning": found})
 
 

@@ -40,22 +40,16 @@ SETS = {
 }
 """Corpora of each set, without a level. The catalogue contains another version of marisa, as a part of opencc."""
 
-TESTED = {
-    "C": ("apsw", "blosc", "lz4", "numpy", "xxhash", "zopfli", "zstd"),
-    "C++": ("kiwisolver", "lightgbm", "pysimdjson", "snappy"),
-}
-"""Corpora of the test part of the catalogue, by language: version 2 of the benchmark. A sample of each is measured."""
-
 UNNAMED = SOURCES / "unnamed_projects.json"
 """The rule of the projects that nobody here has named, its candidates, and its choice: two sets, by language."""
 
 UNNAMED_SETS = {f"unnamed {name}": tuple(found) for name, found in read_json(UNNAMED, {}).get("projects", {}).items()}
 
-SAMPLE, UNNAMED_SAMPLE = (5, 60_000), (3, 300_000)
-"""Number of modules of a project in a sample, and their maximum size in bytes of bitcode: of `TESTED`, of `UNNAMED`."""
+UNNAMED_SAMPLE = (3, 300_000)
+"""Number of modules of a project of `UNNAMED`, and their maximum size in bytes of bitcode."""
 
 RULES = ("last-call", "threshold:5")
-"""Rules; the others are compared with the first. Samples also have `default`."""
+"""Rules; the second is compared with the first."""
 
 NETWORKS = {f"network, seed {seed}": Path(f"runs/networks/{seed}.safetensors") for seed in range(5)}
 """Files of networks for -Oz that docs/results/bundled_policies.md trains; those that exist are measured on `others`."""
@@ -73,8 +67,7 @@ def measure(
 ) -> dict[str, list[Any]]:
     """Return the size of each module with a decision by the policy and by plain clang, and its project.
 
-    The part is `:test` for the test part, the sample one of `SAMPLE` and `UNNAMED_SAMPLE`; further arguments are those
-    of the environment.
+    The part is empty or `:test`, and the sample as `UNNAMED_SAMPLE`; further arguments are those of the environment.
 
     Raises:
         SystemExit: a compile failed.
@@ -142,11 +135,7 @@ def choose(work: Path, jobs: int) -> None:
 
 def main() -> None:
     """Measure the rows that the file lacks, and print them."""
-    measured: dict[str, tuple[tuple[str, ...], str, tuple[int, int] | None]]
-    measured = {name: (found, "", None) for name, found in SETS.items()}
-    measured |= {name: (found, ":test", SAMPLE) for name, found in TESTED.items()}
-    measured |= {name: (found, "", UNNAMED_SAMPLE) for name, found in UNNAMED_SETS.items()}
-    names = list(measured)
+    names = [*SETS, *UNNAMED_SETS]
     parser = command_line(__doc__)
     parser.add_argument("--choose", action="store_true", help="choose the projects that nobody here has named")
     parser.add_argument("--work", type=Path, default=Path("runs/held_out"), help="folder of the evaluations")
@@ -160,16 +149,17 @@ def main() -> None:
         return
     results = read_json(options.output, {})
     table = Table({"set": "<11", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
-    for name, (corpora, part, sample) in measured.items():
+    for name, corpora in {**SETS, **UNNAMED_SETS}.items():
         for level in options.levels if name in options.sets else ():
             rows = results.setdefault(name, {}).setdefault(level, {})
-            policies = {rule: rule for rule in (*RULES, *(("default",) if part else ()))}
+            policies = dict(zip(RULES, RULES, strict=True))
+            sample = UNNAMED_SAMPLE if name in UNNAMED_SETS else None
             if (name, level) == ("others", "Oz"):
                 policies |= {title: f"mlp:{file}" for title, file in NETWORKS.items() if file.exists()}
             for policy, spec in policies.items():
                 if policy not in rows:
                     output = options.work / f"{name.replace(' ', '-')}-{level}-{policy.replace(':', '-')}"
-                    rows[policy] = measure(corpora, level, spec, options.jobs, output, part, sample)
+                    rows[policy] = measure(corpora, level, spec, options.jobs, output, sample=sample)
                     write_result(options.output, json.dumps(results, separators=(",", ":")) + "\n")
                 row = facts([tuple(pair) for pair in rows[policy]["sizes"]], rows[policy]["projects"])
                 table.row(name, level, policy, row["modules"], row["mean"], row["total"])

@@ -152,14 +152,13 @@ def throughput() -> Rows:
 
 
 SETS = {"six": "six projects", "others": "eighteen projects"}
-SAMPLES = {"C": "six, sample of C", "C++": "two, sample of C++"}
 
 
 def held_out(*, networks: bool = False) -> Rows:
     """Yield rules, or networks, on every set of held-out modules, against plain clang and against `last-call`."""
     columns = ("mean", "95 % interval", "median", "without the best", "against `last-call`", "95 % interval")
     yield ["projects", "policy", *columns]
-    for part, title in {**SETS, **SAMPLES}.items():
+    for part, title in SETS.items():
         for level in LEVELS:
             for policy in measurements.held_out(part, level):
                 if policy == "default" or policy.startswith("network") != networks:
