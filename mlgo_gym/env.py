@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -314,7 +313,7 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
         return () if self._episode is None else tuple(self._episode.actions)
 
     def state(self) -> EpisodeState:
-        """Return the state of the episode as a value, for saving, comparing and `from_state()`."""
+        """Return the state of the episode as a value, for saving, comparing and `reset(options={"state": …})`."""
         episode = self._started("state()")
         module = self.corpus.module(episode.module)  # before it was optimised
         return EpisodeState(
@@ -326,16 +325,6 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
             type(self).__name__,
             key_of(episode.compilation.flags),
         )
-
-    def from_state(self, state: EpisodeState | Mapping[str, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Restore a state as `reset(options={"state": state})`, also one at the end of its episode.
-
-        Returns:
-            The results of the last step, or of the reset if there is no step.
-        """
-        saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
-        observation, info = self.reset(options={"state": replace(saved, actions=saved.actions[:-1])})
-        return self.step(saved.actions[-1]) if saved.actions else (observation, 0.0, False, False, info)
 
     def with_decisions(self, minimum: int = 1, maximum: int | None = None) -> Corpus:
         """Return the modules of the corpus with `minimum` to `maximum` decisions (None: no limit), in the same order.

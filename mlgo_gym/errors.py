@@ -51,9 +51,6 @@ class NothingCompiledError(CorpusError):
         super().__init__(message)
         self.status = status
 
-    def __reduce__(self) -> tuple[type[NothingCompiledError], tuple[str, int]]:
-        return type(self), (str(self), self.status)
-
 
 class CorpusWarning(UserWarning):
     """A property of a corpus that its user may not expect."""

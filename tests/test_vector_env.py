@@ -198,7 +198,7 @@ def test_the_states_and_forks_of_environments_are_their_own(envs: CompilerVector
     assert envs.step([1, 1, 1])[4]["decision_index"].tolist() == [2, 2, 2]
 
 
-@pytest.mark.parametrize("name", ["step", "reset", "close", "from_state", "_end_episode"])
+@pytest.mark.parametrize("name", ["step", "reset", "close", "_end_episode"])
 def test_methods_that_would_advance_one_environment_are_refused(name: str, envs: CompilerVectorEnv) -> None:
     envs.reset()
     with pytest.raises(MlgoError, match=f"^expected a method that leaves .*, got '{name}'"):

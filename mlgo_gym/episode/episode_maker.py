@@ -108,7 +108,7 @@ def _repeat(episode: Episode, actions: Sequence[int | float]) -> CompilerCorouti
             if episode.decision is None:
                 raise MlgoError(
                     f"expected a decision after {len(actions)} actions, got the end of the episode after "
-                    f"{episode.decisions}; use an environment with the arguments of the state, or from_state()"
+                    f"{episode.decisions}; use an environment with the arguments of the state, or omit its last action"
                 )
     except BaseException:
         episode.close()

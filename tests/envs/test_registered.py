@@ -154,7 +154,8 @@ def test_copies_continue_or_begin_anew(name: str, varied: str) -> None:
     assert state == env.state() == EpisodeState.from_json(json.loads(json.dumps(state.to_json())))
     assert data_equivalence(finish(copied, 2), finish(env, 2), exact=True)
     assert env.state() != state
-    assert data_equivalence(env.from_state(state.to_json()), second, exact=True)
+    restored = env.reset(options={"state": state.to_json()})
+    assert data_equivalence(restored, (second[0], second[4]), exact=True)
     assert env.state() == state
     pickled = pickle.loads(pickle.dumps(env))
     assert data_equivalence(pickled.reset(seed=3), first, exact=True)

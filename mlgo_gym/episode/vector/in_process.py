@@ -20,7 +20,6 @@ _REFUSED = {
     "step": "call step() of the vector environment",
     "reset": "call reset() of the vector environment, with options={'reset_mask': …} for some environments",
     "close": "call close() of the vector environment",
-    "from_state": "call it on a single environment of gymnasium.make()",
 }
 """The methods that would advance one environment without the others, and what to do instead."""
 
