@@ -86,6 +86,12 @@ def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() 
     assert first_difference(BEFORE, same) == ""
 
 
+def test_a_card_is_good_bad_or_neither() -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    text = page({"one": made_up({"less": {"a": 1}, "more": {"a": 9999}, "same": {}})})
+    assert re.findall(r'<div class="figure (\w*)">(.)', text) == [("good", "-"), ("bad", "+"), ("", "n")]
+
+
 def test_the_command_prints_tables_or_json(tmp_path: Path) -> None:
     folders = (keep(BEFORE, tmp_path / "x" / "run"), keep(AFTER, tmp_path / "y" / "run"))
     text = run("compare", *folders)
