@@ -147,7 +147,7 @@ def test_the_first_labels_are_of_the_base_at_every_level(tmp_path: Path, monkeyp
     words = ("--corpus", "builtin:train", "--rounds", 1, "--compiles", 2, "--limit", 1, "--margin", 0)
     for options, base, levels in (
         ("--level Os", "threshold:5", ["Os", "Oz"]),
-        ("--level Os --base threshold:7 --extra-level O2", "threshold:7", ["Os", "O2"]),
+        ("--level Oz --base threshold:7", "threshold:7", ["Oz"]),
     ):
         output = tmp_path / base
         with pytest.raises(MissingExtraError):
