@@ -38,7 +38,7 @@ COMPILE_OPTIONS: dict[str, Any] = {
     "flags": ["-O1"],
     "extra_flags": ["-mllvm", "-inline-threshold=3"],
     # Shorter than the start of clang, but not so short that any wait for a CPU is a reason for more time.
-    "timeout": 1e-3,
+    "timeout": 1e-2,
     "memory_limit": 1e-6,
     "cpu_limit": 1e-6,
     "preoptimize": False,
