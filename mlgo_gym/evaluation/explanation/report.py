@@ -269,7 +269,8 @@ def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
     """
     igraph = library("igraph", "the picture of the call graph", "explain")
     calls = igraph.Graph(n=len(graph.nodes), edges=[(edge.caller, edge.callee) for edge in graph.edges], directed=True)
-    places = calls.layout_sugiyama(maxiter=_MAX_ITERATIONS).coords
+    # Before igraph 1.0 places of the bends of long edges follow those of the nodes.
+    places = calls.layout_sugiyama(maxiter=_MAX_ITERATIONS).coords[: len(graph.nodes)]
     top = min((height for height, _ in places), default=0.0)
     corners = [(round(_MARGIN + layer * _COLUMN), round(_MARGIN + (height - top) * _ROW)) for height, layer in places]
     # Differing edges are drawn last, on top.
