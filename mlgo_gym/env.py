@@ -342,7 +342,7 @@ class CompilerEnv(JsonSpec, gym.Env[Any, Any], EzPickle):
         mask = None if self._decision is None else self.task.action_mask(self._decision)
         return self.task.all_legal() if mask is None else mask
 
-    def render(self) -> str | None:
+    def render(self) -> Any:  # Gymnasium 1.2 declares a type variable
         """Return a rendering of the pending decision.
 
         Returns:
