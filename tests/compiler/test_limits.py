@@ -131,17 +131,24 @@ def busy() -> Iterator[None]:
 @pytest.mark.usefixtures("nothing_is_left", "busy")
 def test_grace_is_the_time_waited_since_the_last_call_and_at_most_the_timeout() -> None:
     with Session(ENDLESS) as starved:
-        until = time.monotonic() + 30
-        while cpu_wait_seconds(starved.pid) < 0.05:
-            assert time.monotonic() < until
-        os.kill(starved.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, starved.pid, os.WSTOPPED | os.WNOWAIT)
-        waited = cpu_wait_seconds(starved.pid)
-        assert starved.grace(11 * waited) == 0
-        starved._cpu_wait = 0.0
+        waits = [0.0]
+
+        def starve() -> float:
+            """Let it wait for a CPU, stop it, and return the seconds of this wait."""
+            os.kill(starved.pid, signal.SIGCONT)
+            until = time.monotonic() + 30
+            while cpu_wait_seconds(starved.pid) < waits[-1] + 0.05:
+                assert time.monotonic() < until
+            os.kill(starved.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, starved.pid, os.WSTOPPED | os.WNOWAIT)
+            waits.append(cpu_wait_seconds(starved.pid))
+            return waits[-1] - waits[-2]
+
+        assert starved.grace(11 * starve()) == 0
+        waited = starve()
         assert starved.grace(2 * waited) == waited
         assert starved.grace(2 * waited) == 0
-        starved._cpu_wait = 0.0
+        waited = starve()
         assert starved.grace(waited / 2) == waited / 2
     assert cpu_wait_seconds(starved.pid) == 0
 

@@ -244,12 +244,17 @@ def _indexes() -> list[str]:
     return [url for url in (first, *more.split()) if url.startswith(("http://", "https://"))]
 
 
-@lru_cache
 def _pip_setting(name: str) -> str | None:
+    value = _pip_settings(os.environ.get("PIP_CONFIG_FILE")).get(f"global.{name}")
+    return None if value is None else str(ast.literal_eval(value))
+
+
+@lru_cache
+def _pip_settings(_file: str | None) -> dict[str, str]:
+    """Return the settings of pip's files as it prints them; one that the environment names is the argument."""
     # `pip config get` reads one file alone, of the environment or the user.
     listed = run_bounded([sys.executable, "-m", "pip", "config", "list"], writable=None, timeout=60, name="pip").stdout
-    values = [line.partition("=")[2] for line in listed.splitlines() if line.startswith(f"global.{name}=")]
-    return str(ast.literal_eval(values[0])) if values else None
+    return {name: value for name, _, value in (line.partition("=") for line in listed.splitlines())}
 
 
 class _Member(tarfile.TarInfo):

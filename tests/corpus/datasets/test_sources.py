@@ -46,7 +46,6 @@ def test_an_index_that_refuses_is_not_out_of_reach_and_extra_ones_follow(
     with monkeypatch.context() as patch:
         patch.delenv("PIP_EXTRA_INDEX_URL")
         patch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-        patch.setattr(sources, "_pip_setting", sources._pip_setting.__wrapped__)
         assert fetch_source("tiny", "1.0").path.name == NAME
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"/a/folder {index.url}")
     assert fetch_source("tiny", "1.0").path.name == NAME
