@@ -97,7 +97,7 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin --split test --policy default,tflite:model",
     ),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
-    "needs a build of LLVM with TensorFlow Lite or its headers": (
+    "needs a build of LLVM": (
         "cmake … ",
         "cmake -G Ninja -S llvm",
         "clang -Oz -mllvm",
@@ -113,8 +113,6 @@ NEEDED = {
     r" --link(-as|$| )": ("ld",),
     r"\bwasm-opt\b": ("wasm-opt",),
     r"@thumbv7em .*--run$": ("qemu-arm",),
-    r"\bexport tflite\b": ("import ai_edge_litert", "import flatbuffers"),
-    r"\bonnx\b": ("import onnx", "import onnxruntime"),
     r"\bexport tosa\b": ("import ai_edge_litert", "import tosa_converter_for_tflite"),
 }
 """Programs and Python packages without which commands are skipped, by a pattern of the commands."""

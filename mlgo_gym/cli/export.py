@@ -10,16 +10,14 @@ from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import print_result
 from mlgo_gym.deploy.c_code import decision_code, release_header
 from mlgo_gym.deploy.exports import default_threshold, exported_network, replacement_text, write_export
-from mlgo_gym.deploy.network_graph import onnx_model
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
-from mlgo_gym.deploy.tflite_export import tflite_model, tosa_model, write_tflite_folder
+from mlgo_gym.deploy.tosa_export import tosa_model
 
 group = typer.Typer(
     name="export", help="last-call, other rules and networks for other compilers and tools.", no_args_is_help=True
 )
 
 Policy = Annotated[str, Option(help="last-call, rule:FILE, mlp:FILE, default, never, always or threshold:N.")]
-Network = Annotated[str, Option("--policy", help="Network, as mlp:FILE.")]
 Output = Annotated[Path, Option(help="Path of the exported file.")]
 Level = Annotated[str | None, Option(help="Oz or Os, for a policy that uses clang's own decision.")]
 
@@ -78,36 +76,13 @@ def llvm_header(*, policy: Policy, output: Output, level: Level = None, as_json:
 
 
 @group.command()
-def onnx(*, policy: Network, output: Output, as_json: options.Json = False) -> None:
-    """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
-    _write(as_json, output, policy, onnx_model(policy, exported_network(policy)))
-
-
-@group.command()
-def tflite(
+def tosa(
     *,
-    policy: Network,
-    output: Annotated[Path, Option(help="Folder for model.tflite and output_spec.json.")],
+    policy: Annotated[str, Option(help="Network, as mlp:FILE.")],
+    output: Output,
     level: Level = None,
-    keep_default: Annotated[
-        bool, Option(help="Keep clang's own decision as an input, for mlgo-gym; LLVM's development mode leaves it 0.")
-    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write a network as the folder for -ml-inliner-model-under-training.
-
-    The option needs an LLVM built with TensorFlow Lite; tflite:OUTPUT reads the folder back. Development mode does not
-    compute clang's own inlining decision. A policy that uses it gets a comparison of the estimated cost instead.
-    """
-    network = exported_network(policy)
-    threshold = None if keep_default else default_threshold(policy, network.features, level)
-    model = tflite_model(policy, network, threshold)
-    write_tflite_folder(output, model)
-    _print_export(as_json, output, policy, len(model), threshold)
-
-
-@group.command()
-def tosa(*, policy: Network, output: Output, level: Level = None, as_json: options.Json = False) -> None:
     """Write a network as TOSA in MLIR bytecode, for an LLVM that is built without TensorFlow.
 
     LLVM's build takes it with -DLLVM_MLGO_MODELS=NAME,OUTPUT,inliner, and clang selects it with -mllvm
@@ -120,10 +95,6 @@ def tosa(*, policy: Network, output: Output, level: Level = None, as_json: optio
 
 def _write(as_json: bool, output: Path, policy: str, data: bytes, threshold: int | None = None) -> None:
     write_export(output, data)
-    _print_export(as_json, output, policy, len(data), threshold)
-
-
-def _print_export(as_json: bool, output: Path, policy: str, size: int, threshold: int | None = None) -> None:
     text = None if threshold is None else replacement_text(threshold)
-    data = {"output": output, "policy": policy, "bytes": size, "inlining_default": text}
-    print_result(as_json, data, f"{output}: {policy}, {size} bytes{f'; {text}' if text else ''}")
+    result = {"output": output, "policy": policy, "bytes": len(data), "inlining_default": text}
+    print_result(as_json, result, f"{output}: {policy}, {len(data)} bytes{f'; {text}' if text else ''}")

@@ -103,8 +103,7 @@ def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch
     write_network(policy, "cost_estimate", -1, 0)
     for library, extra, command in (
         ("ray", "ray", "evaluate mlgo/Inline-v0 --limit 1 --ray auto"),
-        ("onnx", "onnx", f"export onnx --policy mlp:{policy} --output /dev/null/model"),
-        ("ai_edge_litert.schema_py_generated", "tflite", f"export tflite --policy mlp:{policy} --output /dev/null/m"),
+        ("tosa_converter_for_tflite", "tosa", f"export tosa --policy mlp:{policy} --output /dev/null/model"),
     ):
         monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
         with pytest.raises(MissingExtraError, match=rf"\[{extra}\]'"):

@@ -12,9 +12,11 @@ from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import count
 from mlgo_gym.deploy.c_code import decision_code, network_decision_code, release_header
 from mlgo_gym.deploy.exports import COST, default_threshold, exported_network
+from mlgo_gym.deploy.tosa_export import tflite_model
 from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
+from mlgo_gym.policies.foreign_model import load_model
 from tests.cli.command import run
-from tests.deploy.conftest import NAMES, labelled, make_network
+from tests.deploy.conftest import KINDS, NAMES, Observations, labelled, make_network
 from tests.policies.episodes import random_network
 
 
@@ -24,7 +26,9 @@ def test_a_model_of_tosa_names_features_as_llvms_model_runner(network_file: Path
     pytest.importorskip("tosa_converter_for_tflite", reason="tosa-converter-for-tflite is not installed")
     level, spec = ["--level", "Oz"], f"mlp:{network_file}"
     model, network = tmp_path / "model.mlir", exported_network(spec)
-    assert run("export", "tosa", "--policy", spec, "--output", model, *level).stdout.startswith(f"{model}: {spec}, ")
+    exported = run("export", "tosa", "--policy", spec, "--output", model, *level).stdout
+    assert exported.startswith(f"{model}: {spec}, ")
+    assert "inlining_default is replaced by cost_estimate < 5" in exported
     data = model.read_bytes()
     assert data.startswith(b"ML\xefR")
     for name in (*network.features, "tf_saved_model.index_path"):
@@ -32,6 +36,32 @@ def test_a_model_of_tosa_names_features_as_llvms_model_runner(network_file: Path
     # Operations without a counterpart in EmitC.
     assert b"\0select\0" in data
     assert not any(b"\0%b\0" % word in data for word in (b"cumsum", b"log", b"minimum", b"maximum", b"clamp"))
+    with pytest.raises(PolicyError, match="with --level"):
+        run("export", "tosa", "--policy", spec, "--output", model)
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(("activation", "normalizes", "outputs"), KINDS)
+def test_the_graph_of_a_model_of_tosa_decides_as_its_network(
+    activation: str, normalizes: bool, outputs: int, observations: Observations, tmp_path: Path
+) -> None:
+    for name in ("ai_edge_litert", "flatbuffers"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    network = make_network(observations, activation=activation, normalizes=normalizes, outputs=outputs)
+    rows, place = observations[:1000].copy(), NAMES.index("inlining_default")
+    rows[:, place] = rows[:, NAMES.index(COST)] < 5
+    logits = network(rows.astype(np.float32))
+    margins = logits[:, 0] if outputs == 1 else logits[:, 1] - logits[:, 0]
+    for threshold in (None, 5):
+        (tmp_path / "model").write_bytes(tflite_model("a network", network, threshold))
+        model = load_model("tflite", tmp_path / "model")
+        columns = [NAMES.index(tensor.name.removeprefix("action_").removesuffix(":0")) for tensor in model.inputs]
+        assert (place in columns) == (threshold is None)
+        decisions = [model.run(0, [np.array([row[column]]) for column in columns])[0] for row in rows]
+        clear = abs(margins) > 1e-4 * abs(margins).max()  # sums and logarithms differ in their last bits
+        assert (np.array(decisions) == (margins > 0))[clear].all()
+        assert clear.mean() > 0.9
+        assert 0.1 < np.mean(decisions) < 0.9
 
 
 def header_decides(header: str, folder: Path) -> Callable[[list[bytes]], int]:
@@ -95,12 +125,9 @@ def test_an_export_that_is_impossible_is_refused(tmp_path: Path, callee_network:
     for words, error, message in (
         ("llvm-header --policy no-such-policy", PolicyError, "expected a bundled policy, got 'no-such-policy'"),
         ("plugin --policy never --llvm-config echo", ToolchainError, "an llvm-config, got echo with the version"),
-        (f"onnx --policy {callee_network}", PolicyError, r"needs callee features, .*: mlgo-gym train policy$"),
-        ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
-        *(
-            (f"{target} --policy mlp:{path}", PolicyError, "expected a network with 1 or 2 outputs, got 33")
-            for target in ("llvm-header", "onnx")
-        ),
+        (f"tosa --policy {callee_network}", PolicyError, r"needs callee features, .*: mlgo-gym train policy$"),
+        ("tosa --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
+        (f"llvm-header --policy mlp:{path}", PolicyError, "expected a network with 1 or 2 outputs, got 33"),
     ):
         with pytest.raises(error, match=message):
             run("export", *words.split(), "--output", tmp_path / "output")

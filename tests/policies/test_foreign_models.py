@@ -30,9 +30,27 @@ def linear(weights: Mapping[str, float], bias: float) -> Network:
 
 def write_onnx(path: Path, weights: Mapping[str, float], bias: float) -> None:
     """Write an ONNX model with the decision as its first output, and a free first dimension."""
-    from mlgo_gym.deploy.network_graph import onnx_model
+    from onnx import TensorProto, checker, helper
 
-    path.write_bytes(onnx_model("linear", linear(weights, bias)))
+    constants = {"weights": [*weights.values()], "bias": [bias], "zero": [0.0]}
+    nodes: tuple[tuple[str, list[str], str, dict[str, int]], ...] = (
+        ("Concat", [*weights], "inputs", {"axis": 1}),
+        ("Cast", ["inputs"], "features", {"to": TensorProto.FLOAT}),
+        ("MatMul", ["features", "weights"], "product", {}),
+        ("Add", ["product", "bias"], "logits", {}),
+        ("Greater", ["logits", "zero"], "yes", {}),
+        ("Cast", ["yes"], "inlining_decision", {"to": TensorProto.INT64}),
+    )
+    graph = helper.make_graph(
+        [helper.make_node(kind, inputs, [output], **attributes) for kind, inputs, output, attributes in nodes],
+        "linear",
+        [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", 1]) for name in weights],
+        [helper.make_tensor_value_info("inlining_decision", TensorProto.INT64, ["batch", 1])],
+        [helper.make_tensor(name, TensorProto.FLOAT, [len(row), 1], row) for name, row in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    checker.check_model(model, full_check=True)
+    path.write_bytes(model.SerializeToString())
 
 
 def write_tflite(path: Path, weights: Mapping[str, float], bias: float, *, prefix: str = "action_") -> None:
@@ -40,11 +58,15 @@ def write_tflite(path: Path, weights: Mapping[str, float], bias: float, *, prefi
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
-    from mlgo_gym.deploy.tflite_export import tflite_model
+    from mlgo_gym.deploy.tosa_export import tflite_model
 
     model = schema.ModelT.InitFromPackedBuf(tflite_model("linear", linear(weights, bias)))
-    for tensor in model.subgraphs[0].tensors:
+    graph = model.subgraphs[0]
+    logits = graph.operators[-4].outputs[0]  # a comparison and two casts follow
+    graph.tensors[logits].name, graph.outputs = b"logits:0", [*graph.outputs, logits]
+    for tensor in graph.tensors:
         tensor.name = tensor.name.replace(b"action_", prefix.encode())
+    model.signatureDefs = []
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(bytes(builder.Output()))
