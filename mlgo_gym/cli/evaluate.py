@@ -263,7 +263,7 @@ def explain(
     measured: Annotated[
         int, Option("--show", help="Maximum number of calls to measure, one compile each.", min=0)
     ] = 10,
-    html: Annotated[Path | None, Option(help="File for a page with the call graph.")] = None,
+    html: Annotated[Path | None, Option(help="File for an HTML page.")] = None,
     seed: options.Seed = 0,
     clang: options.Clang = None,
     settings: options.Settings = None,

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mlgo_gym.compiler.decision_code import DecisionCode
 
-_SEPARATOR = ", "
-
 
 def functions_of(context: str) -> tuple[str, ...]:
     """Return the functions of an inlining context, a strongly connected component of the call graph."""
-    return tuple(context.split(_SEPARATOR))
-
-
-def context_of(functions: Iterable[str]) -> str:
-    """Return the inlining context of some functions: their names in alphabetical order."""
-    return _SEPARATOR.join(sorted(functions))
+    return tuple(context.split(", "))
 
 
 class DecisionSite(NamedTuple):

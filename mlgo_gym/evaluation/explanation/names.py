@@ -28,24 +28,16 @@ def readable(symbol: str) -> str:
     return _NOISE.sub("", demangled) or symbol
 
 
-def _first_and_others(context: str) -> tuple[str, str]:
-    """Return the first function of a context and the number of others, with a `+` if clang printed only some."""
-    named = [function for function in functions_of(context) if function != _MORE]
-    others = f"{len(named) - 1}{'+' if _MORE in functions_of(context) else ''}"
-    return readable(named[0]), "" if others == "0" else others
-
-
-def readable_context(context: str) -> str:
-    """Return a readable name of a context."""
-    first, others = _first_and_others(context)
-    return first + (f" and {others} more that call each other" if others else "")
-
-
 def short_context(context: str, width: int) -> str:
-    """Return the first function of a context and the number of others, in at most `width` characters."""
-    first, others = _first_and_others(context)
-    suffix = f" +{others}" if others else ""
-    return shortened(first, width - len(suffix)) + suffix
+    """Return the first function of a context and the number of others, in at most `width` characters.
+
+    The number has a `+` if clang printed only some of them.
+    """
+    functions = functions_of(context)
+    named = [function for function in functions if function != _MORE]
+    others = f"{len(named) - 1}{'+' if _MORE in functions else ''}"
+    suffix = "" if others == "0" else f" +{others}"
+    return shortened(readable(named[0]), width - len(suffix)) + suffix
 
 
 def shortened(name: str, width: int) -> str:

@@ -1,23 +1,12 @@
-"""An explanation as text for a terminal of 80 columns, and as an HTML page with a picture of the call graph."""
+"""An explanation as text for a terminal of 80 columns, and as an HTML page."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
-from mlgo_gym.compiler.decision import context_of, functions_of
-from mlgo_gym.episode.attribution.inline_compile import answers_by_call_site
 from mlgo_gym.evaluation.explanation.explanation import Difference, Explanation, FeatureEffect
-from mlgo_gym.evaluation.explanation.names import (
-    readable,
-    readable_context,
-    short_context,
-    shortened,
-    signed,
-)
-from mlgo_gym.extras import library, templates
+from mlgo_gym.evaluation.explanation.names import readable, short_context, shortened, signed
+from mlgo_gym.extras import templates
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -140,190 +129,12 @@ def as_page(explanation: Explanation, command: str) -> str:
         "shortened": shortened,
         "signed": signed,
     }
-    graph = call_graph(explanation) if explanation.differences else None
-    markup = library("markupsafe", "a page of HTML", "explain").Markup
     text: str = environment.get_template("explanation.html").render(
         command=command,
         explanation=explanation,
         first=explanation.policies[0],
         second=explanation.policies[1],
-        graph=graph,
         max_functions=_MAX_PAGE_FUNCTIONS,
         overview=overview(explanation),
-        picture="" if graph is None else markup(picture(graph, explanation.policies)),
     )
     return text
-
-
-MAX_NODES = 30
-"""Maximum number of nodes in a readable picture."""
-
-_OUTCOMES = "both-keep", "both-inline", "first-inlines", "second-inlines"
-BOTH_KEEP, BOTH_INLINE, FIRST_INLINES, SECOND_INLINES = _OUTCOMES
-"""Outcomes of a call; an edge has the last of these that occurs among its calls."""
-
-
-Corner = tuple[int, int]
-"""The left and the upper edge of a node, in pixels."""
-
-_MAX_ITERATIONS = 500
-
-# Sizes in pixels, and the width of a name in characters.
-_WIDTH, _HEIGHT = 196, 40
-_COLUMN, _ROW = 268, 54
-_MARGIN = 12
-_CHARACTERS = 23
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A strongly connected component of the call graph, usually one function, with its bytes under both policies."""
-
-    context: str
-    first: int
-    second: int
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """The calls of one node, by its index, in another; `calls` have the outcome."""
-
-    caller: int
-    callee: int
-    outcome: str
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class CallGraph:
-    """A part of a call graph, and the number of differing nodes that it does not contain."""
-
-    nodes: list[Node]
-    edges: list[Edge]
-    hidden_nodes: int
-
-
-def call_graph(explanation: Explanation, limit: int = MAX_NODES) -> CallGraph:
-    """Return the first `limit` nodes in which two policies differ, by decisions or bytes, and their calls."""
-    compiles = explanation.first, explanation.second
-    contexts = _merged_contexts({decision.context for compiled in compiles for decision in compiled.decisions})
-    changed = {change.symbol: (change.first, change.second) for change in explanation.functions}
-    sizes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for name in {*compiles[0].functions.functions, *compiles[1].functions.functions, *changed}:
-        pair = changed.get(name) or [compiled.functions.size(name) for compiled in compiles]
-        total = sizes[contexts.get(name, name)]
-        total[0], total[1] = total[0] + pair[0], total[1] + pair[1]
-    weight: dict[str, float] = defaultdict(float)
-    for change in explanation.functions:
-        weight[contexts.get(change.symbol, change.symbol)] += abs(change.change)
-    for difference in explanation.differences:
-        effect = 1.0 + abs(difference.credited if difference.measured is None else difference.measured)
-        decision = difference.decision
-        for name in {decision.functions[0], decision.callee or decision.functions[0]}:
-            weight[contexts.get(name, name)] += effect
-    ranked = sorted(weight, key=lambda name: (-weight[name], name))
-    shown = {name: index for index, name in enumerate(ranked[:limit])}
-    nodes = [Node(name, *sizes[name]) for name in shown]
-    return CallGraph(nodes, _edges(explanation, contexts, shown), max(0, len(ranked) - limit))
-
-
-def _merged_contexts(contexts: Iterable[str]) -> dict[str, str]:
-    """Return the node of each function; contexts that overlap, in different compiles, are one node."""
-    members: dict[str, set[str]] = {}
-    for context in contexts:
-        merged = set(functions_of(context))
-        for name in tuple(merged):
-            merged |= members.get(name, set())
-        members.update(dict.fromkeys(merged, merged))
-    return {name: context_of(merged) for name, merged in members.items()}
-
-
-def _edges(explanation: Explanation, contexts: Mapping[str, str], shown: Mapping[str, int]) -> list[Edge]:
-    first, second = (answers_by_call_site(side.decisions) for side in (explanation.first, explanation.second))
-    counts: dict[tuple[int, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for call_site in first.keys() | second.keys():
-        site, name = call_site
-        caller, callee = contexts[site.functions[0]], contexts.get(name, name)
-        if caller not in shown or callee not in shown or caller == callee:
-            continue
-        # A call that only one policy decided is part of code that the other inlined.
-        before = first.get(call_site, second.get(call_site))
-        after = second.get(call_site, before)
-        if before == after:
-            outcome = BOTH_INLINE if after else BOTH_KEEP
-        else:
-            outcome = FIRST_INLINES if before else SECOND_INLINES
-        counts[shown[caller], shown[callee]][outcome] += 1
-    edges = []
-    for (start, end), outcomes in sorted(counts.items()):
-        outcome = max(outcomes, key=_OUTCOMES.index)
-        edges.append(Edge(start, end, outcome, outcomes[outcome]))
-    return edges
-
-
-def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
-    """Return a call graph as SVG, callers to the left of their callees, in the layers of Sugiyama's method.
-
-    Nodes have the classes `node` and `grown`, `shrunk` or `same`; edges have `edge` and their outcome. Each has a
-    title, which browsers show at the pointer.
-    """
-    igraph = library("igraph", "the picture of the call graph", "explain")
-    calls = igraph.Graph(n=len(graph.nodes), edges=[(edge.caller, edge.callee) for edge in graph.edges], directed=True)
-    # Before igraph 1.0 places of the bends of long edges follow those of the nodes.
-    places = calls.layout_sugiyama(maxiter=_MAX_ITERATIONS).coords[: len(graph.nodes)]
-    top = min((height for height, _ in places), default=0.0)
-    corners = [(round(_MARGIN + layer * _COLUMN), round(_MARGIN + (height - top) * _ROW)) for height, layer in places]
-    # Differing edges are drawn last, on top.
-    edges = sorted(graph.edges, key=lambda edge: edge.outcome in (FIRST_INLINES, SECOND_INLINES))
-    text: str = (
-        templates(_TEMPLATES, "a picture of a call graph", "explain")
-        .get_template("call_graph.svg")
-        .render(
-            width=max(x for x, _ in corners) + _WIDTH + _MARGIN,
-            height=max(y for _, y in corners) + _HEIGHT + _MARGIN,
-            node_width=_WIDTH,
-            node_height=_HEIGHT,
-            nodes=[_node(node, corner, policies) for node, corner in zip(graph.nodes, corners, strict=True)],
-            edges=[_edge(graph, edge, corners[edge.caller], corners[edge.callee], policies) for edge in edges],
-        )
-    )
-    return text
-
-
-def _node(node: Node, corner: Corner, policies: tuple[str, str]) -> dict[str, Any]:
-    change = node.second - node.first
-    sizes = f"{node.first:,}" if node.first else "no code of its own"
-    if change:
-        sizes = f"{f'{node.first:,}' if node.first else 'new'} → {f'{node.second:,}' if node.second else 'removed'}"
-    return {
-        "x": corner[0],
-        "y": corner[1],
-        "kind": "grown" if change > 0 else "shrunk" if change < 0 else "same",
-        "title": f"{readable_context(node.context)}: {node.first:,} bytes, {node.second:,} under {policies[1]}",
-        "name": short_context(node.context, _CHARACTERS),
-        "sizes": sizes,
-        "change": signed(change) if change else "",
-    }
-
-
-def _edge(graph: CallGraph, edge: Edge, start: Corner, end: Corner, policies: tuple[str, str]) -> dict[str, str]:
-    is_forward = end[0] >= start[0]
-    (x, y), (tip, tip_y) = ((left, top + _HEIGHT // 2) for left, top in (start, end))
-    x, tip = (x + _WIDTH, tip) if is_forward else (x, tip + _WIDTH)
-    bend = (tip - x) // 2
-    line = f"M{x},{y}C{x + bend},{y} {tip - bend},{tip_y} {tip},{tip_y}"
-    outcomes = {
-        BOTH_KEEP: "kept by both",
-        BOTH_INLINE: "inlined by both",
-        FIRST_INLINES: f"inlined by {policies[0]} alone",
-        SECOND_INLINES: f"inlined by {policies[1]} alone",
-    }
-    caller, callee = (readable_context(graph.nodes[node].context) for node in (edge.caller, edge.callee))
-    calls = f"{edge.calls} calls" if edge.calls > 1 else "call"
-    title = f"{caller} → {callee}: {calls} {outcomes[edge.outcome]}"
-    return {
-        "outcome": edge.outcome,
-        "title": title,
-        "line": line,
-        "tip": f"M{tip},{tip_y}l{-7 if is_forward else 7},-4v8z",
-    }
