@@ -41,9 +41,6 @@ def protocol_corpus(level: str) -> Corpus:
     return corpus.subset(drawn_modules(corpus, 0, LARGEST, max_per_project=MODULES))
 
 
-TRAIN = ("builtin", "brotli", "hiredis", "pillow", "box2d-py", "fasttext")
-"""Corpora of the small trainings of this table: their training split."""
-
 EXAMPLE = "example"
 """The policy of a method of `benchmarks.learning`, which trains it."""
 
@@ -54,8 +51,7 @@ class Row:
 
     Attributes:
         name: its name in the table.
-        policy: the evaluated policy, the start of a search, or `EXAMPLE`; `{model}` is the file that `train` writes.
-        train: the training command, or an empty text; it names `{seed}` and `{part}`, the training split of `TRAIN`.
+        policy: the evaluated policy, the start of a search, or `EXAMPLE`.
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
@@ -64,14 +60,11 @@ class Row:
 
     name: str
     policy: str
-    train: str = ""
     seeds: int = 1
     levels: tuple[str, ...] = LEVELS
     budget: str = ""
     searches: bool = False
 
-
-_CLONE = "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}"
 
 POLICIES = (
     Row("`last-call`", "last-call"),
@@ -81,7 +74,6 @@ POLICIES = (
     Row("`never`", "never"),
     Row("`always`", "always"),
     Row("`random`", "random", seeds=3),
-    Row("behaviour cloning of clang", "mlp:{model}", _CLONE, seeds=3, budget="48 compiles"),
     Row("PPO, credit, random weights", EXAMPLE, seeds=3),
     Row("PPO, one reward per module, random weights", EXAMPLE, seeds=3),
     Row("policy iteration, random weights", EXAMPLE, seeds=3, levels=("Os",)),

@@ -82,18 +82,11 @@ class Task:
         return f"{name[:40]}-{self.seed}"
 
     @property
-    def model(self) -> Path:
-        """File of the trained network."""
-        if self.method:
-            return Path(self.policy.partition(":")[2])
-        return self.work / self.level / f"{self.slug}.safetensors"
-
-    @property
     def policy(self) -> str:
         """The evaluated policy, or the policy that a search starts from."""
         if self.method:
             return self.method.trained(WORK, self.seed)
-        return self.row.policy.format(model=self.model)
+        return self.row.policy
 
     @property
     def result(self) -> Path:
@@ -110,15 +103,7 @@ class Task:
     @property
     def done(self) -> bool:
         """Whether it needs no more work."""
-        return (not self.training() or self.model.exists()) and self.complete.exists()
-
-    def training(self) -> str:
-        """Return the training command, or an empty text."""
-        if self.method:
-            return self.method.training(self.model, self.seed)
-        return self.row.train.format(
-            seed=self.seed, model=self.model, part=",".join(f"{name}@{self.level}:train" for name in protocol.TRAIN)
-        )
+        return (not self.method or Path(self.policy.removeprefix("mlp:")).exists()) and self.complete.exists()
 
     def searching(self, jobs: int) -> str:
         """Return the command of a search."""
@@ -142,15 +127,12 @@ class Task:
 
     def run(self, jobs: int) -> None:
         """Train and measure."""
-        self.model.parent.mkdir(parents=True, exist_ok=True)
-        training, start = self.training(), cpu_seconds()
+        (self.work / self.level).mkdir(parents=True, exist_ok=True)
+        row: dict[str, Any] = {"train": "", "train_cpu_seconds": 0.0, "policy": self.policy}
         if self.method:
             _, trained = self.method.train(WORK, self.seed)
-        else:
-            if training and not self.model.exists():
-                call(training)
-            trained = cpu_seconds() - start
-        row: dict[str, Any] = {"train": training, "train_cpu_seconds": round(trained, 1), "policy": self.policy}
+            row["train"] = self.method.training(Path(self.policy.removeprefix("mlp:")), self.seed)
+            row |= {"train_cpu_seconds": round(trained, 1), "budget": self.method.budget}
         start = cpu_seconds()
         if self.row.searches:
             call(self.searching(jobs))
@@ -159,8 +141,6 @@ class Task:
             policies, output = [self.policy], self.result
             evaluate(ENVIRONMENT, policies=policies, corpus=corpus, seed=self.seed, execution=execution, output=output)
         row["cpu_seconds"] = round(cpu_seconds() - start, 1)
-        if self.method:
-            row["budget"] = self.method.budget
         if self.policy.startswith("mlp:"):
             network = Network.load(Path(self.policy[4:]))
             row["weights"] = sum(part.size for part in (*network.weights, *network.biases))

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mlgo_gym.search import search_module as search_module
     from mlgo_gym.training import BestCheckpoint as BestCheckpoint
     from mlgo_gym.training import Labelling as Labelling
-    from mlgo_gym.training import imitate as imitate
     from mlgo_gym.training import read_labels as read_labels
     from mlgo_gym.training import with_margin as with_margin
     from mlgo_gym.vector_env import CompilerVectorEnv as CompilerVectorEnv
@@ -68,7 +67,7 @@ _NAMES = {
     "policies.network": ["Network"],
     "scheduling": ["Execution"],
     "search": ["search_module"],
-    "training": ["BestCheckpoint", "Labelling", "imitate", "read_labels", "with_margin"],
+    "training": ["BestCheckpoint", "Labelling", "read_labels", "with_margin"],
     "vector_env": ["CompilerVectorEnv", "as_vector"],
 }
 """The other public names by module, relative to this package."""

@@ -153,12 +153,14 @@ def test_episodes_become_a_minari_dataset(corpus: Path, tmp_path: Path, monkeypa
 
 @pytest.mark.libraries
 @pytest.mark.timeout(300)
-def test_the_bandit_example_learns_and_is_judged_by_clang(small: Path, tmp_path: Path) -> None:
+def test_short_examples_learn_and_are_judged_by_clang(small: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("stable_baselines3") is None:
         pytest.skip("stable_baselines3 is not installed")
     printed = run("bandit.py", "Oz", "PPO", "m.safetensors", "4", "0", small, folder=tmp_path)
     assert re.match(r"[\d,]+ labels in 4 s\n", printed)
     assert re.search(r"^trained +4 ", printed, re.MULTILINE)
+    printed = run("behaviour_cloning.py", small, 4, "c.safetensors", folder=tmp_path)
+    assert re.search(r"^mlp:c.safetensors +4 ", printed, re.MULTILINE)
 
 
 @pytest.mark.libraries

@@ -1,4 +1,4 @@
-"""`mlgo-gym label` and `mlgo-gym train`: labels, and networks from labels, policies, or only a corpus."""
+"""`mlgo-gym label` and `mlgo-gym train`: labels, and networks from labels or only a corpus."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,18 +16,13 @@ from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.opening import parse_corpora
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, imitate, read_labels
-from mlgo_gym.training.checkpoint_choice import MARGINS, VALIDATION_MODULES, MarginChoice
+from mlgo_gym.training import Labelling, PolicyTraining, TreeImitation, read_labels
+from mlgo_gym.training.checkpoint_choice import MARGINS
 from mlgo_gym.training.distillation import NetworkSettings
-from mlgo_gym.training.margin import Base
+from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.monitor import Monitor, Progress
-from mlgo_gym.training.pipeline import REFERENCES, check_reference, drawn_modules, run_pipeline
-
-PADDING = 16
-"""Difference in bytes that padding between functions can make."""
+from mlgo_gym.training.pipeline import REFERENCES, check_reference, save_network
 
 BASES = {"Os": "threshold:5"}
 """Default base by level: at -Os the rule of -Oz is better than clang's own choices."""
@@ -35,19 +30,9 @@ BASES = {"Os": "threshold:5"}
 EXTRA_LEVELS = {"Os": ("Oz",)}
 """Other levels whose labels help, by level."""
 
-group = typer.Typer(
-    name="train", help="Train policies: from labels, from other policies, or from a corpus.", no_args_is_help=True
-)
+group = typer.Typer(name="train", help="Train policies: from labels, or from a corpus.", no_args_is_help=True)
 
-OutputOption = Annotated[Path, Option(help="File for the network, in safetensors.")]
-MarginOption = Annotated[
-    float | None,
-    Option(
-        help="Deviate from the base only where the output is beyond this.",
-        min=0,
-        show_default="train imitation: 0 or the choice of --validation; train policy: the best of several",
-    ),
-]
+MARGIN_HELP = "Deviate from the base only where the output is beyond this."
 BaseOption = Annotated[
     str | None,
     Option(
@@ -73,13 +58,9 @@ def label(
     policy: Annotated[
         str, Option(help="Policy that the labels are taken around, as `load_policy` takes it.")
     ] = "default",
-    environment: Annotated[str, Option(help="Id of the environment.")] = "mlgo/Inline-v0",
     compiles: CompilesOption = 40,
     seconds: Annotated[float | None, Option(help="Maximum CPU time per module, in seconds. Default: no limit.")] = None,
     seed: Annotated[int, Option(help="Selects the labelled decisions and the order of the modules.")] = 0,
-    check: Annotated[
-        int, Option(help="Number of labels per module to measure again by a single flip (≥ 0).", min=0)
-    ] = 0,
     largest: Annotated[
         int | None, Option(help="Maximum size of a module, in bytes of bitcode. Default: no limit.")
     ] = None,
@@ -112,8 +93,7 @@ def label(
     plain = environment_arguments(clang, settings, trust_flags, link_view)
     given = {"callee_features": callee_features, "metric": metric, "ir": graphs}
     arguments = {name: value for name, value in given.items() if value} | plain
-    settings_of_labels = compiles, seconds, seed, check, largest, limit, max_per_project
-    labelling = Labelling(corpus, policy, environment, arguments, *settings_of_labels)
+    labelling = Labelling(corpus, policy, arguments, compiles, seconds, seed, largest, limit, max_per_project)
     if corpus in REFERENCES:
         if labelling != Labelling(corpus, arguments=plain):
             raise MlgoError(f"expected no options of labels beside {corpus}, got some; omit them")
@@ -133,21 +113,15 @@ def label(
             advance(f"{total['labels']:,} labels" + (f", {len(failed)} failed" if failed else ""))
     if corpus in REFERENCES and not failed:
         check_reference(corpus, output)
-    pairs = [pair for line in lines for pair in line.get("checked", ())]
-    data = {"modules": len(lines), **total, "checked": pairs, "failed": failed}
+    data = {"modules": len(lines), **total, "failed": failed}
     print_result(as_json, data, "\n".join(_counts(data)), failed)
 
 
 def _counts(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about labels: their counts, and their agreement with single flips."""
     yield f"{data['labels']} labels of {data['decisions']} decisions in {data['modules']} modules"
     yield f"{data['compiles']} compiles, {data['seconds']:.0f} s of CPU time; {data['unbalanced']} without labels"
     if data["flips"]:
         yield f"{data['flips']} flips: {data['missed']} did not occur again, {data['ambiguous']} ambiguous"
-    if pairs := data["checked"]:
-        exact = sum(label == alone for label, alone in pairs) / len(pairs)
-        near = sum(abs(label - alone) <= PADDING for label, alone in pairs) / len(pairs)
-        yield f"{len(pairs)} labels against single flips: {exact:.0%} exact, {near:.0%} within {PADDING} bytes"
 
 
 def _network(hidden: str, steps: int) -> NetworkSettings:
@@ -174,121 +148,36 @@ def training_monitor(output: Path) -> Iterator[Monitor]:
             yield monitor
 
 
-def margin_lines(margin_facts: Mapping[str, Any]) -> list[str]:
-    """Return a line about each margin that was compared."""
-    return [
-        f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, "
-        f"{tried['worse']} of {tried['modules']} validation modules are larger"
-        for tried in margin_facts["tried"]
-    ]
-
-
 @group.command()
 def imitation(
     labels: Annotated[list[Path], Argument(help="Folders of mlgo-gym label, or Parquet files of labels.")],
     *,
-    output: OutputOption,
-    margin: MarginOption = None,
-    validation: Annotated[
-        str | None, Option(help="Choose the margin by compiles of 120 of these modules at most.", metavar="CORPUS")
-    ] = None,
-    largest: Annotated[int, Option(help="Skip modules with more bytes of bitcode than this.")] = 330_000,
-    environment: options.Environment = "mlgo/Inline-v0",
+    output: Annotated[Path, Option(help="File for the network, in safetensors.")],
+    margin: Annotated[float, Option(help=MARGIN_HELP, min=0)] = 0.0,
     base: BaseOption = None,
     models: ModelsOption = 12,
     trees: TreesOption = 300,
     seed: TrainingSeedOption = 0,
     hidden: HiddenOption = "128,64",
     steps: StepsOption = 20_000,
-    jobs: options.Workers = None,
-    ray: options.Ray = None,
-    clang: options.Clang = None,
-    settings: options.Settings = None,
-    trust_flags: options.TrustFlags = False,
-    link_view: options.LinkView = False,
+    jobs: Annotated[int, Option(help="Threads of the trees (≥ 1); the number changes no result.", min=1)] = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Train a network on labels: boosted trees, distilled into a small network.
-
-    With --validation the margin is chosen by compiles, with a network that is
-    not trained on these modules; OUTPUT.margins keeps them, and the same command
-    resumes.
-    """
-    if margin is not None and validation is not None:
-        raise MlgoError("expected --margin or --validation, got both; use one of them")
+    """Train a network on labels: boosted trees, distilled into a small network."""
     stored = read_labels(labels)
-    folder = output.with_suffix(".margins")
-    network = _network(hidden, steps)
-    execution = Execution(jobs, ray)
     if INLINING_DEFAULT not in stored.features:
         raise MlgoError(f"expected labels of inlining, got labels of {', '.join(stored.features[:9])}; name others")
-    fit = TreeImitation(models, trees, network, seed, jobs or 1, base or "default")
-    choice = MarginChoice(fit, (margin or 0.0,))
-    if validation is not None:
-        arguments = environment_arguments(clang, settings, trust_flags, link_view)
-        corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
-        valid = corpus.subset(drawn_modules(corpus, seed, largest, VALIDATION_MODULES))
-        choice = MarginChoice(fit, MARGINS, valid, folder, environment, arguments, execution)
+    fit = TreeImitation(models, trees, _network(hidden, steps), seed, jobs, base or "default")
     with training_monitor(output) as monitor:
-        run_pipeline(lambda *_: stored, fit.fit, choice, output=output, monitor=monitor)
-    facts, margin_facts = monitor.results["network"][0], monitor.results["margin"][0]
+        network = with_margin(fit.fit([stored], monitor), margin, fit.base)
+    save_network(network, output, stored)
+    (facts,) = monitor.results["network"]
     counts = f"{facts['labels']} labels of {facts['modules']} modules; change by the labels:"
-    lines = [*margin_lines(margin_facts), counts]
-    lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
-    lines.append(f"wrote {output}, margin {margin_facts['margin']:g}")
+    lines = [counts, *(f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items())]
+    lines.append(f"wrote {output}, margin {margin:g}")
     if stored.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")
-    print_result(as_json, {"output": output, **facts, **margin_facts}, "\n".join(lines))
-
-
-@group.command()
-def clone(
-    *,
-    output: OutputOption,
-    environment: options.Environment = "mlgo/Inline-v0",
-    corpus: options.Corpus = "builtin:train",
-    expert: Annotated[str, Option(help="Policy to imitate; default is clang.")] = "default",
-    rounds: Annotated[int, Option(help="Number of rounds (≥ 1); 1 is behaviour cloning alone.", min=1)] = 3,
-    episodes: Annotated[
-        int, Option(help="Episodes per round (≥ 1); their modules are drawn from the environment's corpus.", min=1)
-    ] = 16,
-    label_smoothing: Annotated[
-        float,
-        Option(
-            help="Probability of the other legal actions together in the targets (0 ≤ p < 1). A fully confident clone "
-            "does not explore, so reinforcement learning needs some."
-        ),
-    ] = 0.0,
-    seed: Annotated[int, Option(help="Source of the modules, the first weights and the batches.")] = 0,
-    see_default: Annotated[bool, Option(help="Let the network see clang's own choice.")] = False,
-    callee_features: options.CalleeFeatures = False,
-    hidden: HiddenOption = "64,32",
-    steps: StepsOption = 2000,
-    clang: options.Clang = None,
-    settings: options.Settings = None,
-    trust_flags: options.TrustFlags = False,
-    link_view: options.LinkView = False,
-    as_json: options.Json = False,
-) -> None:
-    """Imitate another policy by behaviour cloning and DAgger, as a start for reinforcement learning."""
-    given = {"corpus": corpus, "callee_features": callee_features}
-    arguments = environment_arguments(clang, settings, trust_flags, link_view, **given)
-    with training_monitor(output) as monitor:
-        imitate(
-            make_environment(environment, with_callee_features(arguments, [expert])),
-            expert,
-            rounds=rounds,
-            episodes=episodes,
-            settings=_network(hidden, steps),
-            exclude_features=() if see_default else (INLINING_DEFAULT,),
-            label_smoothing=label_smoothing,
-            seed=seed,
-            output=output,
-            monitor=monitor,
-        )
-    agreement = [round_results["agreement"] for round_results in monitor.results["rollouts"]]
-    text = f"agreement with the expert by round: {', '.join(f'{share:.2%}' for share in agreement)}\nwrote {output}"
-    print_result(as_json, {"output": output, "agreement": agreement}, text)
+    print_result(as_json, {"output": output, **facts, "margin": margin}, "\n".join(lines))
 
 
 @group.command()
@@ -304,7 +193,7 @@ def policy(
     largest: Annotated[int, Option(help="Maximum size of a module, in bytes of bitcode.")] = 330_000,
     max_per_project: Annotated[int, Option(help="Maximum number of modules per project (≥ 1).", min=1)] = 90,
     limit: LabelledModulesOption = None,
-    margin: MarginOption = None,
+    margin: Annotated[float | None, Option(help=MARGIN_HELP, min=0, show_default="the best of several")] = None,
     base: BaseOption = None,
     models: ModelsOption = 12,
     trees: TreesOption = 300,
@@ -347,6 +236,11 @@ def policy(
     training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
     with training_monitor(output / "training") as monitor:
         file = training.run(output, Execution(jobs, ray), monitor)
-    margin_facts = monitor.results["margin"][0]
-    text = "\n".join([*margin_lines(margin_facts), f"wrote {file}, margin {margin_facts['margin']:g}"])
-    print_result(as_json, {"output": file, **margin_facts}, text)
+    (margin_facts,) = monitor.results["margin"]
+    lines = [
+        f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, "
+        f"{tried['worse']} of {tried['modules']} validation modules are larger"
+        for tried in margin_facts["tried"]
+    ]
+    lines.append(f"wrote {file}, margin {margin_facts['margin']:g}")
+    print_result(as_json, {"output": file, **margin_facts}, "\n".join(lines))

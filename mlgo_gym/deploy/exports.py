@@ -70,8 +70,8 @@ def default_threshold(policy: str, features: Sequence[str], level: str | None = 
     if level is None:
         raise PolicyError(
             f"{policy} uses {INLINING_DEFAULT}, which LLVM computes in neither release nor development mode; replace "
-            "it by the estimated cost with --level Oz or --level Os, or train a policy without it: "
-            f"mlgo-gym train clone --expert {policy}"
+            "it by the estimated cost with --level Oz or --level Os, or train a policy without it, as "
+            "examples/sb3_ppo.py does"
         )
     return THRESHOLDS[level]
 

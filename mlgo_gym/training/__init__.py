@@ -1,8 +1,7 @@
-"""Training: collect data, fit a network, choose a checkpoint, save it; `mlgo_gym.training.pipeline` shows the parts."""
+"""Training: label decisions, fit a network, choose a margin or a checkpoint, save it."""
 
 from mlgo_gym.training.checkpoint_choice import BestCheckpoint
 from mlgo_gym.training.distillation import NetworkSettings
-from mlgo_gym.training.expert_rollouts import Classification, imitate
 from mlgo_gym.training.labels import Labels, read_labels
 from mlgo_gym.training.margin import with_margin
 from mlgo_gym.training.monitor import Monitor
@@ -11,14 +10,12 @@ from mlgo_gym.training.tree_imitation import TreeImitation
 
 __all__ = [
     "BestCheckpoint",
-    "Classification",
     "Labelling",
     "Labels",
     "Monitor",
     "NetworkSettings",
     "PolicyTraining",
     "TreeImitation",
-    "imitate",
     "read_labels",
     "with_margin",
 ]

@@ -95,10 +95,6 @@ def label_table(arguments: Mapping[str, Any]) -> LabelTable:
 def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tuple[int, int], ...]) -> LabelTable:
     """Read labels; equal environments share them while the files keep their sizes and times."""
     stored = read_labels(paths)
-    if stored.costs.shape[1] != 2:
-        raise MlgoError(
-            f"expected labels of inlining, got those of decisions with {stored.costs.shape[1]} actions; name others"
-        )
     missing = [name for name in CALLEE_FEATURES if name not in stored.features]
     if options.callee_features and missing:
         raise MlgoError(

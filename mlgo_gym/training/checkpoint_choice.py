@@ -1,24 +1,17 @@
 """Choices of a network by validation modules: the best checkpoint of a training, and the best margin of a network."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.policies.loading import is_rule, policy_file
-from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.training.labels import Labels
-from mlgo_gym.training.margin import with_margin
-from mlgo_gym.training.monitor import Monitor
-from mlgo_gym.training.tree_imitation import TreeImitation
 
 MIN_IMPROVEMENT = 0.001
 """Relative improvement below which a later checkpoint does not replace an earlier one."""
@@ -109,63 +102,6 @@ class MarginResult(NamedTuple):
     total: float
     worse: int
     modules: int
-
-
-@dataclass(frozen=True, slots=True)
-class MarginChoice:
-    """Chooses the last network with a margin: the given one, or the best of several on validation modules.
-
-    Several margins are compared on the modules of `corpus`, with a network that is fitted without their labels. The
-    `folder` keeps its networks and results; finished modules are not compiled again.
-    """
-
-    fit: TreeImitation
-    margins: Sequence[float] = (0.0,)
-    corpus: Corpus | None = None
-    folder: Path | None = None
-    environment: str = "mlgo/Inline-v0"
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    execution: Execution = Execution()
-
-    def choose(self, network: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        """Return the network with the margin.
-
-        Raises `MlgoError` if no validation module has a decision, or all labels are of validation modules.
-        """
-        margin, tried = self.margins[0], list[MarginResult]()
-        if len(self.margins) > 1:
-            apart = self.fit.fit(rounds, monitor, frozenset(module.source_digest() for module in self.corpus or ()))
-            tried = self._evaluate(apart, monitor)
-            margin = best_margin(tried)
-        monitor.record("margin", margin=margin, tried=[result._asdict() for result in tried])
-        return with_margin(network, margin, self.fit.base)
-
-    def _evaluate(self, network: Network, monitor: Monitor) -> list[MarginResult]:
-        if not self.corpus or self.folder is None:
-            raise MlgoError("expected validation modules to choose a margin by, got none; use --margin")
-        policies = {}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for margin in self.margins:
-            file = self.folder / f"margin-{margin:g}.safetensors"
-            with_margin(network, margin, self.fit.base).save(file)
-            policies[f"{margin:g}"] = f"mlp:{file}"
-        done = itertools.count(1)
-        with monitor.stage("margins", len(self.corpus) * len(policies)) as advance:
-            result = evaluate(
-                self.environment,
-                policies=policies,
-                corpus=self.corpus,
-                execution=self.execution,
-                output=self.folder / "results",
-                env_kwargs=dict(self.arguments),
-                progress=lambda _: advance(next(done)),
-            )
-        results = []
-        for summary in result.summaries():
-            change = summary.changes[result.metrics[0]]
-            mean = math.inf if summary.failures else result.change(summary.policy)
-            results.append(MarginResult(float(summary.policy), mean, change.total, change.worse, summary.modules))
-        return sorted(results)
 
 
 def best_margin(results: Sequence[MarginResult]) -> float:

@@ -13,8 +13,6 @@ from mlgo_gym.policies.network import Network, Normalization, feature_columns
 from mlgo_gym.training.monitor import Advance
 
 Matrix = npt.NDArray[Any]
-Loss = Callable[[Any, Any], Any]
-"""Returns the loss of a module on a batch, given the row numbers of the batch."""
 
 EXCLUDED_FEATURES = frozenset({"node_count", "edge_count", "is_callee_avail_external", "is_caller_avail_external"})
 """Features that identify the module, and features that are constant within a compile."""
@@ -38,11 +36,6 @@ class NetworkSettings:
     steps: int = 6000
 
 
-def torch_library() -> Any:
-    """Return PyTorch, or raise a MissingExtraError."""
-    return library("torch", "training networks", "training")
-
-
 def network_features(names: Sequence[str]) -> tuple[str, ...]:
     """Return the features that networks are trained on."""
     return tuple(name for name in names if name not in EXCLUDED_FEATURES)
@@ -63,16 +56,15 @@ def distil(
     observations: Matrix,
     logits: Callable[[Matrix], npt.NDArray[np.float64]],
     settings: NetworkSettings,
-    *,
-    seed: int = 0,
-    advance: Advance | None = None,
+    seed: int,
+    advance: Advance,
 ) -> Network:
-    """Return a network with one output that gives the logits of a teacher.
+    """Return a network with one output that gives the logits of a teacher, and ReLU between its layers.
 
     The names are those of the observations' columns; the network uses `network_features(names)`. The loss is the
-    weighted smooth L1 loss.
+    weighted smooth L1 loss. The same seed gives the same network, whatever else uses PyTorch.
     """
-    torch = torch_library()
+    torch = library("torch", "training networks", "training")
     features = network_features(names)
     columns = feature_columns("the network", features, names)
     normalization = Normalization.fit(observations[:, columns], features)
@@ -82,33 +74,7 @@ def distil(
     weights = np.where(np.arange(len(rows)) < len(observations), 1.0, 0.5) * (0.3 + np.exp(-np.abs(outputs) / 2))
     inputs = torch.from_numpy(normalization(rows[:, columns].astype(np.float32)))
     targets, factors = (torch.from_numpy(values.astype(np.float32)) for values in (outputs, weights))
-
-    def loss(model: Any, batch_rows: Any) -> Any:
-        values = model(inputs[batch_rows])[:, 0]
-        errors = torch.nn.functional.smooth_l1_loss(values, targets[batch_rows], reduction="none")
-        return (errors * factors[batch_rows]).mean()
-
     widths = [len(features), *settings.hidden, 1]
-    return fitted_network(widths, loss, normalization, len(rows), settings.steps, seed=seed, advance=advance)
-
-
-def fitted_network(
-    widths: Sequence[int],
-    loss: Loss,
-    normalization: Normalization,
-    rows: int,
-    steps: int,
-    *,
-    seed: int = 0,
-    advance: Advance | None = None,
-) -> Network:
-    """Return a trained network with ReLU between layers; the same for the same seed, whatever else uses PyTorch.
-
-    Args:
-        widths: Numbers of inputs, of units of the hidden layers, and of outputs.
-        loss: Loss of the module on a batch of row numbers below `rows`.
-    """
-    torch = torch_library()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -117,17 +83,21 @@ def fitted_network(
             layers = [part for pair in pairwise(widths) for part in (torch.nn.Linear(*pair), torch.nn.ReLU())]
             model = torch.nn.Sequential(*layers[:-1])
             optimizer = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=1e-4)
-            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
-            for step in range(steps):
-                value = loss(model, torch.randint(0, rows, (min(_BATCH, rows),)))
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=settings.steps)
+            for step in range(settings.steps):
+                batch = torch.randint(0, len(rows), (min(_BATCH, len(rows)),))
+                errors = torch.nn.functional.smooth_l1_loss(
+                    model(inputs[batch])[:, 0], targets[batch], reduction="none"
+                )
+                loss = (errors * factors[batch]).mean()
                 optimizer.zero_grad()
-                value.backward()
+                loss.backward()
                 optimizer.step()
                 schedule.step()
-                if advance is not None and (step % 100 == 0 or step == steps - 1):
-                    advance(step + 1, loss=float(value.detach()))
+                if step % 100 == 0 or step == settings.steps - 1:
+                    advance(step + 1, loss=float(loss.detach()))
     finally:
         torch.set_num_threads(threads)
     state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
     linear = list(dict.fromkeys(name.partition(".")[0] for name in state))
-    return Network.from_state(state, linear, normalization.names, activation="relu", normalization=normalization)
+    return Network.from_state(state, linear, features, activation="relu", normalization=normalization)

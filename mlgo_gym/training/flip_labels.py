@@ -18,7 +18,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, flip_effects, independent
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile
 from mlgo_gym.episode.function_costs import FunctionCosts
-from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.llvm.sizes import size_changes
 from mlgo_gym.policies.mlp import MlpPolicy
@@ -53,7 +53,6 @@ def label_by_flips(
     compiles: int = 40,
     seconds: float = float("inf"),
     seed: int = 0,
-    check: int = 0,
 ) -> ModuleLabels:
     """Label the inlining decisions of a module around a policy.
 
@@ -61,8 +60,8 @@ def label_by_flips(
     independent of each other, and attributes the change of each function to the flip that reaches it. Flips that share
     a changed function get no label. A compile gives no labels if its flips do not explain its changes.
 
-    At most `compiles` compiles run, and none starts after `seconds` of CPU time; then `check` labels are measured once
-    more, by flipping the decision alone. The metric of the environment is a sum over functions.
+    At most `compiles` compiles run, and none starts after `seconds` of CPU time. The metric of the environment is a sum
+    over functions.
 
     Returns:
         The labels: `bytes` is the cost with the call inlined minus that without, in bytes or in the unit of the metric;
@@ -72,11 +71,10 @@ def label_by_flips(
         | count | meaning |
         |---|---|
         | `decisions`, `text` | decisions of the policy, and the cost under the policy |
-        | `compiles`, `failed`, `seconds` | compiles without those of `check`, failed ones, and the CPU time of all |
+        | `compiles`, `failed`, `seconds` | compiles, failed ones, and the CPU time of all |
         | `flips`, `missed` | flipped decisions, and those that did not occur in their compile, due to another flip |
         | `ambiguous` | flipped decisions that share a changed function with another one |
         | `unbalanced` | compiles without labels, because the flips do not explain the changes |
-        | `checked` | pairs of a label and the change with that decision flipped alone |
 
     Raises:
         CompilerError: the compile under the policy failed, or its program.
@@ -86,8 +84,7 @@ def label_by_flips(
     started = cpu_seconds()
     while work.counts["compiles"] < compiles and cpu_seconds() - started < seconds and work.flip_many():
         pass
-    checked = work.check(check)
-    return work.module_labels(checked, cpu_seconds() - started)
+    return work.module_labels(cpu_seconds() - started)
 
 
 class _InlineLabelling:
@@ -176,26 +173,10 @@ class _InlineLabelling:
             self._labels[done[index].site] = -change if done[index].answer else change
         return True
 
-    def check(self, count: int) -> list[tuple[int, int]]:
-        """Return some labels, each with the change of the module with that decision flipped alone."""
-        labelled = [decision for decision in self._decisions if decision.site in self._labels]
-        checked = []
-        for decision in self._chance.sample(labelled, min(count, len(labelled))):
-            try:
-                compiled, done = self._compile({decision.site: decision})
-            except MlgoError:
-                self.counts["failed"] += 1
-                continue
-            if done:
-                change = self._costs.of(compiled).functions.text - self._before.text
-                alone = -change if decision.answer else change
-                checked.append((self._labels[decision.site], alone))
-        return checked
-
-    def module_labels(self, checked: list[tuple[int, int]], seconds: float) -> ModuleLabels:
+    def module_labels(self, seconds: float) -> ModuleLabels:
         """Return the labels in the order of the decisions, and the counts."""
         text, size = self._before.text, len(self._decisions)
-        counts = {"text": text, "decisions": size, **self.counts, "seconds": seconds, "checked": checked}
+        counts = {"text": text, "decisions": size, **self.counts, "seconds": seconds}
         decisions = [decision for decision in self._decisions if decision.site in self._labels]
         if not decisions:
             return ModuleLabels({}, counts)

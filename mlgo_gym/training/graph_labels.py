@@ -45,7 +45,9 @@ def labels_digest(paths: Sequence[Path]) -> str:
     labels, digest = read_labels(paths), hashlib.sha256()
     names = "\n".join([*labels.features, *labels.modules.tolist(), *labels.digests.tolist()])
     digest.update(names.encode(errors="surrogateescape"))
-    for array in (labels.observations, labels.answers, labels.costs):
+    costs = np.zeros((len(labels), 2))  # of each action, against the policy's
+    costs[np.arange(len(labels)), 1 - labels.answers] = np.where(labels.answers, 0 - labels.bytes, labels.bytes)
+    for array in (labels.observations, labels.answers, costs):
         digest.update(np.ascontiguousarray(array, np.float64).tobytes())
     for graph in read_graphs(paths):
         digest.update(b"".join(getattr(graph, name).tobytes() for name in _COLUMNS))

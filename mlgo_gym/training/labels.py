@@ -1,4 +1,4 @@
-"""Labels of decisions: the cost of the actions of a decision, in arrays and in Parquet files.
+"""Labels of inlining decisions: the cost of the other action, in arrays and in Parquet files.
 
 A folder of labels has one Parquet file for each module with labels, a line about each finished module, and a header. A
 module is finished once its line is written; a kill before that repeats the module. Features are columns by name; a
@@ -52,8 +52,8 @@ class Labels:
         features: Names of the columns of `observations`; element i of a tensor is `NAME[i]`.
         observations: float32 or float64 of shape (labels, features); integers above 2**53 are rounded.
         answers: Actions of the policy, int64 of shape (labels,).
-        costs: float64 of shape (labels, actions): cost of the module with each action minus that with the policy's, in
-            the unit of the metric; NaN for an action that was not tried, infinite for an illegal one.
+        bytes: Cost of the module with the call inlined minus that without, float64 of shape (labels,), in the unit of
+            the metric.
         text: Cost of the module under the policy, of shape (labels,).
         share: Decisions of the module per label of it, float64 of shape (labels,).
         groups: Number of the module of each label, int64 of shape (labels,); each round counts separately.
@@ -65,7 +65,7 @@ class Labels:
     features: tuple[str, ...]
     observations: npt.NDArray[Any]
     answers: npt.NDArray[np.int64]
-    costs: npt.NDArray[np.float64]
+    bytes: npt.NDArray[np.float64]
     text: npt.NDArray[Any]
     share: npt.NDArray[np.float64]
     groups: npt.NDArray[np.int64]
@@ -74,12 +74,6 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.answers)
-
-    @property
-    def bytes(self) -> npt.NDArray[np.float64]:
-        """Cost of action 1 minus that of action 0: of inlining labels, the bytes that inlining the call adds."""
-        difference: npt.NDArray[np.float64] = self.costs[:, 1] - self.costs[:, 0]
-        return difference
 
     @property
     def weights(self) -> npt.NDArray[np.float64]:
@@ -92,13 +86,6 @@ class Labels:
         weights = np.asarray(np.abs(self.bytes) ** _BYTES_EXPONENT * share / self.text**_TEXT_EXPONENT, np.float64)
         mean = weights.sum() / max(np.count_nonzero(weights), 1)
         return weights if not mean else np.minimum(weights / mean, _MAX_WEIGHT)
-
-    @property
-    def best_actions(self) -> npt.NDArray[np.int64]:
-        """The cheapest action that was tried, int64 of shape (labels,); the policy's own action wins ties."""
-        rows, costs = np.arange(len(self)), np.where(np.isnan(self.costs), np.inf, self.costs)
-        best = costs.argmin(axis=1)
-        return np.where(costs[rows, best] < costs[rows, self.answers], best, self.answers)
 
     @property
     def trained_on(self) -> dict[str, str] | None:
@@ -351,14 +338,12 @@ def _labels(
         for index in range(part.shape[1])
     ]
     answers, text = columns["answer"].to_numpy().astype(np.int64), columns["text"].to_numpy()
-    difference, costs = columns["bytes"].to_numpy(), np.zeros((len(answers), 2))
-    costs[np.arange(len(answers)), 1 - answers] = np.where(answers, -difference, difference)
     digests = columns["digest"].to_pylist() if "digest" in columns else [""] * len(answers)
     return Labels(
         tuple(features),
         np.concatenate(list(values.values()), axis=1),
         answers,
-        costs,
+        columns["bytes"].to_numpy().astype(np.float64),
         text,
         share,
         groups,

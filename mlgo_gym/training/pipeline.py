@@ -1,20 +1,11 @@
-"""The training pipeline: collect data, fit a network, choose a margin, save it.
+"""Labels of a corpus, and the training of a policy from them: label, fit, choose a margin, save."""
 
-Each training method runs `run_pipeline()` with parts of its own. A new method is a new collector, a new fit, or both:
-
-| method | collector | fit | choice |
-|---|---|---|---|
-| `train imitation` | stored labels | `TreeImitation.fit()` | `MarginChoice` |
-| `train policy` | `label_rounds()` | `TreeImitation.fit()` | `MarginChoice` |
-| `train clone`, `imitate()` | `expert_rollouts()` | `Classification.fit()` | |
-
-`BestCheckpoint` is the choice for training loops outside this package.
-"""
-
+import itertools
 import json
+import math
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -23,30 +14,27 @@ from typing import Any
 
 from mlgo_gym import __version__
 from mlgo_gym.cache import write_atomically
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import evaluate
 from mlgo_gym.identity import identity_of, module_identity
-from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import file_digest, unpack_policy, with_callee_features
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution, FileStore
 from mlgo_gym.storage.json_files import remove_unfinished
-from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginChoice
+from mlgo_gym.training.checkpoint_choice import VALIDATION_MODULES, MarginResult, best_margin
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.graph_labels import labels_digest
-from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, read_labels
+from mlgo_gym.training.labels import Labels, LabelStore, ModuleLabels, joined, read_labels
+from mlgo_gym.training.margin import with_margin
 from mlgo_gym.training.monitor import Monitor
 from mlgo_gym.training.tree_imitation import TreeImitation
 
-Fit = Callable[[Sequence[Labels], Monitor], Network]
-"""Fits a network to the labels of all rounds so far; the same labels give the same network."""
-
-Collector = Callable[[int, Network | None, Monitor], Labels]
-"""Collects the labels of a round, given its number and the network of the round before (None in round 0)."""
+ENVIRONMENT = "mlgo/Inline-v0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +44,10 @@ class Labelling:
     Attributes:
         corpus: The corpus, as `open_corpus` takes it.
         policy: Policy that the labels are taken around, as `load_policy` takes it.
-        environment: Id of the environment.
-        arguments: Other arguments of the environment, JSON-able.
+        arguments: Other arguments of `mlgo/Inline-v0`, JSON-able.
         compiles: Maximum number of compiles per module (≥ 1).
         seconds: Maximum CPU time per module, in seconds. Default: no limit.
         seed: Selects the labelled decisions and the order of the modules.
-        check: Number of labels per module to measure again by a single flip (≥ 0).
         largest: Maximum size of a module, in bytes of bitcode. Default: no limit.
         limit: Number of modules, drawn at random (≥ 1). Default: all.
         max_per_project: Maximum number of modules per project (≥ 1). Default: no limit.
@@ -69,23 +55,18 @@ class Labelling:
 
     corpus: str
     policy: str = "default"
-    environment: str = "mlgo/Inline-v0"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     compiles: int = 40
     seconds: float | None = None
     seed: int = 0
-    check: int = 0
     largest: int | None = None
     limit: int | None = None
     max_per_project: int | None = None
 
     def make(self) -> CompilerEnv:
-        """Return the environment, or raise an MlgoError if its decisions cannot be labelled."""
+        """Return the environment."""
         arguments = with_callee_features(self.arguments, [self.policy])
-        env = make_environment(self.environment, {**arguments, "corpus": self.corpus})
-        if env.task.advisors != (INLINING,):
-            raise MlgoError(f"expected an environment of inlining to label, got {self.environment}; use mlgo/Inline-v0")
-        return env
+        return make_environment(ENVIRONMENT, {**arguments, "corpus": self.corpus})
 
     def modules(self, corpus: Corpus) -> list[str]:
         """Return the modules to label, in random order, so that the first ones are a sample of all."""
@@ -105,8 +86,8 @@ class Labelling:
         env = self.make()
         load_policy(self.policy, env, seed=self.seed)
         arguments = with_callee_features(self.arguments, [self.policy])
-        header = identity_of(env, self.environment, arguments, {"policy": self.policy})
-        header |= {name: getattr(self, name) for name in ("corpus", "compiles", "seconds", "seed", "check")}
+        header = identity_of(env, ENVIRONMENT, arguments, {"policy": self.policy})
+        header |= {name: getattr(self, name) for name in ("corpus", "compiles", "seconds", "seed")}
         with closing(LabelStore(folder, header)) as store:
             names = self.modules(env.corpus)
             identities = {name: module_identity(env.corpus.module(name)) for name in names}
@@ -119,7 +100,7 @@ class Labelling:
             waiting = [name for name in names if name not in done]
             if not waiting:
                 return
-            work = EnvironmentWork(self.environment, {**arguments, "corpus": self.corpus}, self._start, [self.policy])
+            work = EnvironmentWork(ENVIRONMENT, {**arguments, "corpus": self.corpus}, self._start, [self.policy])
             with work.workers(env, execution) as workers, closing(workers.run(deque(waiting))) as results:
                 for name, result in results:
                     digest = env.corpus.module(name).source_digest()
@@ -133,9 +114,7 @@ class Labelling:
         """Return the labels of a module, or the reason why it has none."""
         seconds = float("inf") if self.seconds is None else self.seconds
         try:
-            return label_by_flips(
-                env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed, check=self.check
-            )
+            return label_by_flips(env, policy, name, compiles=self.compiles, seconds=seconds, seed=self.seed)
         except MlgoError as error:
             return str(error)
 
@@ -164,30 +143,6 @@ def check_reference(name: str, folder: Path) -> None:
         )
 
 
-def label_rounds(labelling: Labelling, folder: Path, execution: Execution = Execution()) -> Collector:
-    """Return a collector of the labels of a corpus; each round is around the network of the round before.
-
-    Args:
-        labelling: The labels of a round. Its policy is that of the first round; round n adds n to its seed.
-        folder: Folder for `round-N/labels` and `round-N.safetensors`. Finished modules are not labelled again.
-    """
-
-    def collect(round_index: int, network: Network | None, monitor: Monitor) -> Labels:
-        current = replace(labelling, seed=labelling.seed + round_index)
-        if network is not None:
-            file = folder / f"round-{round_index - 1}.safetensors"
-            network.save(file)
-            current = replace(current, policy=f"mlp:{file}")
-        labels = folder / f"round-{round_index}" / "labels"
-        total = len(current.modules(current.make().corpus))
-        with monitor.stage("labels", total, name=f"labels, round {round_index + 1}") as advance:
-            for done, _ in enumerate(current.run(labels, execution), start=1):
-                advance(done)
-        return read_labels([labels])
-
-    return collect
-
-
 def drawn_modules(
     corpus: Corpus, seed: int, largest: int | None = None, limit: int | None = None, max_per_project: int | None = None
 ) -> list[str]:
@@ -202,40 +157,20 @@ def drawn_modules(
     return [name for name in names if name in drawn][:limit]
 
 
-def run_pipeline(
-    collect: Collector,
-    fit: Fit,
-    choice: MarginChoice | None = None,
-    *,
-    rounds: int = 1,
-    output: Path | None = None,
-    monitor: Monitor | None = None,
-) -> Network:
-    """Train in rounds (≥ 1), and return the network: that of the choice, by default that of the last round.
+def save_network(network: Network, file: Path, labels: Labels, validation: Iterable[Module] = ()) -> None:
+    """Write a network, in safetensors, and beside it the digests of the modules that it depends on, if all are known.
 
-    The `output` is a file for the network, in safetensors. `OUTPUT.training.txt` lists the digests of the modules that
-    the network depends on, if all are known. By default nothing is written.
+    Args:
+        network: The network.
+        file: Its file.
+        labels: All labels that it was fitted to.
+        validation: Modules that its margin was chosen by.
     """
-    if rounds < 1:
-        raise MlgoError(f"expected rounds ≥ 1, got {rounds}; a network needs a round of labels")
-    monitor = monitor or Monitor()
-    collected = [collect(0, None, monitor)]
-    network = fit(collected, monitor)
-    for round_index in range(1, rounds):
-        collected.append(collect(round_index, network, monitor))
-        network = fit(collected, monitor)
-    if choice is not None:
-        network = choice.choose(network, collected, monitor)
-    if output is not None:
-        network.save(output)
-        modules: dict[str, str] = {}
-        for labels in collected:
-            if labels.trained_on is None:
-                sidecar(output).unlink(missing_ok=True)
-                return network
-            modules |= labels.trained_on
-        write_sidecar_digests(output, modules, () if choice is None else choice.corpus or ())
-    return network
+    network.save(file)
+    if labels.trained_on is None:
+        sidecar(file).unlink(missing_ok=True)
+    else:
+        write_sidecar_digests(file, labels.trained_on, validation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,22 +204,67 @@ class PolicyTraining:
             MissingExtraError: a library is not installed.
             MlgoError: the folder has labels of other settings, a round has no label, or the validation split is empty.
         """
+        if self.rounds < 1:
+            raise MlgoError(f"expected rounds ≥ 1, got {self.rounds}; a network needs a round of labels")
         monitor = monitor or Monitor()
         remove_unfinished(output)
-        corpus = self._validation() if len(self.margins) > 1 else None
-        folder, labelling = output / "validation", self.labelling
-        choice = MarginChoice(
-            self.fit, self.margins, corpus, folder, labelling.environment, labelling.arguments, execution
-        )
+        validation = self._validation() if len(self.margins) > 1 else None
+        labelling, rounds = self.labelling, list[Labels]()
+        for index in range(self.rounds):
+            labels, total = output / f"round-{index}" / "labels", len(labelling.modules(labelling.make().corpus))
+            with monitor.stage("labels", total, name=f"labels, round {index + 1}") as advance:
+                for done, _ in enumerate(labelling.run(labels, execution), start=1):
+                    advance(done)
+            rounds.append(read_labels([labels]))
+            network = self.fit.fit(rounds, monitor)
+            if index + 1 < self.rounds:
+                network.save(file := output / f"round-{index}.safetensors")
+                labelling = replace(labelling, policy=f"mlp:{file}", seed=labelling.seed + 1)
+        margin, results = self.margins[0], list[MarginResult]()
+        if validation is not None:
+            # The margins are compared with a network that is fitted without labels of the validation modules.
+            digests = frozenset(module.source_digest() for module in validation)
+            apart = self.fit.fit(rounds, monitor, digests)
+            results = self._margin_results(apart, validation, output / "validation", execution, monitor)
+            margin = best_margin(results)
+        monitor.record("margin", margin=margin, tried=[result._asdict() for result in results])
         policy = output / "policy.safetensors"
-        collect = label_rounds(labelling, output, execution)
-        network = run_pipeline(collect, self.fit.fit, choice, rounds=self.rounds, output=policy, monitor=monitor)
+        network = with_margin(network, margin, self.fit.base)
+        save_network(network, policy, joined(rounds), validation or ())
         self._write_card(policy, network.features, monitor)
         return policy
 
+    def _margin_results(
+        self, network: Network, corpus: Corpus, folder: Path, execution: Execution, monitor: Monitor
+    ) -> list[MarginResult]:
+        """Return the result of each margin; the folder keeps its networks and finished modules."""
+        policies = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        for margin in self.margins:
+            file = folder / f"margin-{margin:g}.safetensors"
+            with_margin(network, margin, self.fit.base).save(file)
+            policies[f"{margin:g}"] = f"mlp:{file}"
+        done = itertools.count(1)
+        with monitor.stage("margins", len(corpus) * len(policies)) as advance:
+            result = evaluate(
+                ENVIRONMENT,
+                policies=policies,
+                corpus=corpus,
+                execution=execution,
+                output=folder / "results",
+                env_kwargs=dict(self.labelling.arguments),
+                progress=lambda _: advance(next(done)),
+            )
+        results = []
+        for summary in result.summaries():
+            change = summary.changes[result.metrics[0]]
+            mean = math.inf if summary.failures else result.change(summary.policy)
+            results.append(MarginResult(float(summary.policy), mean, change.total, change.worse, summary.modules))
+        return sorted(results)
+
     def _validation(self) -> Corpus:
         arguments = {**self.labelling.arguments, "corpus": self.validation}
-        corpus = make_environment(self.labelling.environment, arguments).corpus.split("valid")
+        corpus = make_environment(ENVIRONMENT, arguments).corpus.split("valid")
         names = drawn_modules(corpus, self.labelling.seed, self.labelling.largest, VALIDATION_MODULES)
         if not names:
             raise MlgoError(

@@ -78,7 +78,7 @@ class TreeImitation:
         labels = without_modules(joined(rounds), exclude)
         with monitor.stage("network", self.network.steps) as advance:
             trees = self.inlining_trees(labels)
-            network = distil(labels.features, labels.observations, trees, self.network, seed=self.seed, advance=advance)
+            network = distil(labels.features, labels.observations, trees, self.network, self.seed, advance)
         base = Base.parse(self.base)
         columns = [labels.features.index(name) for name in network.features]
         answers = {

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,6 @@ from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.training.checkpoint_choice import MARGINS
 from tests.cli.command import run, run_json
 from tests.llvm.test_link_facts import FIRST, SECOND
 
@@ -116,12 +114,11 @@ def test_outputs_that_cannot_be_written_are_one_line(
 
 
 def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
-    command = ("label", corpus, "--output", tmp_path, "--compiles", 3, "--check", 1)
+    command = ("label", corpus, "--output", tmp_path, "--compiles", 3)
     first = run(*command)
     assert first.exit_code == 0, first.output
     labels = read_labels([tmp_path])
     assert f"{len(labels)} labels of 18 decisions in 3 modules" in first.output
-    assert "2 labels against single flips: 100% exact" in first.output
     assert run(*command).stdout == first.stdout
 
 
@@ -130,7 +127,7 @@ def test_two_policies_are_compared_on_a_module_or_a_file_and_a_page_is_written(t
     result = run("explain", "c/raster", "--policy", "never", "--show", "1", "--html", page)
     assert result.exit_code == 0
     assert result.stdout.startswith("c/raster, clang 22.1.8: never against default")
-    assert "<svg" in page.read_text()
+    assert "Functions that changed" in page.read_text()
     with pytest.raises(MlgoError, match="expected two different policies"):
         run("explain", "c/raster")
     file.write_bytes(InlineEnv(corpus="builtin").corpus.module("c/raster").bitcode.read_bytes())
@@ -163,7 +160,6 @@ def test_options_are_checked(corpus: Path, tmp_path: Path) -> None:
     assert run("label", corpus, "--output", labels, "--compiles", 2, "--limit", 1).exit_code == 0
     cases: tuple[tuple[Path, tuple[object, ...], str], ...] = (
         (labels, ("--hidden", "8,x"), "expected --hidden with widths ≥ 1 separated by commas, got '8,x'"),
-        (labels, ("--margin", 1, "--validation", "builtin"), "expected --margin or --validation, got both"),
         (tmp_path / "none", (), str(tmp_path / "none")),
     )
     for folder, options, message in cases:
@@ -172,24 +168,16 @@ def test_options_are_checked(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.libraries
-def test_networks_learn_from_labels_and_a_margin_is_chosen_on_other_modules(varied: str, tmp_path: Path) -> None:
+def test_networks_learn_from_labels(varied: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("lightgbm", reason="LightGBM is not installed")
-    labels, valid, file = tmp_path / "labels", tmp_path / "valid", tmp_path / "n.safetensors"
+    labels, file = tmp_path / "labels", tmp_path / "n.safetensors"
     assert run("label", varied, "--output", labels, "--compiles", 3, "--callee-features").exit_code == 0
-    valid.mkdir()
-    shutil.copy(Path(varied, "calls.bc"), valid)
-    command: tuple[object, ...] = ("train", "imitation", labels, *SMALL, "--output", file, "--validation")
-    result = run(*command, valid)
+    result = run("train", "imitation", labels, *SMALL, "--output", file, "--margin", 0.5)
     assert result.exit_code == 0, result.output
-    assert result.output.count("of 1 validation modules") == len(MARGINS)
+    assert result.output.endswith(f"wrote {file}, margin 0.5\n")
     assert set(sidecar_digests(file)) == set(read_labels([labels]).digests.tolist())
     assert set(CALLEE_FEATURES) <= set(Network.load(file).features)
-    with pytest.raises(MlgoError, match="got only excluded ones"):
-        run(*command, varied)
-    clone = ("train", "clone", "--corpus", varied, "--expert", "last-call", "--rounds", 2, "--episodes", 2)
-    assert run_json(*clone, "--hidden", 8, "--steps", 20, "--output", file)["agreement"][0] == 1.0
-    assert set(CALLEE_FEATURES) <= set(Network.load(file).features) - {"inlining_default"}
 
 
 BUILD = """

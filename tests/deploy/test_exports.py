@@ -99,7 +99,7 @@ def test_the_header_of_a_network_decides_as_it_without_clangs_own_decision(tmp_p
 
 
 def test_a_policy_of_clangs_own_decision_needs_a_level() -> None:
-    with pytest.raises(PolicyError, match=r"with --level.*mlgo-gym train clone --expert default"):
+    with pytest.raises(PolicyError, match=r"with --level.*as examples/sb3_ppo.py does"):
         release_header(decision_code("default"))
     header = release_header(decision_code("default"), "Os")
     assert "Features[0] = Features[1] < 50;" in header

@@ -15,14 +15,13 @@ def inlining_labels(count: int = 600, *, modules: int = 30, first: int = 0) -> L
     """Return labels of calls whose inlining is smaller where their estimated cost is below 0."""
     rows = np.round(np.random.default_rng(first).normal(0, 50, (count, len(FEATURES))))
     rows[:, -1] = 0
-    difference = rows[:, 0] * 2
     groups = np.arange(count) % modules
     names = [f"m{first + number}" for number in groups]
     return Labels(
         FEATURES,
         rows,
         np.zeros(count, np.int64),
-        np.stack([np.zeros(count), difference], axis=1),
+        rows[:, 0] * 2,
         np.full(count, 1_000_000),
         np.full(count, 2.0),
         groups,

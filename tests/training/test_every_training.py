@@ -18,12 +18,10 @@ from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.integrations import fit_normalization
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.training import Labelling, Labels, Monitor, PolicyTraining, TreeImitation, imitate, read_labels
+from mlgo_gym.training import Labelling, Labels, Monitor, PolicyTraining, TreeImitation
 from mlgo_gym.training.bandit import InlineBanditVectorEnv
-from mlgo_gym.training.checkpoint_choice import MarginChoice
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.pipeline import run_pipeline
 from mlgo_gym.training.tree_imitation import without_modules
 from tests.conftest import PROGRAMS, MakeBitcode
 
@@ -92,21 +90,6 @@ def policy(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
     return file.read_bytes(), [*fit.fits, set(sidecar_digests(file))]
 
 
-def imitation(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
-    fit, file = Recording(**SMALL, seed=seed), folder / "n.safetensors"
-    labels = read_labels([make_labels(projects, folder, seed)])
-    valid = make_environment(INLINE, {"corpus": f"{projects}:valid"}).corpus
-    choice = MarginChoice(fit, (0.0, 1.0), valid, folder / "margins")
-    run_pipeline(lambda *_: labels, fit.fit, choice, output=file)
-    return file.read_bytes(), [*fit.fits, set(sidecar_digests(file))]
-
-
-def clone(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
-    env, file = make_environment(INLINE, {"corpus": f"{projects}:train"}), folder / "n.safetensors"
-    imitate(env, rounds=2, episodes=4, settings=NetworkSettings((4,), 5), seed=seed, output=file)
-    return file.read_bytes(), [set(sidecar_digests(file))]
-
-
 def normalization(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
     env, seen = make_environment(INLINE, {"corpus": f"{projects}:train"}), set()
     reset = env.reset
@@ -134,11 +117,7 @@ def bandit(projects: str, folder: Path, seed: int) -> tuple[bytes, Fits]:
 
 
 LIBRARIES = [pytest.mark.libraries]
-TRAININGS: list[Any] = [
-    normalization,
-    bandit,
-    *(pytest.param(training, marks=LIBRARIES) for training in (clone, imitation, policy)),
-]
+TRAININGS: list[Any] = [normalization, bandit, pytest.param(policy, marks=LIBRARIES)]
 
 
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.__name__)
@@ -148,7 +127,7 @@ def test_a_training_follows_its_seed_and_sees_no_held_out_module(
     parts: dict[Part, set[str]],
     tmp_path: Path,
 ) -> None:
-    for library in ("pyarrow", *(("torch", "lightgbm") if training not in (normalization, bandit) else ())):
+    for library in ("pyarrow", *(("torch", "lightgbm") if training is policy else ())):
         pytest.importorskip(library)
     results = []
     for name, seed in (("first", 7), ("again", 7), ("other", 8)):
@@ -160,10 +139,10 @@ def test_a_training_follows_its_seed_and_sees_no_held_out_module(
         for digests in fits:
             assert digests
             assert digests <= parts["train"]
-        if training in (imitation, policy, bandit):
+        if training in (policy, bandit):
             # The fit by which a margin is chosen, or that a choice by the validation part is made beside.
             assert any(digests <= parts["fit"] for digests in fits)
-    if training in (imitation, policy):
+    if training is policy:
         assert all(digests - parts["fit"] for digests in (results[0][1][0], results[0][1][-1]))
 
 
@@ -171,6 +150,5 @@ def test_default_corpora_are_of_training_modules(toolchain: Toolchain) -> None:
     larger = score("cost_estimate < 100000", compiles=2, end_above=99, explain=False)
     assert larger.regressions
     assert {name for name, _ in larger.regressions} <= set(open_corpus("builtin:train", toolchain=toolchain).names)
-    for command in (train.clone, train.policy):
-        default = inspect.signature(command).parameters["corpus"].default
-        assert {tuple(spec.parts) for spec in parse_corpora(default)} == {("train",)}
+    default = inspect.signature(train.policy).parameters["corpus"].default
+    assert {tuple(spec.parts) for spec in parse_corpora(default)} == {("train",)}

@@ -1,6 +1,7 @@
 """Labels: files, draws, and exact labels by flips of single decisions."""
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +10,19 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from mlgo_gym import CompilerEnv, MlgoError, Network, load_policy, open_corpus
+from mlgo_gym import MlgoError, load_policy, open_corpus
 from mlgo_gym.corpus.training_digests import sidecar_digests, write_sidecar_digests
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, graph_labels, imitate
-from mlgo_gym.training.expert_rollouts import expert_rollouts
+from mlgo_gym.policies.protocol import run_episode
+from mlgo_gym.training import Labelling, graph_labels
 from mlgo_gym.training.flip_labels import GRAPH_FUNCTIONS, label_by_flips
 from mlgo_gym.training.graph_labels import labels_digest, read_graphs
 from mlgo_gym.training.labels import LabelStore, ModuleLabels, label_tables, read_header, read_labels
 from mlgo_gym.training.pipeline import REFERENCES, drawn_modules
 from tests.cli.command import run
 from tests.conftest import MakeBitcode, copy_modules, failing_clang
-from tests.training.label_samples import constant, inlining_labels
+from tests.training.label_samples import inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -63,7 +64,6 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.observations[:2].tolist() == [[3, 1, 2], [4, 3, 4]]
     assert labels.answers.tolist() == [0, 1, 0, 1]
     assert labels.bytes.tolist() == [-8, 16, -8, 16]
-    assert labels.costs[:2].tolist() == [[0, -8], [-16, 0]]
     assert labels.share.tolist() == [3, 3, 3, 3]
     assert labels.groups.tolist() == [0, 0, 1, 1]
     assert (labels.modules.tolist(), labels.trained_on) == (["p/m", "p/m", "p/n", "p/n"], {"d" * 64: "p/m"})
@@ -120,12 +120,9 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
         read_labels([write(tmp_path / "fourth"), third])
 
 
-def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size() -> None:
-    costs = np.array([[0, -1, np.nan], [0, 0, np.inf], [np.nan, 0, 1], [np.nan, 0, -2]])
-    labels = replace(inlining_labels(4), costs=costs, answers=np.array([0, 1, 1, 1]))
-    assert labels.best_actions.tolist() == [1, 1, 1, 2]
-    costs = np.array([[0.0, 10], [0, 20], [0, 10]])
-    weights = replace(inlining_labels(3), costs=costs, text=np.array([100, 100, 400])).weights
+def test_weights_follow_bytes_and_size() -> None:
+    labels = replace(inlining_labels(3), bytes=np.array([10.0, 20, 10]), text=np.array([100, 100, 400]))
+    weights = labels.weights
     assert weights[1:] == pytest.approx([weights[0] * 2**0.8, weights[0] / 2])
 
 
@@ -134,7 +131,7 @@ def without_times(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_labels_have_a_line_per_module_and_are_written_once(varied: str, tmp_path: Path) -> None:
-    labelling, folder = Labelling(varied, compiles=4, check=2, arguments={"callee_features": True}), tmp_path
+    labelling, folder = Labelling(varied, compiles=4, arguments={"callee_features": True}), tmp_path
     assert len(list(labelling.run(folder))) == 5
     labels = read_labels([folder])
     ((_, table), *_) = label_tables([folder])
@@ -155,7 +152,7 @@ def test_a_frozen_set_has_the_graph_of_each_label(calls: Path, tmp_path: Path, m
     labelling = Labelling(str(calls), compiles=6, arguments={"ir": True})
     list(labelling.run(folder))
     labels, graphs = read_labels([folder]), read_graphs([folder])
-    assert labels.costs.tolist() == read_labels([plain]).costs.tolist()
+    assert labels.bytes.tolist() == read_labels([plain]).bytes.tolist()
     ((_, table),) = label_tables([folder])
     columns = (table.column(name).to_pylist() for name in ("context", "visit", "position"))
     remaining = dict(zip(zip(*columns, strict=True), graphs, strict=True))
@@ -174,7 +171,7 @@ def test_a_frozen_set_has_the_graph_of_each_label(calls: Path, tmp_path: Path, m
         read_graphs([plain])
     digest, name = labels_digest([folder]), "mlgo/test-v0"
     other: object
-    for part in ("observations", "answers", "costs", "modules", "digests", "nodes", "edges", "edge_links"):
+    for part in ("observations", "answers", "bytes", "modules", "digests", "nodes", "edges", "edge_links"):
         of_graphs = hasattr(graphs[0], part)
         value = getattr(graphs[0] if of_graphs else labels, part)
         changed = {part: value + ("x" if value.dtype == object else 1)}
@@ -212,16 +209,9 @@ def test_names_that_are_no_utf8_or_have_two_lines_are_labelled(calls: Path, tmp_
 
 def test_limits_of_a_labelling_arrive(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     limits: dict[str, Any]
-    for limits, compiles, checked in (
-        ({"compiles": 2}, 2, 0),
-        ({"compiles": 3, "check": 2}, 3, 2),
-        ({"compiles": 9, "seconds": 1e-9}, 2, 0),
-    ):
+    for limits, compiles in (({"compiles": 3}, 3), ({"compiles": 9, "seconds": 1e-9}, 2)):
         (line,) = Labelling(str(make_bitcode("calls.c")), **limits).run(tmp_path / str(len(list(tmp_path.iterdir()))))
-        assert (line["compiles"], len(line.get("checked", ()))) == (compiles, checked), limits
-    for environment in ("mlgo/RegAllocEvict-v0", "mlgo/Joint-v0"):
-        with pytest.raises(MlgoError, match=f"expected an environment of inlining to label, got {environment}"):
-            list(Labelling("builtin", environment=environment).run(tmp_path))
+        assert line["compiles"] == compiles, limits
 
 
 def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:
@@ -235,11 +225,20 @@ def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolc
 
 
 def test_labels_by_flips_equal_single_flips(varied: str) -> None:
-    env = make_environment("mlgo/Inline-v0", {"corpus": varied})
-    columns, counts = label_by_flips(env, load_policy("default", env), "mixed", compiles=6, check=4)
+    env = make_environment("mlgo/Inline-v0", {"corpus": varied, "ir": True})
+    columns, counts = label_by_flips(env, load_policy("default", env), "mixed", compiles=6)
     assert counts["decisions"] == sum(env.decisions(env.corpus.module("mixed")).values())
-    assert len(counts["checked"]) == min(4, len(columns["bytes"])) > 0
-    assert all(abs(label - alone) <= 16 for label, alone in counts["checked"]), counts["checked"]
+    flipped: tuple[Any, ...] = ()
+
+    def choose(_: Any, info: Mapping[str, Any]) -> int:
+        return int(info["default_action"]) ^ (tuple(info["site"]) == flipped)
+
+    plain = run_episode(env, choose, options={"module": "mixed"})[2]["text"]
+    names = "context", "visit", "position", "answer", "bytes"
+    for *site, answer, label in list(zip(*(list(columns[name]) for name in names), strict=True))[::3]:
+        flipped = tuple(site)
+        change = run_episode(env, choose, options={"module": "mixed"})[2]["text"] - plain
+        assert abs((-change if answer else change) - label) <= 16, site
     assert set(env.task.headers[0].dtype.names or ()) < set(columns)
     assert {len(values) for values in columns.values()} == {len(columns["bytes"])}
     assert set(label_by_flips(env, load_policy("never", env), "mixed", compiles=3).columns["answer"]) == {0}
@@ -248,7 +247,7 @@ def test_labels_by_flips_equal_single_flips(varied: str) -> None:
 
 def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -> None:
     # A change of the labelling changes its results: the changelog says so.
-    env = make("mlgo/Inline-v0", make_bitcode("families.c"))
+    env = make_environment("mlgo/Inline-v0", {"corpus": str(make_bitcode("families.c"))})
     found = label_by_flips(env, load_policy("default", env), "families", compiles=5, seed=3)
     assert " ".join(map(str, found.columns["bytes"])) == "-11 83 3 14 14 -5 31 14 -5 31 12 7 18 -13"
     counts = " ".join(f"{name}:{count}" for name, count in found.counts.items() if isinstance(count, int))
@@ -256,62 +255,7 @@ def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -
 
 
 def test_a_failed_flip_is_counted_and_others_follow(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
-    env = make("mlgo/Inline-v0", make_bitcode("calls.c"), clang=failing_clang(tmp_path, "3|5"))
+    clang = failing_clang(tmp_path, "3|5")
+    env = make_environment("mlgo/Inline-v0", {"corpus": str(make_bitcode("calls.c")), "clang": clang})
     counts = label_by_flips(env, load_policy("default", env), env.corpus[0].name, compiles=5).counts
     assert (counts["failed"], counts["flips"] > 2) == (2, True), counts
-
-
-def collected(
-    env: CompilerEnv,
-    expert: str = "default",
-    network: Network | None = None,
-    *,
-    seed: int = 0,
-) -> tuple[Labels, float]:
-    """Return the labels of a round of two episodes, and how often the acting policy agreed with the expert."""
-    monitor, columns = Monitor(), tuple(range(len(env.feature_names)))
-    collect = expert_rollouts(env, load_policy(expert, env), columns, 2, seed)
-    labels = collect(0 if network is None else 1, network, monitor)
-    return labels, monitor.results["rollouts"][0]["agreement"]
-
-
-def make(environment: str, corpus: Path | str, **arguments: Any) -> CompilerEnv:
-    return make_environment(environment, {"corpus": str(corpus), **arguments})
-
-
-def test_the_expert_acts_in_the_first_round_and_labels_in_later_ones(corpus: Path) -> None:
-    env = make("mlgo/Inline-v0", corpus)
-    labels, agreement = collected(env)
-    column = labels.features.index("inlining_default")
-    assert np.array_equal(labels.observations[:, column], labels.answers)
-    assert np.array_equal(labels.best_actions, labels.answers)
-    assert (labels.costs.shape, agreement) == ((len(labels), 2), 1.0)
-    assert labels.trained_on
-    assert set(labels.trained_on.values()) <= set(env.corpus.names)
-    labels, agreement = collected(env, "always", constant(0))
-    assert labels.answers.all()
-    assert agreement == 0.0
-
-
-def test_unusable_settings_are_refused(corpus: Path, leaf: Path) -> None:
-    env = make("mlgo/Inline-v0", corpus)
-    with pytest.raises(MlgoError, match="expected a corpus with decisions, got none in any module"):
-        collected(make("mlgo/Inline-v0", leaf))
-    with pytest.raises(MlgoError, match="0 ≤ label_smoothing < 1, got 3, 16 and 1"):
-        imitate(env, label_smoothing=1.0)
-    with pytest.raises(MlgoError, match="Discrete action space"):
-        imitate(make("mlgo/RegAllocPriority-v0", corpus))
-
-
-@pytest.mark.libraries
-def test_an_imitation_of_clang_decides_as_clang(corpus: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    env, monitor = make("mlgo/Inline-v0", corpus), Monitor()
-    small = NetworkSettings((16, 8), 150)
-    network, again = (imitate(env, rounds=2, episodes=2, settings=small, monitor=monitor) for _ in range(2))
-    first, second, *_ = (result["agreement"] for result in monitor.results["rollouts"])
-    assert first == 1.0
-    assert second > 0.8
-    assert network.outputs == 2
-    assert "inlining_default" not in network.features
-    assert all(map(np.array_equal, again.weights + again.biases, network.weights + network.biases))

@@ -1,4 +1,4 @@
-"""Networks learn from labels: by trees and by classification."""
+"""Networks learn from labels, by trees."""
 
 import importlib
 import sys
@@ -12,15 +12,13 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
+from mlgo_gym.training import Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import joined
 from mlgo_gym.training.tree_imitation import estimate, tree_features
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
-ACTIONS = 5
-NAMES = (*(f"{name}_{action}" for name in ("weight", "noise") for action in range(ACTIONS)), "progress")
 
 
 @pytest.fixture
@@ -64,22 +62,6 @@ def test_trees_are_averaged_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.libraries
-def test_a_classification_learns_the_cheapest_legal_action(torch: Any) -> None:
-    chance = np.random.default_rng(0)
-    rows = chance.random((600, len(NAMES))).astype(np.float32)
-    # The lightest action is correct, and the first one is never legal in training.
-    actions, costs = 1 + rows[:, 1:ACTIONS].argmin(1), np.full((600, ACTIONS), np.nan)
-    costs[:, 0] = np.inf
-    costs[np.arange(600), actions] = 0
-    one, names, groups = np.ones(600), np.full(600, "m"), np.zeros(600, np.int64)
-    labels = Labels(NAMES, rows, actions, costs, one, one, groups, names, names)
-    network = Classification(NetworkSettings(steps=120)).fit([labels], Monitor())
-    tried = chance.random((500, len(NAMES))).astype(np.float32)
-    chosen, lightest = network(tried).argmax(1), tried[:, :ACTIONS].argmin(1)
-    assert (chosen == lightest)[lightest != 0].mean() > 0.8
-
-
-@pytest.mark.libraries
 def test_trees_and_their_network_learn_the_labels_of_all_rounds_with_curves(torch: Any, tmp_path: Path) -> None:
     pytest.importorskip("torch.utils.tensorboard", reason="TensorBoard is not installed")
     labels = inlining_labels()
@@ -87,7 +69,7 @@ def test_trees_and_their_network_learn_the_labels_of_all_rounds_with_curves(torc
     logits = settings.inlining_trees(labels)
     assert ((logits(labels.observations) > 0) == (labels.bytes < 0)).mean() > 0.95
     with pytest.raises(MlgoError, match="expected labels other than 0, got 600 labels of 0"):
-        settings.inlining_trees(replace(labels, costs=np.zeros_like(labels.costs)))
+        settings.inlining_trees(replace(labels, bytes=np.zeros(600)))
     with Monitor(curves=tmp_path / "curves") as monitor:
         network = SMALL.fit([labels.select(slice(300)), labels.select(slice(300, 600))], monitor)
     columns = [FEATURES.index(name) for name in network.features]
