@@ -136,16 +136,15 @@ def _network(hidden: str, steps: int) -> NetworkSettings:
 
 
 @contextmanager
-def training_monitor(output: Path) -> Iterator[Monitor]:
-    """Show the progress of a training on standard error, and write curves for TensorBoard beside the output."""
+def training_monitor() -> Iterator[Monitor]:
+    """Show the progress of a training on standard error."""
     with progress_over(None, "training") as shown:
 
         def show(progress: Progress) -> None:
             values = ", ".join(f"{name} {value:.4g}" for name, value in progress.values.items())
             shown.at(progress.done, progress.total, progress.stage, values)
 
-        with Monitor(show, output.with_suffix(".curves")) as monitor:
-            yield monitor
+        yield Monitor(show)
 
 
 @group.command()
@@ -168,7 +167,7 @@ def imitation(
     if INLINING_DEFAULT not in stored.features:
         raise MlgoError(f"expected labels of inlining, got labels of {', '.join(stored.features[:9])}; name others")
     fit = TreeImitation(models, trees, _network(hidden, steps), seed, jobs, base or "default")
-    with training_monitor(output) as monitor:
+    with training_monitor() as monitor:
         network = with_margin(fit.fit([stored], monitor), margin, fit.base)
     save_network(network, output, stored)
     (facts,) = monitor.results["network"]
@@ -234,7 +233,7 @@ def policy(
     )
     fit = TreeImitation(models, trees, _network(hidden, steps), seed, jobs or 1, start)
     training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
-    with training_monitor(output / "training") as monitor:
+    with training_monitor() as monitor:
         file = training.run(output, Execution(jobs, ray), monitor)
     (margin_facts,) = monitor.results["margin"]
     lines = [

@@ -1,7 +1,6 @@
 """Corpora: bitcode modules with their flags, from datasets, builds, folders and files."""
 
 from mlgo_gym.corpus.corpus import Corpus, Module
-from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.opening import open_corpus
 
-__all__ = ["Corpus", "Module", "edit_flags", "open_corpus"]
+__all__ = ["Corpus", "Module", "open_corpus"]

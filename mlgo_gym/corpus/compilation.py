@@ -16,7 +16,7 @@ from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.corpus import Module, missing_bitcode
 from mlgo_gym.corpus.driver import FRAME_ERROR, FRAME_LIMIT, cc1_line, find_target, triple_of
-from mlgo_gym.corpus.flags import check_arguments, edit_flags, refused_argument
+from mlgo_gym.corpus.flags import check_arguments, refused_argument, without_flags
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
@@ -124,7 +124,7 @@ def plan(
     if module.thinlto_index is not None:
         recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
     if any(flag.startswith(_EMBEDDING) for flag in recorded):
-        recorded = edit_flags(recorded, delete=_EMBEDDING)
+        recorded = without_flags(recorded, _EMBEDDING)
     origin, is_checked = f"module {module.name!r}", bool(module.flags) and not module.trusted
     if is_checked:
         check_arguments(recorded, origin, module.inputs)

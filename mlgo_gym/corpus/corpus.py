@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Literal, Protocol, overload
+from typing import Protocol, overload
 
 from mlgo_gym.cache import cache_directory, sha256_of
-from mlgo_gym.corpus.flags import check_arguments, edit_flags
-from mlgo_gym.corpus.parts import HELD_OUT, PARTS, Part, is_part, is_project_part
+from mlgo_gym.corpus.parts import HELD_OUT, PARTS, Part, is_project_part
 from mlgo_gym.errors import CorpusError, did_you_mean
 
 MAX_MODULE_BYTES = 1 << 31
@@ -104,20 +103,6 @@ class Modules(Protocol):
 
     def bitcode(self, name: str) -> Path:
         """Return the path of a module's bitcode, which may be missing."""
-
-
-def edit_module(module: Module, *, add: Sequence[str], delete: Sequence[str]) -> Module:
-    """Return a module with flags edited as by `edit_flags()`.
-
-    The added flags come from the caller, and are not checked beside recorded `-cc1` flags. Beside recorded driver flags
-    they are, since only the expansion of all together shows their effect.
-    """
-    if module.flags is None:
-        raise CorpusError(f"{module.name}: expected recorded flags to edit, got none; open its corpus with flags=")
-    flags = edit_flags(module.flags, delete=delete)
-    if not module.trusted:
-        check_arguments(flags, f"module {module.name!r}", module.inputs)
-    return replace(module, flags=(*flags, *add), trusted=module.trusted or flags[:1] == ("-cc1",))
 
 
 class Corpus:
@@ -242,7 +227,7 @@ class Corpus:
         wanted = frozenset(names)
         return self._select([name for name in self.names if name in wanted])
 
-    def split(self, part: Part, *, by: Literal["project", "module"] = "project") -> Corpus:
+    def split(self, part: Part) -> Corpus:
         """Return a part of the corpus for training, validation or testing.
 
         A module's part follows from its project alone, so it is the same in a filtered or joined corpus and at every
@@ -251,20 +236,12 @@ class Corpus:
 
         Args:
             part: `"train"` or `"test"`, about four fifths and a fifth; or `"fit"` or `"valid"`, the same of `"train"`.
-            by: `"project"` keeps a project in one part. `"module"` divides a project by a hash of each module's source;
-                its parts share functions, so results on them do not show what a policy does for other projects.
 
         Raises:
             CorpusError: an argument has another value, or a file of a module cannot be read.
         """
-        if part not in PARTS or by not in ("module", "project"):
-            raise CorpusError(
-                f"expected a part of {', '.join(PARTS)} by 'module' or 'project', got {part!r}, {by!r}"
-                f"{did_you_mean(str(part), PARTS)}"
-            )
-        if by == "module":
-            digests = {name: self._modules.load(name).source_digest() for name in self.names}
-            return self._select([name for name, digest in digests.items() if is_part(digest, part)])
+        if part not in PARTS:
+            raise CorpusError(f"expected a part of {', '.join(PARTS)}, got {part!r}{did_you_mean(str(part), PARTS)}")
         names = [name for name in self.names if is_project_part(*self.origin(name), part)]
         return self._select(self.without_copies(names, part))
 
@@ -301,10 +278,6 @@ class Corpus:
             raise CorpusError(f"expected a number of modules from 0 to {len(self)}, got {count}; draw fewer")
         positions = random.Random(seed).sample(range(len(self)), count)  # noqa: S311 - an experiment, not a secret
         return [self[position] for position in positions]
-
-    def with_flags(self, *, delete: Sequence[str] = (), add: Sequence[str] = ()) -> Corpus:
-        """Return the same modules with flags edited as by `edit_flags()`; modules without flags raise when loaded."""
-        return self.changed(partial(edit_module, add=add, delete=delete))
 
     def trusted(self) -> Corpus:
         """Return the same modules with flags that are run unchecked; only for a corpus whose author you know.

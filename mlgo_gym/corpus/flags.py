@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -36,16 +36,15 @@ def _arities() -> dict[str, int]:
     return {flag: int(number) for number, lines in table.items() for flag in " ".join(lines).split()}
 
 
-def edit_flags(flags: Sequence[str], *, delete: Iterable[str] = (), add: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return flags without those of `delete`, and then those of `add`.
+def without_flags(flags: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return flags without those of some names.
 
-    A deleted flag is named without its value: `-target-cpu`, `-fvisibility` for `-fvisibility=hidden`, `-O` for `-Oz`,
+    A flag is named without its value: `-target-cpu`, `-fvisibility` for `-fvisibility=hidden`, `-O` for `-Oz`,
     `-inline-threshold` for `-mllvm -inline-threshold=5`. A preceding `-mllvm` or `-Xclang` belongs to the flag. Raises
     `CorpusError` if the last flag lacks its value.
     """
-    deleted = tuple(delete)
-    units = (unit for unit in split_flags(flags) if not any(_is_named(unit, name) for name in deleted))
-    return (*(word for unit in units for word in unit), *add)
+    units = (unit for unit in split_flags(flags) if not any(_is_named(unit, name) for name in names))
+    return tuple(word for unit in units for word in unit)
 
 
 def split_flags(flags: Sequence[str]) -> list[list[str]]:
@@ -102,8 +101,8 @@ def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = (
     if refused is not None:
         raise UntrustedError(
             f"{origin}: expected arguments that only shape code, got {refused!r}, with which clang may write a file, "
-            "read one or load a program; remove it with Corpus.with_flags(delete=...) or, if you know the author of "
-            "the corpus, pass --trust-flags, trust_flags=True"
+            "read one or load a program; record the module without it or, if you know the author of the corpus, pass "
+            "--trust-flags, trust_flags=True"
         )
 
 

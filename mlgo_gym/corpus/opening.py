@@ -23,8 +23,8 @@ from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CATALOGUE, BENCHMARK = "catalogue", "benchmark"
-_DATASET, _PYPI, _BY_MODULE = "dataset:", "pypi:", "-modules"
-_PART = re.compile(rf"(.+):((?:{'|'.join(PARTS)})(?:{_BY_MODULE})?)", re.DOTALL)
+_DATASET, _PYPI = "dataset:", "pypi:"
+_PART = re.compile(rf"(.+):({'|'.join(PARTS)})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class CorpusSpec:
         name: `builtin`, a dataset, `catalogue`, `rust`, `pypi:NAME==VERSION`; or a path.
         optimize: optimisation level of a named corpus; empty for `DEFAULT_LEVEL`.
         target: target of a named corpus, one of `TARGETS`; empty for `DEFAULT_TARGET`.
-        parts: parts of `Corpus.split()`, the later ones within the earlier ones; `train-modules` splits by module.
+        parts: parts of `Corpus.split()`, the later ones within the earlier ones.
         is_path: whether the name is a path, whose modules may lack recorded flags.
     """
 
     name: str
     optimize: str = ""
     target: str = ""
-    parts: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
     is_path: bool = False
 
     def __str__(self) -> str:
@@ -66,12 +66,7 @@ class CorpusSpec:
         """Whether no module can be in its parts, since its project is in another part."""
         if self.project in (None, BUILTIN):
             return False
-        return not all(is_project_part(self.project, "", part) for part in self.project_parts)
-
-    @property
-    def project_parts(self) -> list[Part]:
-        """The parts of its splits by project."""
-        return [cast("Part", part) for part in self.parts if not part.endswith(_BY_MODULE)]
+        return not all(is_project_part(self.project, "", part) for part in self.parts)
 
     @property
     def short(self) -> "CorpusSpec":
@@ -106,7 +101,7 @@ def _parse(text: str, shown: str = "") -> CorpusSpec:
     divided = _PART.fullmatch(text)
     if divided is not None:
         whole = _parse(divided[1], shown)
-        return replace(whole, parts=(*whole.parts, divided[2]))
+        return replace(whole, parts=(*whole.parts, cast("Part", divided[2])))
     name, optimize, target = [*text.split("@", 2), "", ""][:3]
     if _is_named(name):
         check_level(optimize or DEFAULT_LEVEL, BUILTIN_LEVELS if name in (BUILTIN, BENCHMARK) else LEVELS, shown)
@@ -132,10 +127,9 @@ def _is_named(name: str) -> bool:
 
 def _unknown(text: str) -> CorpusError:
     name, colon, part = text.rpartition(":")
-    parts = [f"{part}{suffix}" for suffix in ("", _BY_MODULE) for part in PARTS]
     if colon and _is_named(name.partition("@")[0]):
         return CorpusError(
-            f"expected a part of {name!r} among {', '.join(parts)}, got {part!r}{did_you_mean(part, parts)}"
+            f"expected a part of {name!r} among {', '.join(PARTS)}, got {part!r}{did_you_mean(part, PARTS)}"
         )
     # The name decides, without the level, the target and the part.
     hint = did_you_mean((name or text).partition("@")[0], _names())
@@ -167,8 +161,8 @@ def open_corpus(
             - a `Corpus`, which is returned unchanged.
 
             Names take an optimisation level, as in `zstd@Os`, and then one of `TARGETS`, as in `zstd@Oz@thumbv7em`.
-            All take a part of `Corpus.split()`, as in `catalogue@Os:train`, or of the split by module, as in
-            `zstd:test-modules`. Datasets whose project is in another part are not fetched.
+            All take a part of `Corpus.split()`, as in `catalogue@Os:train`. Datasets whose project is in another part
+            are not fetched.
         toolchain: the clang that compiles sources to bitcode; by default `find_toolchain()`.
         flags: flags for modules without recorded ones; without them their `Module.flags` is None.
         trust_flags: whether recorded flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
@@ -190,7 +184,7 @@ def open_corpus(
         # An untrusted file may have chosen the flags.
         opened = [LinkView(corpus, toolchain, link_facts, trust_flags).corpus for corpus in opened]
     joins = len(specs) > 1 or not opened
-    corpus = join_corpora(opened, [member.project_parts for member in members]) if joins else opened[0]
+    corpus = join_corpora(opened, [member.parts for member in members]) if joins else opened[0]
     if trust_flags:
         corpus = corpus.trusted()
     if not len(corpus):
@@ -227,12 +221,11 @@ def _open(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -
 def _open_part(spec: CorpusSpec, toolchain: Toolchain, flags: Sequence[str] | None) -> Corpus:
     *earlier, last = spec.parts
     whole = replace(spec, parts=tuple(earlier))
-    part, by_module = cast("Part", last.removesuffix(_BY_MODULE)), last.endswith(_BY_MODULE)
-    if spec.name == CATALOGUE and not by_module and not earlier:
+    if spec.name == CATALOGUE and not earlier:
         # Datasets of the other parts are not fetched.
-        corpus = _join(whole, [name for name in dataset_names() if is_project_part(name, "", part)], toolchain)
+        corpus = _join(whole, [name for name in dataset_names() if is_project_part(name, "", last)], toolchain)
     else:
-        corpus = _open(whole, toolchain, flags).split(part, by="module" if by_module else "project")
+        corpus = _open(whole, toolchain, flags).split(last)
     return corpus.named(f"{corpus.name}:{last}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.corpus.flags import edit_flags
+from mlgo_gym.corpus.flags import without_flags
 from mlgo_gym.corpus.recording.links import Link, check_link_arguments, read_links, relink
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.metrics.counters import Counter
@@ -71,7 +71,7 @@ class PolicyObjects:
 
 
 def _for_lto(compilation: Compilation, lto: str) -> Compilation:
-    flags = edit_flags(compilation.flags, delete=("-emit-obj",))
+    flags = without_flags(compilation.flags, ("-emit-obj",))
     return replace(compilation, flags=(*flags, "-emit-llvm-bc", f"-flto={lto}", "-flto-unit"))
 
 

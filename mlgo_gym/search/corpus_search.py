@@ -12,7 +12,7 @@ from typing import Any
 from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.corpus.flags import edit_flags
+from mlgo_gym.corpus.flags import without_flags
 from mlgo_gym.corpus.link_view import as_built
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
@@ -92,7 +92,7 @@ def recipe_metric(env: CompilerEnv) -> str:
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
     """Return the flags of a compile of the whole module, without those that only measure."""
-    return edit_flags(env.compilation(module).flags, delete=STACK_USAGE_FLAGS[:1])
+    return without_flags(env.compilation(module).flags, STACK_USAGE_FLAGS[:1])
 
 
 @dataclass(frozen=True, slots=True)

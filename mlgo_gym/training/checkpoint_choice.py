@@ -46,7 +46,6 @@ class BestCheckpoint:
         environment: Id of the environment.
         corpus: Validation modules, which are neither trained on nor reported.
         file: File for the best checkpoint.
-        min_improvement: Relative change by which a later checkpoint must be better.
         execution: Where the modules are compiled. Default: this process.
         env_kwargs: Other arguments of the environment, as in `evaluate()`.
 
@@ -61,12 +60,11 @@ class BestCheckpoint:
         corpus: Corpus,
         file: str | Path,
         *,
-        min_improvement: float = MIN_IMPROVEMENT,
         execution: Execution = Execution(),
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self._evaluate = partial(evaluate, environment, corpus=corpus, execution=execution, env_kwargs=env_kwargs)
-        self._file, self._min_improvement = Path(file), min_improvement
+        self._file = Path(file)
         self.policy, self.change = "", math.inf
 
     def offer(self, policy: str) -> float:
@@ -87,7 +85,7 @@ class BestCheckpoint:
         if result.failures:
             return math.inf
         change = result.change("checkpoint")
-        if change < self.change - self._min_improvement or not self.policy:
+        if change < self.change - MIN_IMPROVEMENT or not self.policy:
             write_atomically(self._file, file.read_bytes())
             kind = "rule" if is_rule(policy) else policy.partition(":")[0]
             self.policy, self.change = f"{kind}:{self._file}", change

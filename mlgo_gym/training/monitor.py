@@ -1,12 +1,10 @@
-"""Progress of a training run: its stages, their durations and results, and curves for TensorBoard."""
+"""Progress of a training run: its stages, their durations and results."""
 
-import importlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -32,25 +30,16 @@ class Monitor:
 
     Args:
         show: Receives the progress after each step.
-        curves: Folder for event files of TensorBoard. Without TensorBoard nothing is written.
 
     Attributes:
         results: Results by kind, in order.
         seconds: Total duration of the stages of each kind.
     """
 
-    def __init__(self, show: Callable[[Progress], None] | None = None, curves: Path | None = None) -> None:
-        self._show, self._curves = show, curves
-        self._writer: Any = None
+    def __init__(self, show: Callable[[Progress], None] | None = None) -> None:
+        self._show = show
         self.results: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.seconds: dict[str, float] = defaultdict(float)
-
-    def __enter__(self) -> "Monitor":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
     def record(self, kind: str, **result: Any) -> None:
         """Add a JSON-able result."""
@@ -61,15 +50,13 @@ class Monitor:
         """Run a stage.
 
         Args:
-            kind: Kind of the stage, part of the names of its curves.
+            kind: Kind of the stage.
             total: Number of its steps.
             name: Name to show. Default: the kind.
         """
         started = time.monotonic()
 
         def advance(done: int, **values: float) -> None:
-            for curve, value in values.items():
-                self._write(f"{kind}/{curve}", value, done)
             if self._show is not None:
                 self._show(Progress(name or kind, done, total, values))
 
@@ -78,12 +65,3 @@ class Monitor:
             yield advance
         finally:
             self.seconds[kind] += time.monotonic() - started
-
-    def _write(self, curve: str, value: float, step: int) -> None:
-        if self._curves is not None and self._writer is None:
-            try:
-                self._writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(str(self._curves))
-            except ImportError:
-                self._curves = None
-        if self._writer is not None:
-            self._writer.add_scalar(curve, value, step)

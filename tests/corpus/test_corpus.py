@@ -14,7 +14,6 @@ from mlgo_gym.corpus.module_order import ModuleOrder, OrderCursor
 from mlgo_gym.corpus.parts import PARTS, Part, family_parts, is_part, is_project_part
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import SIZES, many_modules
-from tests.corpus.untrusted import BENIGN
 
 
 @pytest.fixture
@@ -98,16 +97,6 @@ def test_a_filter_keeps_what_fits_every_condition(opened: Corpus) -> None:
     assert list(opened.filter(names="lib/*", bytes=(20, 30)).names) == ["lib/a.o"]
 
 
-def test_edited_flags_are_those_of_every_module_or_name_it(folder: Path, toolchain: Toolchain) -> None:
-    corpus = open_corpus(folder, toolchain=toolchain, flags=["-Oz"]).with_flags(delete=["-O"], add=["-O2", "-w"])
-    edited = [("-cc1", "-triple", "a", "-O2", "-w"), ("-cc1", "-O2", "-w"), ("-O2", "-w")]
-    assert [module.flags for module in corpus] == edited
-    corpus = open_corpus(folder, toolchain=toolchain).with_flags(delete=["-triple"])
-    assert corpus[0].flags == ("-cc1", "-Oz")
-    with pytest.raises(CorpusError, match=r"main\.o: expected recorded flags"):
-        corpus.module("main.o")
-
-
 def test_samples_depend_on_the_seed_alone_and_have_each_module_once(opened: Corpus) -> None:
     samples = [[module.name for module in opened.sample(2, seed=seed)] for seed in range(9)]
     assert samples == [[module.name for module in opened.sample(2, seed=seed)] for seed in range(9)]
@@ -179,32 +168,6 @@ def test_no_module_has_a_copy_in_a_part_that_is_held_out(tmp_path: Path, toolcha
     assert len(corpus.split("test")) == sum(is_project_part(*corpus.origin(name), "test") for name in corpus.names)
     parts = [open_corpus(",".join(f"{folder}:{part}" for folder in folders), toolchain=toolchain) for part in PARTS]
     assert [list(opened.names) for opened in parts] == [list(corpus.split(part).names) for part in PARTS]
-
-
-def test_a_split_keeps_equal_sources_together(tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain) -> None:
-    """Libtool compiled the sources twice; one object of each of the last two is identical."""
-    folder = tmp_path / "twice"
-    names, count = [], 40
-    for number in range(count):
-        for prefix in (".libs/", ""):
-            name = f"{prefix}m{number}.o"
-            path = folder / f"{name}.bc"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes((leaf if number >= count - 2 else calls).read_bytes())
-            write_command(folder / f"{name}.cmd", BENIGN)
-            digest = "the same" if name in (f".libs/m{count - 2}.o", f"m{count - 1}.o") else name
-            source = {"source": f"m{number}.c", "source_sha256": f"{number}", "bitcode_sha256": digest}
-            write_metadata(folder, name, source)
-            names.append(name)
-    write_description(folder, names)
-    compiled_twice = open_corpus(folder, toolchain=toolchain)
-    train, test = (set(compiled_twice.split(part, by="module").names) for part in ("train", "test"))
-    assert (len(train) > 0, len(test) > 0, train & test) == (True, True, set())
-    assert train | test == set(compiled_twice.names)
-    groups = [{f".libs/m{number}.o", f"m{number}.o"} for number in range(count)]
-    assert all(group <= train or group <= test for group in groups)
-    few = compiled_twice.filter(names=["m*"])
-    assert set(few.split("test", by="module").names) == test & set(few.names)
 
 
 NAMES = [f"lib/{letter}" for letter in "abcde"] + ["main"]
