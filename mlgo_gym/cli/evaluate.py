@@ -65,13 +65,6 @@ def evaluate(
     metric: options.Metric = None,
     limit: options.Limit = None,
     link: Annotated[bool, Option("--link", help="Also repeat the links of the recorded build.")] = False,
-    link_as: Annotated[
-        list[str] | None,
-        Option(
-            help="How to link, of recorded, gc, icf, thin and full, separated by commas; implies --link.",
-            show_default="recorded",
-        ),
-    ] = None,
     run: Annotated[bool, Option("--run", help="Also run the programs of the corpus.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -82,11 +75,8 @@ def evaluate(
     with other flags, as in clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), onnx:FILE, tflite:DIR
     (or the file); your own code, as package.module:Name or path/to/file.py:Name.
 
-    --link needs a corpus that `mlgo-gym corpus record` made of a build. With
-    --link-as gc the linker drops unused functions; icf folds equal functions
-    too (lld), and thin and full optimise at link time.
-
-    --run needs one with a programs.toml, such as builtin or programs, and
+    --link needs a corpus that `mlgo-gym corpus record` made of a build, and
+    --run one with a programs.toml, such as builtin or programs, and
     valgrind or a hardware counter.
 
     `mlgo-gym validate` reproduces the results by their recorded actions.
@@ -110,9 +100,8 @@ def evaluate(
     with evaluation:
         interrupted = run_with_progress(evaluation, Execution(jobs, ray), envs)
         result = evaluation.result
-        modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
-        if (link or modes) and not interrupted:
-            linked = evaluation.link(trust_flags=trust_flags, modes=modes)
+        if link and not interrupted:
+            linked = evaluation.link(trust_flags=trust_flags)
         if run and not interrupted:
             programs = evaluation.run_programs(trust_flags=trust_flags)
     if as_json:

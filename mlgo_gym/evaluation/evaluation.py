@@ -13,7 +13,7 @@ from mlgo_gym.corpus.parts import Part
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.metrics.programs import ModulePrograms
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, link_modes, linked_sizes, run_programs
+from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, linked_sizes, run_programs
 from mlgo_gym.evaluation.record import (
     DONE,
     FAILED,
@@ -228,10 +228,9 @@ class Evaluation:
             self._results[episode.policy, episode.module] = episode
         self.schedule.finish(episode)
 
-    def link(self, *, trust_flags: bool = False, modes: Iterable[str] = ()) -> list[LinkResult]:
-        """Return `linked_sizes()` in some of `LINK_MODES`, by default `recorded`; the output has `links.json`."""
-        rows = linked_sizes(self.evaluated, trust_flags=trust_flags, modes=link_modes(modes))
-        return self._written(LINKS, rows)
+    def link(self, *, trust_flags: bool = False) -> list[LinkResult]:
+        """Return `linked_sizes()`; the output has `links.json`."""
+        return self._written(LINKS, linked_sizes(self.evaluated, trust_flags=trust_flags))
 
     def run_programs(self, *, trust_flags: bool = False) -> list[ProgramResult]:
         """Return the results of `linking.run_programs()`; the output has `programs.json`."""

@@ -1,6 +1,6 @@
 """Linked files and runnable programs with the objects of each policy: sizes, and what the programs cost."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,17 +30,16 @@ class PolicyObjects:
         self._policy = evaluated.policies.get(policy)
         self._folder = folder
         self._folder.mkdir(exist_ok=True)
-        self._files: dict[tuple[str, str | None, tuple[str, ...]], Path] = {}
+        self._files: dict[tuple[str, str | None], Path] = {}
 
-    def file(self, name: str, lto: str | None = None, flags: tuple[str, ...] = ()) -> Path:
-        """Return a module's object, or its bitcode for link time optimisation, compiled with further flags."""
-        path = self._files.get((name, lto, flags))
+    def file(self, name: str, lto: str | None = None) -> Path:
+        """Return a module's object, or its bitcode for link time optimisation."""
+        path = self._files.get((name, lto))
         if path is None:
             compilation = self._env.compilation(self._env.corpus.module(name))
-            compilation = replace(compilation, flags=(*compilation.flags, *flags))
             path = self._folder / f"{len(self._files)}.o"
             path.write_bytes(self._compile(compilation if lto is None else _for_lto(compilation, lto)))
-            self._files[name, lto, flags] = path
+            self._files[name, lto] = path
         return path
 
     def clear(self) -> None:
@@ -75,57 +74,6 @@ def _for_lto(compilation: Compilation, lto: str) -> Compilation:
     return replace(compilation, flags=(*flags, "-emit-llvm-bc", f"-flto={lto}", "-flto-unit"))
 
 
-SECTIONS = ("-ffunction-sections", "-fdata-sections")
-"""Flags of compiles in all modes but `recorded`: linkers drop and fold functions with sections of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkMode:
-    """How recorded links are repeated.
-
-    Attributes:
-        name: Name in options and tables.
-        arguments: Driver arguments to add.
-        lto: `thin` or `full` for link time optimisation; None for that of the recorded link.
-    """
-
-    name: str
-    arguments: tuple[str, ...] = ()
-    lto: str | None = None
-
-    def lto_of(self, link: Link) -> str | None:
-        """Return the kind of link time optimisation of a link, or None."""
-        return self.lto if self.arguments else link.lto
-
-    def apply(self, link: Link) -> Link:
-        """Return a link in this mode."""
-        return replace(link, arguments=(*link.arguments, *self.arguments), lto=self.lto_of(link))
-
-
-RECORDED = LinkMode("recorded")
-_GC = "-Wl,--gc-sections"
-
-LINK_MODES = {
-    mode.name: mode
-    for mode in (
-        RECORDED,
-        LinkMode("gc", (_GC,)),
-        LinkMode("icf", ("-fuse-ld=lld", _GC, "-Wl,--icf=all")),
-        LinkMode("thin", ("-flto=thin", "-fuse-ld=lld", _GC), "thin"),
-        LinkMode("full", ("-flto=full", "-fuse-ld=lld", _GC), "full"),
-    )
-}
-
-
-def link_modes(names: Iterable[str]) -> tuple[LinkMode, ...]:
-    """Return the modes of some names, each once; raise an MlgoError if there is no such mode."""
-    distinct = tuple(dict.fromkeys(names)) or (RECORDED.name,)
-    for name in distinct:
-        if name not in LINK_MODES:
-            raise MlgoError(f"expected link modes of {', '.join(LINK_MODES)}, got {name!r}; correct --link-as")
-    return tuple(LINK_MODES[name] for name in distinct)
-
-
 @dataclass(frozen=True, slots=True)
 class LinkResult:
     """Size of one linked file with the objects of one policy.
@@ -139,7 +87,6 @@ class LinkResult:
             error.
         linked: Bytes of the executable sections of the linked file; 0 after an error.
         error: Message of a failed compile or link.
-        mode: Name of the mode of the link (`LINK_MODES`).
     """
 
     policy: str
@@ -149,15 +96,9 @@ class LinkResult:
     objects: int = 0
     linked: int = 0
     error: str | None = None
-    mode: str = RECORDED.name
 
 
-def linked_sizes(
-    evaluated: EvaluatedPolicies,
-    *,
-    trust_flags: bool = False,
-    modes: Sequence[LinkMode] = (RECORDED,),
-) -> Iterator[LinkResult]:
+def linked_sizes(evaluated: EvaluatedPolicies, *, trust_flags: bool = False) -> Iterator[LinkResult]:
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
@@ -175,19 +116,17 @@ def linked_sizes(
     with temporary_folder() as scratch:
         for policy in (PLAIN, *evaluated.settings.policies):
             objects = PolicyObjects(evaluated, policy, scratch / "policy")
-            for mode in modes:
-                libraries: dict[str, Path] = {}
-                for link in links:
-                    row = LinkResult(policy, link.output, mode.lto_of(link), len(link.modules), mode=mode.name)
-                    try:
-                        if not trust_flags:
-                            check_link_arguments(link)
-                        folder = scratch / "linked"
-                        sizes = _link_again(env, build, link, mode, objects, folder, libraries, trust=trust_flags)
-                    except MlgoError as error:
-                        yield replace(row, error=str(error))
-                    else:
-                        yield replace(row, objects=sizes[0], linked=sizes[1])
+            libraries: dict[str, Path] = {}
+            for link in links:
+                row = LinkResult(policy, link.output, link.lto, len(link.modules))
+                try:
+                    if not trust_flags:
+                        check_link_arguments(link)
+                    sizes = _link_again(env, build, link, objects, scratch / "linked", libraries, trust=trust_flags)
+                except MlgoError as error:
+                    yield replace(row, error=str(error))
+                else:
+                    yield replace(row, objects=sizes[0], linked=sizes[1])
             objects.clear()
 
 
@@ -195,7 +134,6 @@ def _link_again(
     env: CompilerEnv,
     build: Path,
     link: Link,
-    mode: LinkMode,
     objects: PolicyObjects,
     folder: Path,
     libraries: dict[str, Path],
@@ -203,34 +141,31 @@ def _link_again(
     trust: bool,
 ) -> tuple[int, int]:
     """Repeat a link, add its output to `libraries`, and return the executable bytes of objects and output."""
-    flags = () if mode is RECORDED else SECTIONS
-    size = sum(object_sizes(objects.file(name, None, flags).read_bytes()).text for name in link.modules)
-    files = {name: objects.file(name, mode.lto_of(link), flags) for name in link.modules}
+    size = sum(object_sizes(objects.file(name).read_bytes()).text for name in link.modules)
+    files = {name: objects.file(name, link.lto) for name in link.modules}
     folder.mkdir(exist_ok=True)
     output = folder / str(len(libraries))
     limits = env.setup.options.compile_options.limits
-    relink(mode.apply(link), build, files, output, env.toolchain, libraries=libraries, trust_flags=trust, limits=limits)
+    relink(link, build, files, output, env.toolchain, libraries=libraries, trust_flags=trust, limits=limits)
     libraries[link.output] = output
     return size, object_sizes(output.read_bytes()).text
 
 
 def linked_table(rows: Sequence[LinkResult]) -> Table:
     """Return one row per policy and linked file, and one for all files of a policy, against plain clang's same link."""
-    plain = {(row.mode, row.output): row for row in rows if row.policy == PLAIN and row.error is None}
+    plain = {row.output: row for row in rows if row.policy == PLAIN and row.error is None}
     cells: list[tuple[str, ...]] = []
-    for policy, mode in dict.fromkeys((row.policy, row.mode) for row in rows):
-        own = [row for row in rows if (row.policy, row.mode) == (policy, mode)]
-        pairs = [(row, plain.get((mode, row.output))) for row in own]
+    for policy in dict.fromkeys(row.policy for row in rows):
+        pairs = [(row, plain.get(row.output)) for row in rows if row.policy == policy]
         complete = [(row, before) for row, before in pairs if before is not None and row.error is None]
-        kind = "" if mode == RECORDED.name else f" ({mode})"
         for row, before in pairs:
-            title = f"{row.output} ({row.lto} LTO)" if row.lto and not kind else f"{row.output}{kind}"
+            title = f"{row.output} ({row.lto} LTO)" if row.lto else row.output
             if before is None or row.error is not None:
                 cells.append((policy, title, str(row.modules), "-", "-", "not linked", "-", "-"))
             else:
                 cells.append((policy, title, str(row.modules), *_compared([(row, before)])))
         if len(complete) > 1:
-            cells.append((policy, f"all{kind}", str(sum(row.modules for row, _ in complete)), *_compared(complete)))
+            cells.append((policy, "all", str(sum(row.modules for row, _ in complete)), *_compared(complete)))
     sizes = ("object bytes", "change", "linked bytes", "change", "share of gain")
     title = "Executable sections of objects and of linked files; share of gain: linked reduction / object reduction"
     return Table(title, ("policy", "linked file", "modules", *sizes), tuple(cells))

@@ -31,7 +31,6 @@ TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
             "--metric": ("object",),
             "--limit": (1,),
             "--link": (),
-            "--link-as": ("gc",),
             "--run": (),
             "--set": ("max_decisions=1",),
         },

@@ -70,13 +70,14 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
 
 
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
-    corpus = record_calls(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
+    lto = "-flto=thin -fuse-ld=lld -Wl,--gc-sections"
+    corpus = record_calls(tmp_path, f"$CC {lto} main.o libcalls.a -o program", toolchain)
     arguments = ("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json")
-    result = run(*arguments, "--set", "observation=graph", "--metric", "linked", "--link-as", "thin")
+    result = run(*arguments, "--set", "observation=graph", "--metric", "linked", "--link")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["configuration"]["metric"] == "linked"
-    assert [(row["mode"], row["error"]) for row in found["links"]] == [("thin", None)] * 2
+    assert [(row["lto"], row["error"]) for row in found["links"]] == [("thin", None)] * 2
     links = Path(corpus) / "links.json"
     recorded = json.loads(links.read_text())
     recorded["links"][0]["arguments"].append("-lnowhere")
@@ -84,11 +85,6 @@ def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path
     result = run(*arguments, "--link")
     assert result.exit_code == 1, result.output
     assert all(row["error"] for row in json.loads(result.stdout)["links"])
-    with (
-        Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation,
-        pytest.raises(MlgoError, match="expected link modes of recorded, gc, icf, thin, full, got 'lto'"),
-    ):
-        evaluation.link(modes=["lto"])
 
 
 HEADER = """
