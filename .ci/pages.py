@@ -125,7 +125,6 @@ SMALLER = (
     (r"^mlgo-gym explain c/\w+", "mlgo-gym explain kernels/dct"),
     (r"^(mlgo-gym label .*)", r"\1 --limit 1 --check 1"),
     (r"--compiles \d+", "--compiles 3"),
-    (r"--mlgo-search=\d+", "--mlgo-search=2"),
     (r"^(mlgo-gym search .*--corpus zstd .*)", r"\1 --module lib/common/pool.o"),
     (r"^(mlgo-gym search .*--corpus builtin .*)", r"\1 --module kernels/dct"),
 )

@@ -11,12 +11,11 @@ from mlgo_clang.counters import count
 from mlgo_clang.errors import CandidateError, MlgoError, PolicyError, ProtocolError
 from mlgo_clang.files import contents_of, digest_of, message_file, remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted, run_alone
-from mlgo_clang.programs import run_program
 from mlgo_clang.recipes import replay, stored_decisions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from mlgo_clang.interactive import Advisor
     from mlgo_clang.job import Job
@@ -67,17 +66,7 @@ def _compile_by_recipe(job: Job) -> str | None:
 
     In a compile with internal functions, the module and its recipe have them, too.
     """
-    settings = job.settings
-    bitcode = job.bitcode()
-    digest = digest_of(bitcode)
-    decisions = stored_decisions(settings.recipes, digest)
-    if decisions is None and settings.search:
-        count("searched")
-        words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-        words += [_start_of_search(settings.policies), settings.metric, *job.command]
-        # One compile more for the baseline, and one for the start.
-        run_program("search.build_recipes", words, bitcode, (settings.search + 2) * settings.timeout)
-        decisions = stored_decisions(settings.recipes, digest)
+    decisions = stored_decisions(job.settings.recipes, digest_of(job.bitcode()))
     if decisions is None:
         count("without a recipe")
         return None
@@ -95,17 +84,6 @@ def _compile_by_recipe(job: Job) -> str | None:
         count("compiled by a recipe")
         _count_internal(job)
     return problem
-
-
-def _start_of_search(policies: Sequence[str]) -> str:
-    """Return the policy with which a search starts, as `mlgo-gym` takes it."""
-    policy = next((policy for policy in policies if policy != "default"), "default")
-    if policy == "default" or inlining_rule(policy) is not None:
-        return policy
-    from mlgo_clang.settings import network_file
-
-    file = network_file(policy)
-    return f"{'rule' if file.endswith('.rule') else 'mlp'}:{file}"
 
 
 def _compile_by_policies(job: Job) -> str:
@@ -155,35 +133,26 @@ def _repetition(run: InteractiveCompile) -> Candidate:
 def _compile_smallest(job: Job) -> str:
     """Compile with each policy, keep the smallest object, and return the problem.
 
-    A policy whose compile fails is dropped: inlining decides whether some sources compile. So is one whose object of C
-    needs more symbols than that of clang: some calls of functions that no object defines leave only by inlining.
+    A policy whose compile fails is dropped: inlining decides whether some sources compile.
     """
-    candidates: list[tuple[int, Candidate, str]] = []
+    candidates: list[tuple[int, Candidate]] = []
     failures: list[MlgoError] = []
-    needed: dict[str, frozenset[bytes]] = {}
     warnings = bytearray()
     for policy in job.settings.policies:
         written = None
         try:
             candidate = _candidate(job, policy)
-            candidates.append((_size(job, candidate, warnings), candidate, policy))
-            if "default" in job.settings.policies:
-                needed[policy] = _needed_symbols(job)
+            candidates.append((_size(job, candidate, warnings), candidate))
             written = candidate if job.output else None
         except (CandidateError, ProtocolError) as error:
-            _count_dropped(policy, str(error))
+            count("dropped a policy of a list", _because(f"{policy}: {error}"))
             failures.append(error)
             if not candidates:
                 job.two_steps()  # raises if the source does not compile at all
     if not candidates:
         raise failures[-1]
-    if "default" in needed:
-        for row in list(candidates):
-            if more := sorted(needed[row[2]] - needed["default"]):
-                candidates.remove(row)
-                _count_dropped(row[2], f"its object needs {os.fsdecode(more[0])}, which clang's does not")
     # Of equal sizes the last: its object is there if its policy is the last of the list.
-    _, best, _ = min(reversed(candidates), key=lambda row: row[0])
+    _, best = min(reversed(candidates), key=lambda row: row[0])
     if best is not written:
         # One more compile and no copy: a compile can write more files than the object.
         warnings.clear()
@@ -191,23 +160,6 @@ def _compile_smallest(job: Job) -> str:
             return problem
     write_errors(warnings)
     return ""
-
-
-def _count_dropped(policy: str, problem: str) -> None:
-    count("dropped a policy of a list", _because(f"{policy}: {problem}"))
-
-
-def _needed_symbols(job: Job) -> frozenset[bytes]:
-    """Return the symbols that the written object of a C source needs; none for other languages.
-
-    C++ has functions that a library defines, and that the compiler may inline: these are no error at the link.
-    """
-    from mlgo_clang.object_size import needed_symbols
-
-    if not job.output or not job.invocation.source.endswith((".c", ".i")):
-        return frozenset()
-    with open(job.output, "rb") as file:
-        return needed_symbols(file.read())
 
 
 def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:

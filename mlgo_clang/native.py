@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 from mlgo_clang.errors import PolicyError, ProtocolError
 from mlgo_clang.files import cache_folder, digest_of, file_identity, lock, read_checked, read_untrusted, write_cached
 from mlgo_clang.link_facts import FEATURES as LINK_FEATURES
 from mlgo_clang.link_facts import covers, read_lines
-from mlgo_clang.programs import run_program
+from mlgo_clang.programs import run_to_end
 from mlgo_clang.protocol import CALLEE_SOURCES, Header, LogDecoder, Tensor, silence
-from mlgo_clang.settings import PACKAGE, network_file
+from mlgo_clang.settings import DEFAULT_TIMEOUT, PACKAGE, network_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +109,14 @@ def _library(path: str, compiler: Sequence[str]) -> str:
 
 
 def _build(path: str, compiler: Sequence[str], note: str, facts: bytes) -> str:
-    library = run_program("deploy.c_code", [path, *compiler])
+    # With `-m` Python would import modules of the current folder, such as a project's json.py.
+    start = f"import sys; sys.path[:] = {sys.path!r}; import runpy; "
+    start += "runpy.run_module('mlgo_gym.deploy.c_code', run_name='__main__')"
+    status, output, errors = run_to_end([sys.executable, "-c", start, path, *compiler], DEFAULT_TIMEOUT)
+    if status != 0:
+        lines = errors.decode(errors="replace").strip().splitlines()
+        raise PolicyError(lines[-1] if lines else f"native code of {path} failed without an error message")
+    library = output.decode().strip()
     write_cached(note, os.fsencode(library) + b"\0" + facts)
     return library
 

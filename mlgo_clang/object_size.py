@@ -18,7 +18,6 @@ WASM_FILE = "a WebAssembly file"
 WASM_CODE, WASM_DATA = 10, 11
 """Numbers of sections (WebAssembly core specification, section 5.5)."""
 
-_SHT_SYMTAB = 2
 SHF_ALLOC, SHF_EXECINSTR, SHT_NOBITS = 2, 4, 8
 """Flags of an ELF section in memory and of one with instructions, and the type of one without contents (elf(5))."""
 
@@ -62,30 +61,6 @@ def section_table(data: bytes) -> tuple[bool, str, int, int, int]:
     if count and (entry < (64 if wide else 40) or table + count * entry > len(data)):
         raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: its section table ends behind its end")
     return wide, order, table, entry, count
-
-
-_ADDED = frozenset(
-    b"memcpy memmove memset memcmp bcmp strlen __stack_chk_fail __tls_get_addr _GLOBAL_OFFSET_TABLE_".split()
-)
-"""Symbols that a compiler adds itself, and every program has."""
-
-
-def needed_symbols(data: bytes) -> frozenset[bytes]:
-    """Return the names that an ELF object needs from another one that a person wrote; none for other formats."""
-    if data[:4] != b"\x7fELF":
-        return frozenset()
-    wide, order, table, entry, count = section_table(data)
-    # Of a section: type, offset, size and the number of its section of names.
-    section = struct.Struct(f"{order}4xI16xQQI" if wide else f"{order}4xI8xIII")
-    symbol = struct.Struct(f"{order}IxxH16x" if wide else f"{order}I10xH")
-    sections = [section.unpack_from(data, table + number * entry) for number in range(count)]
-    names: set[bytes] = set()
-    for kind, offset, size, link in sections:
-        if kind == _SHT_SYMTAB:
-            start = sections[link][1]
-            places = (name for name, home in symbol.iter_unpack(data[offset : offset + size]) if name and not home)
-            names.update(data[start + name : data.index(b"\0", start + name)] for name in places)
-    return frozenset(name for name in names - _ADDED if not name.startswith(b"__aeabi_"))
 
 
 def wasm_sections(data: bytes, start: int = 8, end: int | None = None) -> Iterator[tuple[int, int, int]]:

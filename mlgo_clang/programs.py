@@ -1,12 +1,8 @@
-"""Programs that a compile starts beside clang: those of `mlgo_gym`, and the front end.
-
-`mlgo_gym` takes longer to import than a small file to compile, so its programs run as processes, only if needed.
-"""
+"""Programs that a compile starts beside the advised clang, such as the front end, and the files that it reads."""
 
 from __future__ import annotations
 
 import os
-import sys
 
 from mlgo_clang.command_lines import drop_options, expand_response_files
 from mlgo_clang.errors import PolicyError, ProtocolError
@@ -26,17 +22,14 @@ _SIDE_OUTPUTS_JOINED = ("-o", "-fsave-optimization", "-foptimization-record", "-
 
 
 def run_to_end(
-    command: Sequence[str], seconds: float, data: bytes = b"", environment: Mapping[str, str] | None = None
+    command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
 ) -> tuple[int, bytes, bytes]:
-    """Run a program with the data as its standard input; return its exit status, standard output and standard error.
+    """Run a program with an empty standard input; return its exit status, standard output and standard error.
 
     The program ends with this process. One that does not end in time is stopped, which raises a PolicyError.
     """
     streams = [message_file() for _ in range(3)]
     try:
-        with open(streams[0], "wb", closefd=False) as file:
-            file.write(data)
-        os.lseek(streams[0], 0, os.SEEK_SET)
         ends = streams[0], streams[1]
         run = InteractiveCompile(command[:1], command[1:], None, streams[2], seconds, ends, environment=environment)
         return run.status, contents_of(streams[1]), contents_of(streams[2])
@@ -60,25 +53,10 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: flo
     command = [*compiler, *words[:end], *_BITCODE_FLAGS, "-MF", os.devnull, "-c", "-o", "-", *words[end:]]
     # With the current date in __DATE__ a source would become another module every day.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
-    status, bitcode, _ = run_to_end(command, seconds, environment=environment)
+    status, bitcode, _ = run_to_end(command, seconds, environment)
     if status != 0 or not bitcode:
         raise PolicyError("the front end does not compile the source")
     return bitcode
-
-
-def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds: float = DEFAULT_TIMEOUT) -> str:
-    """Run a program of `mlgo_gym` with the data as its standard input, and return its standard output.
-
-    If it fails, the last line of its standard error is the text of a PolicyError.
-    """
-    # With `-m` Python would import modules of the current folder, such as a project's json.py.
-    start = f"import sys; sys.path[:] = {sys.path!r}; import runpy; "
-    start += f"runpy.run_module('mlgo_gym.{name}', run_name='__main__')"
-    status, output, errors = run_to_end([sys.executable, "-c", start, *arguments], seconds, data)
-    if status != 0:
-        lines = errors.decode(errors="replace").strip().splitlines()
-        raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")
-    return output.decode().strip()
 
 
 class SourceList:

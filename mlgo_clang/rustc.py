@@ -51,8 +51,6 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     program, rest = _split_program(rest)
     settings.internal = False  # Rust has no linkonce_odr functions
-    if settings.search:
-        raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")
     command = [*program, *rest]
     try:
         crate = Crate(rest)

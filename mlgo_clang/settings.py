@@ -23,11 +23,10 @@ _OPTIONS = {
     "policy": ("MLGO_POLICY", "NAME,NAME", "policies of inlining; the smallest object is kept; default: last-call"),
     "clang": ("MLGO_CLANG", "PATH", "compiler, 17 or newer; default: bundled"),
     "levels": ("MLGO_LEVELS", "LEVEL,LEVEL", "levels at which policies decide; default: s,z"),
-    "metric": ("MLGO_METRIC", "SIZE", "size of a list and of a search, loaded or text; default: loaded"),
+    "metric": ("MLGO_METRIC", "SIZE", "size of a list, loaded or text; default: loaded"),
     "recipes": ("MLGO_RECIPES", "DIR", "folder of recipes"),
     "link-facts": ("MLGO_LINK_FACTS", "FILE", "file of link facts"),
     "internal": ("MLGO_INTERNAL", "on|off", "internal linkage for functions of one object, by the facts; default: on"),
-    "search": ("MLGO_SEARCH", "COMPILES", "compiles of a search for a file without a recipe; default: 0"),
     "timeout": ("MLGO_TIMEOUT", "SECONDS", "silence after which a clang that requests decisions is stopped"),
 }
 _STRICT = ("MLGO_STRICT", "", "fail instead of a warning if a policy cannot be used")
@@ -81,23 +80,12 @@ class Settings:
         self.strict = strict
         if not self.policies:
             raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
-        search = values.get("search") or "0"
-        if not (search.isascii() and search.isdigit()):
-            raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")
-        self.search = int(search)
         self.internal = bool(self.link_facts) and internal == "on"
         self.timeout = _seconds(values.get("timeout"))
         for policy in self.policies:
             # A misspelt name is an error, not a build without a policy.
             if policy not in ("default", DEFAULT_POLICY):
                 _check_policy(policy)
-        if self.search and not self.recipes:
-            raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
-        if self.search and self.link_facts:
-            raise UsageError(
-                "expected --mlgo-search without --mlgo-link-facts, got both; omit one: a search makes objects smaller, "
-                "also where the linked file grows"
-            )
 
     @property
     def decides_nothing(self) -> bool:

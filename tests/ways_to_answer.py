@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,16 +18,17 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from mlgo_clang.command_lines import cc1_commands, shown_text
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.files import digest_of
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym import CompilerEnv, DecisionSite, as_vector, evaluate, load_policy
+from mlgo_gym.corpus.driver import code_generation_flags
 from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
-from mlgo_gym.search.build_recipes import cc1_flags
 from tests.fakes.compiles import finished_compiles, running_compile
 from tests.policies.episodes import play
 
@@ -215,6 +216,12 @@ def over_ray(ways: Ways) -> list[str]:
         ((_, objects),) = cluster.run(deque(["episode"]))
     assert not isinstance(objects, WorkerFailure), objects
     return objects
+
+
+def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the `-cc1` arguments with which a driver's command line compiles the bitcode of its source."""
+    (line,) = cc1_commands(shown_text(command))
+    return code_generation_flags(line)
 
 
 def front_end(source: Path, level: str, folder: Path) -> tuple[list[str], dict[str, Any]]:

@@ -18,8 +18,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_of
 
-_PLAIN = {"MLGO_POLICY": "default", "MLGO_RECIPES": "", "MLGO_SEARCH": ""}
-_PLAIN |= {"MLGO_LINK_FACTS": "", "CCACHE_DISABLE": "1"}
+_PLAIN = {"MLGO_POLICY": "default", "MLGO_RECIPES": "", "MLGO_LINK_FACTS": "", "CCACHE_DISABLE": "1"}
 
 
 def build(

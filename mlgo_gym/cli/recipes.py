@@ -24,7 +24,7 @@ from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import CorpusSearch, SearchResult
-from mlgo_gym.search.build_recipes import verify_recipe
+from mlgo_gym.search.verification import verify_recipe
 
 group = typer.Typer(name="recipes", help="Decisions that searches found.", no_args_is_help=True)
 

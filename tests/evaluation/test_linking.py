@@ -21,7 +21,7 @@ from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import CorpusSearch
-from mlgo_gym.search.build_recipes import verify_recipe
+from mlgo_gym.search.verification import verify_recipe
 from tests.cli.command import run
 from tests.conftest import write_files
 from tests.corpus.conftest import record

@@ -17,9 +17,9 @@ from mlgo_clang.other_machines import library_headers, library_target
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.search.build_recipes import cc1_flags
 from tests.conftest import write_files, write_program
 from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, counted
+from tests.ways_to_answer import cc1_flags
 
 
 def test_a_missing_linker_is_named(run: Run, project: Path) -> None:

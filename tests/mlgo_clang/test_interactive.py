@@ -131,14 +131,14 @@ def test_a_killed_driver_leaves_no_clang(project: Path, fake_clang: FakeClang, p
     assert channels(process.pid) == []
 
 
-SEARCH = ("--mlgo-recipes=../recipes", "--mlgo-search=2")
+LIBRARY, RECIPES = ("--mlgo-policy=last-call",), ("--mlgo-recipes=../recipes",)
 
 
 @pytest.mark.parametrize(
     ("words", "cases", "number"),
     [
-        *((SEARCH, "*--version*) {};;", number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)),
-        *((SEARCH, "*-disable-llvm-passes*) {};;", number) for number in (signal.SIGTERM, signal.SIGHUP)),
+        *((LIBRARY, "*code.c*) {};;", number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)),
+        *((RECIPES, "*-disable-llvm-passes*) {};;", number) for number in (signal.SIGTERM, signal.SIGHUP)),
         *(((), "*channel-base*) exit 1;; *calls.c) {};;", number) for number in (signal.SIGTERM, signal.SIGINT)),
     ],
     ids=lambda value: str(value)[:24],

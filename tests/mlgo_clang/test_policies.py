@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from mlgo_clang.counters import count, parse, read_counters
-from mlgo_clang.object_size import needed_symbols
+from mlgo_clang.files import digest_of
+from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 from mlgo_gym.policies.network import FORMAT
 from mlgo_gym.storage.tensors import format_tensors
@@ -74,23 +76,6 @@ def test_a_policy_that_fails_is_dropped(source: str, failing: str, run: Run, pro
     assert run(f"--mlgo-policy={SEVERAL}", *COMPILE).returncode == 1
 
 
-def test_a_policy_whose_object_of_c_needs_more_symbols_is_dropped(run: Run, project: Path, own_cache: Path) -> None:
-    """Calls of functions that no object defines, as in `BUILD_BUG` of Linux, leave only by inlining."""
-    (project / "calls.c").write_text(
-        "void bad(void); extern unsigned s, t;\n"
-        "static void p(unsigned n) { if (n & 3) bad(); s += n; t ^= n; s = s * t; }\n"
-        "void a(void) { p(4); } void b(void) { p(8); } void c(void) { p(12); } void d(void) { p(16); }\n"
-    )
-    objects = {}
-    for policies in ("default", "never", "never,always", "never,default", SEVERAL):
-        assert run(f"--mlgo-policy={policies}", "--mlgo-strict", *COMPILE).returncode == 0
-        objects[policies] = (project / "calls.o").read_bytes()
-    assert needed_symbols(objects["default"]) == {b"s", b"t"}
-    assert needed_symbols(objects["never"]) == needed_symbols(objects["never,always"]) == {b"s", b"t", b"bad"}
-    assert objects["never,default"] == objects[SEVERAL] == objects["default"]
-    assert counted("because never: its object needs bad, which clang's does not") == 2
-
-
 def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> None:
     """In a chain of functions that each call the next twice, inlining saves unwind tables, and costs instructions."""
     chain = [
@@ -108,8 +93,6 @@ def test_the_smallest_object_is_that_of_the_metric(run: Run, project: Path) -> N
     by_text = sizes(f"--mlgo-policy={SEVERAL}", "--mlgo-metric=text")
     assert by_text.text < by_loaded.text
     assert by_loaded.loaded <= plain.loaded < by_text.loaded
-    recipe = sizes("--mlgo-policy=default", "--mlgo-recipes=recipes", "--mlgo-search=6")
-    assert recipe.loaded <= plain.loaded
 
 
 def test_a_build_in_which_a_larger_frame_is_an_error_stays_green(run: Run, project: Path) -> None:
@@ -235,8 +218,12 @@ def test_builds_have_their_counters_and_a_full_file_keeps_whole_lines(run: Run, 
     assert all(kept[name] == 7 and name in names for name in kept)
 
 
-def test_a_source_and_policies_and_folders_of_any_name_are_used(run: Run, project: Path, own_cache: Path) -> None:
+def test_a_source_and_policies_and_folders_of_any_name_are_used(
+    run: Run, clang: dict[str, list[str]], project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
     garbage, recipes = os.fsdecode(b"n\no\xff"), os.fsdecode(bytes([0xFE]))
+    (project / recipes).mkdir()
     (project / garbage).write_bytes(bytes(100))
     for number, name in enumerate((os.fsdecode(b"\xff.c"), "two\nlines.c", "@ 'q\"$(touch pwned).c"), 1):
         shutil.copy(project / "calls.c", project / name)
@@ -246,9 +233,10 @@ def test_a_source_and_policies_and_folders_of_any_name_are_used(run: Run, projec
         done = run(f"--mlgo-policy=mlp:{garbage}", *words)
         assert (done.returncode, b"is compiled by clang alone" in done.stderr) == (0, True)
         assert counted("compiled by clang alone") == number
-        if "$" not in name:
-            assert run("--mlgo-policy=never", f"--mlgo-recipes={recipes}", "--mlgo-search=2", *words).stderr == b""
-    assert (counted("searched"), counted("compiled by a recipe")) == (2, 2)
+        bitcode = front_end_bitcode(clang["gcc"], words)
+        keep_recipe(Recipe(name, digest_of(bitcode), "", (), 0, 0, {}), recipes, bitcode)
+        assert run("--mlgo-policy=never", f"--mlgo-recipes={recipes}", *words).stderr == b""
+        assert counted("compiled by a recipe") == number
     assert not (project / "pwned").exists()
 
 
@@ -256,13 +244,12 @@ def test_the_help_has_the_options_before_those_of_clang(run: Run) -> None:
     help_of_both, own = run("--help").stdout, run("--mlgo-help").stdout
     assert help_of_both.startswith(own)
     assert b"OVERVIEW: clang" in help_of_both[len(own) :]
-    assert all(f"--mlgo-{name}" in own.decode("ascii") for name in ("policy=", "strict ", "help ", "search=COMPILES"))
+    assert all(f"--mlgo-{name}" in own.decode("ascii") for name in ("policy=", "strict ", "help ", "recipes=DIR"))
 
 
 def test_an_unknown_or_malformed_option_is_refused(run: Run, project: Path) -> None:
     options = {
         "--mlgo-polizy=never": b"got '--mlgo-polizy=never'",
-        "--mlgo-search=many": b"--mlgo-search",
         "--mlgo-clang=nowhere": b"nowhere",
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
         "--mlgo-levels=2,x": b"expected --mlgo-levels=0,1,2,3,s,z or some of them, got '2,x'",
