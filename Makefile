@@ -14,9 +14,10 @@ INSTALL = sh -c '$(UV) "$$@" || $(PIP) "$$@"' install
 
 .PHONY: demo report-demo test test-all check lint types layers docs numbers format fuzz release-check compatibility install clean
 
-# Eight modules of Zstandard at -Os with clang, two rules, and always inlining.
+# Eight modules of Zstandard at -Os with clang, two rules, and always inlining; without a network packaged modules.
+DEMO = $(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --policy default,threshold:0,last-call,always --limit 8 --jobs 2
 demo: $(VENV)/.installed-demo
-	@$(BIN)/mlgo-gym demo --output $(OUTPUT)
+	@$(DEMO) --corpus zstd@Os --output $(OUTPUT)/zstd || $(DEMO) --corpus builtin@Os --output $(OUTPUT)/builtin
 
 # The report of an evaluation of the packaged corpus with three policies.
 report-demo: $(VENV)/.installed

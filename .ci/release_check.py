@@ -3,7 +3,7 @@
     python .ci/release_check.py [--address https://HOST/OWNER/NAME]
 
 Checks the files of the wheel, installs each distribution in a new environment with an empty cache, and there runs
-`mlgo-gym doctor`, the demonstration without a network, and the steps of the README. All steps run outside the checkout.
+`mlgo-gym doctor`, policies without a network, and the steps of the README. All steps run outside the checkout.
 Copies both distributions to `dist/` at the end. The exit status is 1 if a step fails.
 
 The address of the repository becomes `[project.urls]` of pyproject.toml and the address of CITATION.cff, and makes the
@@ -125,8 +125,8 @@ def check(kind: str, distribution: Path, work: Path, *, network: bool) -> None:
     run(f"{kind}: mlgo-gym --version", (programs / "mlgo-gym", "--version"), folder, **variables)
     run(f"{kind}: every environment", (programs / "python", "-W", "error", "-c", SMOKE), folder, **variables)
     run(f"{kind}: mlgo-gym doctor", (programs / "mlgo-gym", "doctor"), folder, **variables)
-    demo = ("mlgo-gym", "demo", "--output", "demo")
-    run(f"{kind}: demonstration without a network", demo, folder, **variables, **NO_NETWORK)
+    policies = ("mlgo-gym", "evaluate", "mlgo/Inline-v0", "--policy", "default,last-call", "--limit", "8")
+    run(f"{kind}: policies without a network", policies, folder, **variables, **NO_NETWORK)
     words: list[str | Path] = [programs / "python", ROOT / ".ci" / "pages.py", "README.md"]
     words += ["--network"] if network else []
     print(run(f"{kind}: the README", words, folder, **variables), end="", flush=True)

@@ -39,7 +39,6 @@ for _command in (
     build.build,
     recipes.cc_stats,
     evaluate.compare,
-    evaluate.demo,
     doctor.doctor,
     reference.env,
     evaluate.evaluate,

@@ -1,4 +1,4 @@
-"""`mlgo-gym evaluate`, `demo`, `report`, `compare` and `explain`: policies on the modules of a corpus."""
+"""`mlgo-gym evaluate`, `report`, `compare` and `explain`: policies on the modules of a corpus."""
 
 import json
 import shlex
@@ -20,7 +20,7 @@ from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.episode.options import with_compile_options
-from mlgo_gym.errors import MlgoError, UnreachableError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.comparison import compare as compare_runs
 from mlgo_gym.evaluation.comparison import on_common_modules
@@ -34,11 +34,6 @@ from mlgo_gym.evaluation.table import PAGE_COLUMNS, Table
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import Execution
-
-DEMO_POLICIES = ("default", "threshold:0", "last-call", "always")
-DEMO_MODULES = 8
-
-OutputOption = Annotated[Path | None, Option(help="Folder for the results; the same command resumes from it.")]
 
 
 def evaluate(
@@ -56,7 +51,7 @@ def evaluate(
     jobs: options.Workers = None,
     ray: options.Ray = None,
     envs: Annotated[int, Option(help="Concurrent episodes per process.", min=1)] = ENVS,
-    output: OutputOption = None,
+    output: Annotated[Path | None, Option(help="Folder for the results; the same command resumes from it.")] = None,
     clang: options.Clang = None,
     settings: options.Settings = None,
     trust_flags: options.TrustFlags = False,
@@ -145,39 +140,6 @@ def split_policies(texts: Iterable[str]) -> list[str]:
         if clang:
             policies.append(clang + flags)
     return list(dict.fromkeys(policies))
-
-
-def demo(*, output: OutputOption = None) -> None:
-    """Compare clang, two rules and always inlining.
-
-    They compile eight modules of Zstandard at -Os, in about a minute on two cores; the first run downloads the sources.
-    Without a network, packaged modules take their place.
-
-    Exit status 1: a compile failed.
-    """
-
-    def prepare(corpus: str) -> Evaluation:
-        echo(f"clang alone and with {len(DEMO_POLICIES)} policies on {DEMO_MODULES} modules of {corpus}", err=True)
-        folder = None if output is None else output / corpus
-        return Evaluation("mlgo/Inline-v0", policies=DEMO_POLICIES, corpus=corpus, output=folder, limit=DEMO_MODULES)
-
-    try:
-        evaluation = prepare("zstd@Os")
-    except UnreachableError as error:
-        echo(f"mlgo-gym: {error}", err=True)
-        evaluation = prepare("builtin@Os")
-    with evaluation:
-        if run_with_progress(evaluation, Execution(jobs=2)):
-            raise typer.Exit(INTERRUPTED)
-        result = evaluation.result
-    print_tables(short_tables(result), notes(result))
-    best = min(result.summaries(), key=lambda summary: summary.changes["text"].total)
-    change = best.changes["text"]
-    saved = f"{change.baseline - change.value:,.0f} of {change.baseline:,.0f} bytes of code"
-    echo(f"\nsaved:  {best.policy} saves {saved}, {-100 * change.total:.1f} %, against clang alone")
-    echo("train:  python examples/sb3_ppo.py        # in a clone, after pip install '.[learn]'")
-    echo("build:  MLGO_POLICY=last-call make CC=mlgo-clang CXX=mlgo-clang++ CFLAGS=-Os CXXFLAGS=-Os")
-    exit_with(result.failures)
 
 
 def print_tables(tables: Sequence[Table], lines: Sequence[str] = ()) -> None:

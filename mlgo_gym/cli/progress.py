@@ -5,29 +5,20 @@ Both show the title, the steps, the rate, the remaining time, and the result so 
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
-from rich.segment import Segment
 
 from mlgo_gym.cli import escape_control_characters
+from mlgo_gym.cli.interface import echo
 
 LINE_SECONDS = 5.0
 """Interval between two lines, in seconds; shorter work prints none."""
-
-
-class SafeConsole(Console):
-    """A console that escapes control characters in texts; colours and lines are Rich's own."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments to print."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(escape_control_characters(segment.text), segment.style)
 
 
 class Progress:
@@ -63,7 +54,7 @@ class Progress:
 @contextmanager
 def progress_over(total: int | None, title: str) -> Iterator[Progress]:
     """Show the progress of the block, whose number of steps may be unknown."""
-    console = SafeConsole(stderr=True)
+    console = Console(stderr=True)
     if not console.is_terminal:
         last = time.monotonic()
 
@@ -71,17 +62,21 @@ def progress_over(total: int | None, title: str) -> Iterator[Progress]:
             nonlocal last
             if time.monotonic() - last >= LINE_SECONDS:
                 last = time.monotonic()
-                console.print(f"{progress.title}: {progress}", highlight=False, markup=False, soft_wrap=True)
+                echo(f"{progress.title}: {progress}", err=True)
 
         yield Progress(total, title, print_line)
         return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
     # Rich prints other output above the bar; a pipe gets it unchanged.
     with Bars(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
-        task = bars.add_task(escape(title), total=total, text="")
+
+        def shown(text: str) -> str:
+            return escape(escape_control_characters(text))
+
+        task = bars.add_task(shown(title), total=total, text="")
 
         def draw(progress: Progress) -> None:
-            description, text = escape(progress.title), escape(str(progress))
-            bars.update(task, completed=progress.done, total=progress.total, description=description, text=text)
+            fields = {"description": shown(progress.title), "text": shown(str(progress))}
+            bars.update(task, completed=progress.done, total=progress.total, **fields)
 
         yield Progress(total, title, draw)

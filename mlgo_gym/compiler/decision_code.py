@@ -112,6 +112,7 @@ class DecisionIR:
         caller_state, callee_state: State of the code: `INITIAL`, `BEFORE` or `LEFT`. The caller's is without the calls
             that were inlined in this visit.
         text: A module of the types and the code of caller, callee and `call_in`, which clang parses with `PARSE_FLAGS`.
+            That of a split coroutine lacks the type of its frame, which clang does not print, and does not parse.
     """
 
     caller: str

@@ -6,7 +6,7 @@ import copy
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -40,11 +40,6 @@ _ALIAS = re.compile(_NAME + r" = (?:[\w()]+ )*alias ")
 _TYPE = re.compile(r'^(%(?:"[^"]*"|[-\w.$]+)) = type [^\n]*\n', re.MULTILINE)
 _TYPE_NAME = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
 _COMDAT = re.compile(r" comdat(?:\(\$(?:\"[^\"]*\"|[-\w.$]+)\))?")
-
-# LLVM splits a coroutine (llvm/lib/Transforms/Coroutines) after the start of the inliner: types of frames and arrays of
-# parts are not in the printed module.
-_FRAME = re.compile(r'getelementptr [^%\n]*(%(?:"[^"\n]*\.Frame"|[-\w.$]+\.Frame)), ptr [^,\n]*, i32 0, i32 (\d+)')
-_PARTS = re.compile(r'@llvm\.coro\.id\([^\n]*@("?)([^"\n]*)\.resumers"?\)')
 
 
 @dataclass(frozen=True)
@@ -176,7 +171,7 @@ class PrintedModule:
         lines = (self.globals[name] for name in used if name in self.globals)
         symbols = [line.partition(" = ")[0] for line in lines if " thread_local" in line.partition(" global ")[0]]
         declared = (f"{name} = external thread_local global i8\n" for name in symbols)
-        return "".join((*types.values(), *_coroutine_parts(code), *declared, code))
+        return "".join((*types.values(), *declared, code))
 
     def neighbourhood(self, start: Iterable[str], limit: int | None) -> list[str]:
         """Return up to `limit` functions, the nearest over calls first; None returns all functions of the module."""
@@ -210,18 +205,6 @@ class PrintedModule:
         copied.functions, copied.uses = self.functions.copy(), self.uses.copy()
         copied._callers = {name: callers.copy() for name, callers in self._callers.items()}
         return copied
-
-
-def _coroutine_parts(code: str) -> Iterator[str]:
-    """Yield frame types with placeholders for fields, and arrays of the parts of split coroutines."""
-    fields: dict[str, int] = {}
-    for frame, index in _FRAME.findall(code):
-        fields[frame] = max(fields.get(frame, 0), int(index) + 1)
-    for frame, count in fields.items():
-        yield f"{frame} = type {{ {', '.join(['ptr'] * count)} }} ; placeholders\n"
-    for quote, name in dict.fromkeys(_PARTS.findall(code)):
-        parts = (f"ptr @{quote}{name}.{part}{quote}" for part in ("resume", "destroy", "cleanup"))
-        yield f"@{quote}{name}.resumers{quote} = private constant [3 x ptr] [{', '.join(parts)}]\n"
 
 
 def symbol_name(printed: str) -> str:

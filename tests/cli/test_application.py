@@ -1,6 +1,5 @@
 """The command line as a whole: shared options, generated manual pages, tables, progress and untrusted names."""
 
-import io
 import os
 import subprocess
 import sys
@@ -10,14 +9,13 @@ from typing import Any
 
 import pytest
 import typer
-from rich.table import Table as RichTable
 
 import mlgo_gym
 from docs.site.environments import arguments_page, environments_page, features_page
 from mlgo_gym.cli import escape_control_characters
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.options import environment_arguments, parse_settings
-from mlgo_gym.cli.progress import SafeConsole, progress_over
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.evaluation.table import Table
 from tests.cli.command import run, run_json
@@ -26,7 +24,7 @@ from tests.mlgo_clang.conftest import write_network
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
-WITHOUT_JSON = {"build", "corpus catalogue", "corpus record", "demo"}
+WITHOUT_JSON = {"build", "corpus catalogue", "corpus record"}
 """Commands that write files or whose standard output is that of a build."""
 
 
@@ -119,17 +117,6 @@ def test_the_page_of_the_environments_has_a_section_of_each() -> None:
     assert "| `cost_estimate` | int64 | (1,) |" in features_page()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_demo_without_a_network_uses_packaged_modules(tmp_path: Path) -> None:
-    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    result = start("demo", "--output", str(tmp_path / "demo"), MLGO_CACHE=str(tmp_path / "cache"), **proxies)
-    assert result.returncode == 0, result.stderr
-    assert "8 modules of builtin@Os" in result.stderr
-    assert [line.partition(":")[0] for line in result.stdout.splitlines()[-3:]] == ["saved", "train", "build"]
-    assert (tmp_path / "demo" / "builtin@Os" / "episodes.jsonl").exists()
-
-
 SHEET = Table(
     "What it shows",
     ("policy", "modules", "bytes", "total"),
@@ -172,15 +159,17 @@ def test_lines_show_progress_and_result(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().err == ""
 
 
-def test_control_characters_of_untrusted_names_are_escaped(calls: Path, tmp_path: Path) -> None:
+def test_control_characters_of_untrusted_names_are_escaped(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert escape_control_characters(f"a\tb\n{CONTROL}ü日") == f"a\tb\n{SHOWN}ü日"
-    file = io.StringIO()
-    table = RichTable("[bold]module")
-    table.add_row(CONTROL, style="red")
-    SafeConsole(file=file, force_terminal=True, color_system="standard", width=80).print(table)
-    assert "\\x1b]52;c;cGFzdGVk" in file.getvalue()
-    assert "\x1b[31m" in file.getvalue()  # the table's own colour
-    assert "\x1b]" not in file.getvalue()
+    with monkeypatch.context() as terminal:
+        terminal.setenv("FORCE_COLOR", "1")
+        terminal.setenv("COLUMNS", "200")
+        with progress_over(2, f"[red]{CONTROL}") as advance:
+            advance(f"of {CONTROL}")
+    bar = capsys.readouterr().err
+    assert ("[red]\\x1b]52" in bar, "of \\x1b]52" in bar, "\x1b]" in bar, "\x1b[" in bar) == (True, True, False, True)
     folder = make_untrusted_corpus(tmp_path / "corpus", calls, ("-load", "x"), name=f"m{CONTROL}")
     shown = run("corpus", "verify", folder, env={"COLUMNS": "400"}).output
     assert ("\x1b" in shown, "cGFzdGVk" in shown) == (False, True)

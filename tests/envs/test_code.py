@@ -89,18 +89,6 @@ def test_the_code_at_each_decision_is_that_of_clang_and_parses(tmp_path: Path) -
             assert_parses(env, text, tmp_path, "-emit-obj")
 
 
-def test_the_code_of_coroutines_parses_before_and_after_their_split(tmp_path: Path) -> None:
-    env = InlineEnv(ir=True)
-    _, info = env.reset(options={"module": "modern/generator"})
-    texts, done = {env.ir().text}, False
-    while not done:
-        *_, done, _, info = env.step(info.get("default_action"))
-        texts |= set() if done else {env.ir().text}
-    env.close()
-    for part in (".Frame = type", ".resumers = private constant", "presplitcoroutine"):
-        assert_parses(env, next(text for text in texts if part in text), tmp_path, "-emit-llvm-bc")
-
-
 def test_a_graph_is_an_observation_and_changes_no_compile(calls: Path, tmp_path: Path) -> None:
     def play(env: InlineEnv) -> tuple[list[Any], tuple[float, float]]:
         observation, info = env.reset()
