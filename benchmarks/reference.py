@@ -44,8 +44,7 @@ from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.network import Network
-from mlgo_gym.search import SearchResult
-from mlgo_gym.storage.json_files import read_json_lines
+from mlgo_gym.search.corpus_search import read_results
 from mlgo_gym.tasks.measurement import worst_cost
 from mlgo_gym.training.pipeline import drawn_modules
 
@@ -225,11 +224,10 @@ def evaluated(task: Task, level: dict[str, Any]) -> dict[str, Any]:
 
 def searched(task: Task) -> dict[str, Any]:
     """Return the row of a search."""
-    _, *values = (value for _, value in read_json_lines(task.result))
-    results = [SearchResult.from_json({name: each[name] for name in each.keys() - {"identity"}}) for each in values]
-    sizes = {result.module: int(result.cost_after(protocol.SEARCH_COMPILES)) for result in results if not result.error}
+    _, results = read_results(task.result)
+    sizes = {name: int(result.cost_after(protocol.SEARCH_COMPILES)) for (name, _), result in results.items()}
     row = {"level": task.level, "name": task.row.name, "seed": task.seed, "compiles": protocol.SEARCH_COMPILES}
-    failures = len(task.searched()) - sum(result.verified for result in results)
+    failures = len(task.searched()) - sum(result.verified for result in results.values())
     return {**row, **read_json(task.complete, {}), "search": True, "failures": failures, "sizes": sizes}
 
 

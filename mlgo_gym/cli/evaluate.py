@@ -93,7 +93,16 @@ def evaluate(
     linked: list[LinkResult] = []
     programs: list[ProgramResult] = []
     with evaluation:
-        interrupted = run_with_progress(evaluation, Execution(jobs, ray), envs)
+        interrupted = False
+        try:
+            with (
+                progress_over(evaluation.remaining, "Episodes") as advance,
+                closing(evaluation.run(Execution(jobs, ray), envs=envs)) as episodes,
+            ):
+                for _ in episodes:
+                    advance()
+        except KeyboardInterrupt:
+            interrupted = True
         result = evaluation.result
         if link and not interrupted:
             linked = evaluation.link(trust_flags=trust_flags)
@@ -115,20 +124,6 @@ def evaluate(
         echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes left; {remedy}", err=True)
         raise typer.Exit(INTERRUPTED)
     exit_with(result.failures or any(row.error for row in linked) or any(row.error for row in programs))
-
-
-def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int = ENVS) -> bool:
-    """Run the episodes of an evaluation and show their progress; return whether Ctrl-C interrupted them."""
-    try:
-        with (
-            progress_over(evaluation.remaining, "Episodes") as advance,
-            closing(evaluation.run(execution, envs=envs)) as episodes,
-        ):
-            for _ in episodes:
-                advance()
-    except KeyboardInterrupt:
-        return True
-    return False
 
 
 def split_policies(texts: Iterable[str]) -> list[str]:
@@ -210,7 +205,6 @@ def explain(
     policy: Annotated[list[str] | None, Option(help="Policy; repeat for the second. Default: default.")] = None,
     corpus: options.Corpus = "builtin",
     flags: Annotated[str | None, Option(help="Flags of a .bc file, as one argument: '-Os -fPIC'.")] = None,
-    environment: options.Environment = "mlgo/Inline-v0",
     measured: Annotated[
         int, Option("--show", help="Maximum number of calls to measure, one compile each.", min=0)
     ] = 10,
@@ -237,7 +231,7 @@ def explain(
         arguments["corpus"] = str(Path(module).resolve())
     if flags is not None:
         arguments = with_compile_options(arguments, flags=shlex.split(flags))
-    with closing(make_environment(environment, arguments)) as env, progress_over(None, "Steps") as progress:
+    with closing(make_environment("mlgo/Inline-v0", arguments)) as env, progress_over(None, "Steps") as progress:
 
         def note(done: int, steps: int, result: str) -> None:
             progress.at(done, steps, result=result)

@@ -9,16 +9,11 @@ from typer import Argument, Option
 from mlgo_gym.errors import MlgoError
 
 _CORPUS = "builtin, a dataset, pypi:NAME==VERSION, a path; several with commas."
-_ENVIRONMENT = "Id of the environment, such as mlgo/Inline-v0."
 
-CalleeFeatures = Annotated[
-    bool, Option("--callee-features", help="Add features of the callee and of earlier decisions.")
-]
 Clang = Annotated[str | None, Option(help="Path, name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled")]
 CorpusArgument = Annotated[str, Argument(help=_CORPUS)]
 Corpus = Annotated[str, Option(help=_CORPUS)]
-EnvironmentArgument = Annotated[str, Argument(help=_ENVIRONMENT)]
-Environment = Annotated[str, Option(help=_ENVIRONMENT)]
+EnvironmentArgument = Annotated[str, Argument(help="Id of the environment, such as mlgo/Inline-v0.")]
 Jobs = Annotated[int | None, Option(help="Number of concurrent jobs. Default: one per CPU.", min=1)]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 Limit = Annotated[int | None, Option(help="Number of modules to take, drawn at random.", min=1)]

@@ -76,7 +76,7 @@ def progress_over(total: int | None, title: str) -> Iterator[Progress]:
         task = bars.add_task(shown(title), total=total, text="")
 
         def draw(progress: Progress) -> None:
-            fields = {"description": shown(progress.title), "text": shown(str(progress))}
-            bars.update(task, completed=progress.done, total=progress.total, **fields)
+            description, text = shown(progress.title), shown(str(progress))
+            bars.update(task, completed=progress.done, total=progress.total, description=description, text=text)
 
         yield Progress(total, title, draw)

@@ -68,7 +68,6 @@ def label(
     max_per_project: Annotated[
         int | None, Option(help="Maximum number of modules per project (≥ 1). Default: no limit.", min=1)
     ] = None,
-    callee_features: options.CalleeFeatures = False,
     graphs: Annotated[bool, Option(help="Also store the call graph at each label.")] = False,
     metric: options.Metric = None,
     jobs: options.Workers = None,
@@ -91,7 +90,7 @@ def label(
     Exit status 1: a module failed.
     """
     plain = environment_arguments(clang, settings, trust_flags, link_view)
-    given = {"callee_features": callee_features, "metric": metric, "ir": graphs}
+    given = {"metric": metric, "ir": graphs}
     arguments = {name: value for name, value in given.items() if value} | plain
     labelling = Labelling(corpus, policy, arguments, compiles, seconds, seed, largest, limit, max_per_project)
     if corpus in REFERENCES:
@@ -185,7 +184,6 @@ def policy(
     output: Annotated[Path, Option(help="Folder for everything; the same command resumes from it.")],
     corpus: Annotated[str, Option(help="Corpus without a level.")] = "builtin:train,catalogue:train",
     level: Annotated[str, Option(help="Optimisation level that the policy is for.")] = "Oz",
-    callee_features: options.CalleeFeatures = False,
     rounds: Annotated[int, Option(help="Rounds of labels, each around the last network.", min=1)] = 4,
     compiles: CompilesOption = 40,
     seconds: Annotated[float, Option(help="Maximum CPU time per module, in seconds.")] = 3.0,
@@ -217,8 +215,7 @@ def policy(
         raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
     levels = dict.fromkeys([level, *EXTRA_LEVELS.get(level, ())])
     corpora = {name: ",".join(str(spec.at(name)) for spec in specs) for name in levels}
-    given = {"callee_features": callee_features}
-    arguments = environment_arguments(clang, settings, trust_flags, link_view, **given)
+    arguments = environment_arguments(clang, settings, trust_flags, link_view)
     start = Base.parse(base or BASES.get(level, "default")).name
     labelling = Labelling(
         ",".join(dict.fromkeys(corpora.values())),

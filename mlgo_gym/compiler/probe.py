@@ -23,10 +23,9 @@ _TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Header of an advisor's channel, number of decisions in the tiny module (≥ 1), and payload of the first one."""
+    """Header of an advisor's channel, and payload of the first decision in the tiny module."""
 
     header: LogHeader
-    decisions: int
     first: bytes
 
 
@@ -40,10 +39,9 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
     key = key_of(toolchain.identity, advisor.name, advisor.flags("BASE"), flags)
     with suppress(KeyError, TypeError, ValueError):  # unknown, or written by another release
         known = _memory.get(key) or {}
-        header = LogHeader.parse(str(known["header"]).encode())
-        return Probe(header, int(known["decisions"]), bytes.fromhex(known["first"]))
+        return Probe(LogHeader.parse(str(known["header"]).encode()), bytes.fromhex(known["first"]))
     result = _measure(toolchain, advisor, flags)
-    _memory.put(key, {"header": result.header.json, "decisions": result.decisions, "first": result.first.hex()})
+    _memory.put(key, {"header": result.header.json, "first": result.first.hex()})
     return result
 
 
@@ -74,7 +72,7 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
             f"{toolchain.version_text}), got none: this build has no interactive mode; choose another clang, or the "
             "bundled one"
         )
-    return Probe(header, len(payloads), payloads[0])
+    return Probe(header, payloads[0])
 
 
 def _tiny_module() -> str:

@@ -137,12 +137,6 @@ class SearchResult:
         """Return the least cost within a number of compiles; the baseline if none improved."""
         return min((cost for index, cost in self.improvements if index <= compiles), default=self.baseline)
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "SearchResult":
-        """Return the result of its fields as JSON data; other data raise a TypeError, KeyError or ValueError."""
-        improvements = tuple((index, cost) for index, cost in value["improvements"])
-        return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})
-
 
 def search_module(
     env: CompilerEnv,
@@ -253,7 +247,7 @@ class CorpusSearch:
                 if output.stat().st_size:
                     raise MlgoError(f"expected search results in {output}, got another file; choose another output")
                 lines.append(header)
-            recorded, found = _read(output)
+            recorded, found = read_results(output)
             refuse_other_identity(output, recorded, header)
             done = [found[name, identity] for name, identity in identities.items() if (name, identity) in found]
             for result in done:
@@ -313,15 +307,19 @@ class CorpusSearch:
             return self._failure(name, str(error)), None
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], SearchResult]]:
-    """Return the identity of a search, and its results without an error, by the name and the identity of the module."""
+def read_results(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], SearchResult]]:
+    """Return the identity of a search, and its results without an error, by the name and the identity of the module.
+
+    Raises `MlgoError` if the file has no results of a search.
+    """
     lines = read_json_lines(path)
     _, header = next(lines)
     found: dict[tuple[str, str], SearchResult] = {}
     try:
         for _, value in lines:
-            identity = value.pop("identity")
-            result = SearchResult.from_json(value)
+            identity, value["actions"] = value.pop("identity"), tuple(value["actions"])
+            value["improvements"] = tuple((index, cost) for index, cost in value["improvements"])
+            result = SearchResult(**value)
             if result.error is None:
                 found[result.module, identity] = result
         return dict(header), found

@@ -99,7 +99,7 @@ def _load(options: BanditOptions, paths: tuple[Path, ...], _versions: tuple[tupl
     if options.callee_features and missing:
         raise MlgoError(
             f"expected labels with callee features, got none of {', '.join(missing)}; run mlgo-gym label "
-            "--callee-features, or omit callee_features"
+            "--set callee_features=true, or omit callee_features"
         )
     if not options.callee_features:
         stored = stored.select_features([name for name in stored.features if name not in CALLEE_FEATURES])

@@ -277,7 +277,7 @@ def _check_features(expected: tuple[str, ...], actual: tuple[str, ...], source: 
     differences = [f"{word} {', '.join(names)}" for word, names in (("additional", more), ("missing", fewer)) if names]
     raise MlgoError(
         f"expected labels of the same features, got {source} with {' and '.join(differences) or 'another order'}; "
-        "train on labels of one kind (--callee-features and --environment of mlgo-gym label)"
+        "train on labels of one kind (mlgo-gym label --set callee_features=true)"
     )
 
 

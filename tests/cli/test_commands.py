@@ -172,7 +172,7 @@ def test_networks_learn_from_labels(varied: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("lightgbm", reason="LightGBM is not installed")
     labels, file = tmp_path / "labels", tmp_path / "n.safetensors"
-    assert run("label", varied, "--output", labels, "--compiles", 3, "--callee-features").exit_code == 0
+    assert run("label", varied, "--output", labels, "--compiles", 3, "--set", "callee_features=true").exit_code == 0
     result = run("train", "imitation", labels, *SMALL, "--output", file, "--margin", 0.5)
     assert result.exit_code == 0, result.output
     assert result.output.endswith(f"wrote {file}, margin 0.5\n")

@@ -64,7 +64,6 @@ TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
             "--limit": (1,),
             "--max-per-project": (1,),
             "--graphs": (),
-            "--callee-features": (),
             "--metric": ("nonsense",),
             "--set": ("reward=nonsense",),
         },
@@ -86,7 +85,6 @@ TABLE: dict[str, tuple[tuple[object, ...], Options]] = {
         {
             **COMPILER,
             "--corpus": ("{other}",),
-            "--environment": ("mlgo/RegAllocEvict-v0",),
             "--policy": ("never",),
             "--flags": ("-nonsense",),
             "--html": ("{folder}/page.html",),

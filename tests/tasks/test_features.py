@@ -111,7 +111,6 @@ def test_the_features_are_exactly_those_of_the_header(any_toolchain: Toolchain, 
     found = probe(any_toolchain, advisor)
     header, expected = found.header, tensors(advisor.name, any_toolchain.version[0])
     assert header.advice == TensorSpec(*ADVICE[advisor.name], (1,))
-    assert found.decisions == 2 if advisor is INLINING else found.decisions > 0
     assert len(found.first) == header.observation_bytes
     assert [(spec.name, spec.type, spec.shape) for spec in header.features] == expected
 
