@@ -149,7 +149,6 @@ def _show_version(settings: Settings, command: Sequence[str]) -> int:
 
 
 def _describe(policy: str) -> str:
-    """Return the policy's name, or the name and the digest of its file."""
     from mlgo_clang.settings import network_file
 
     try:
@@ -159,7 +158,6 @@ def _describe(policy: str) -> str:
 
 
 def _with_digest(path: str) -> str:
-    """Return the name of a file and its digest; the path if it cannot be read."""
     from mlgo_clang.files import digest_of, read_untrusted
 
     try:

@@ -243,7 +243,6 @@ def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
 
 
 def _pass_on(printed: bytes, warnings: bytearray | None) -> None:
-    """Write what clang printed to standard error, or keep it."""
     if warnings is None:
         write_errors(printed)
     else:

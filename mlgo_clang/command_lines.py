@@ -116,7 +116,6 @@ def read_commands(text: str) -> list[list[str]]:
 
 
 def _end_of_piece(text: str, start: int) -> int:
-    """Return the position of the next quote or backslash; -1 for none."""
     quote, backslash = text.find('"', start), text.find("\\", start)
     return quote if backslash < 0 else min(quote, backslash)
 

@@ -51,7 +51,6 @@ def _open(suffix: str, flags: int) -> tuple[int, str]:
 
 
 def _by_use(folder: str) -> list[str]:
-    """Return the names of the files in a folder, the last written one last."""
     with os.scandir(folder) as entries:
         return [name for _, name in sorted((entry.stat().st_mtime_ns, entry.name) for entry in entries)]
 

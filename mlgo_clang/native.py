@@ -133,7 +133,6 @@ def _noted(note: str, facts: bytes) -> str:
 
 
 def _facts(compiler: Sequence[str], program: os.stat_result) -> bytes:
-    """Return the compiler, and the identities of its program and of the files that generate the source."""
     facts = [*compiler, file_identity(program)]
     for generators in _GENERATORS:
         try:

@@ -77,17 +77,17 @@ def wasm_sections(data: bytes, start: int = 8, end: int | None = None) -> Iterat
         yield kind, start - size, start
 
 
-def read_leb128(data: bytes, position: int, end: int, bits: int = 32, name: str = WASM_FILE) -> tuple[int, int]:
-    """Return an unsigned number of some bits in LEB128, and the position after it; or raise an MlgoError."""
+def read_leb128(data: bytes, position: int, end: int, name: str = WASM_FILE) -> tuple[int, int]:
+    """Return an unsigned number of 32 bits in LEB128, and the position after it; or raise an MlgoError."""
     value = 0
-    for shift in range(0, bits, 7):
+    for shift in range(0, 32, 7):
         check_end(data, position + 1, end, name)
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise MlgoError(f"expected numbers of at most {bits} bits in {name}, got more at byte {position}; it is damaged")
+    raise MlgoError(f"expected numbers of at most 32 bits in {name}, got more at byte {position}; it is damaged")
 
 
 def check_end(data: bytes, position: int, end: int, name: str = WASM_FILE) -> None:

@@ -80,8 +80,6 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 class _CrateJob(Job):
-    """One crate to compile."""
-
     def __init__(self, settings: Settings, crate: Crate, program: Sequence[str], rest: Sequence[str]) -> None:
         invocation = Invocation(crate.source, "", crate.level, "")
         super().__init__(settings, invocation, program, rest, RUSTC, compiler_command("bundled", "gcc"))
@@ -101,7 +99,7 @@ class _CrateJob(Job):
                 return file.read()
 
     def explain(self, problem: str) -> str:
-        llvm, _ = llvm_version(rustc_version(self.compiler))
+        llvm = llvm_version(rustc_version(self.compiler))
         if 0 < llvm < _OLDEST_LLVM:
             return f"expected a rustc with LLVM {_OLDEST_LLVM} or newer, got LLVM {llvm}; run rustup update"
         return problem

@@ -160,8 +160,7 @@ def rustc_version(program: Sequence[str] = ("rustc",)) -> str:
         return ""
 
 
-def llvm_version(text: str) -> tuple[int, str]:
-    """Return the major version of the LLVM in the output of `rustc -vV`, and the full one; `(0, "")` if it has none."""
-    full = text.partition("LLVM version: ")[2].partition("\n")[0]
-    major = full.partition(".")[0]
-    return (int(major), full) if major.isdigit() else (0, "")
+def llvm_version(text: str) -> int:
+    """Return the major version of the LLVM in the output of `rustc -vV`; 0 if it has none."""
+    major = text.partition("LLVM version: ")[2].partition(".")[0]
+    return int(major) if major.isdigit() else 0

@@ -111,7 +111,6 @@ class Settings:
 
 
 def _check_policy(policy: str) -> None:
-    """Raise `UsageError` if there is no policy of a name."""
     from mlgo_clang.channel import inlining_rule
 
     try:

@@ -81,7 +81,6 @@ def _write_facts(command: Sequence[str], facts: Path) -> list[Path]:
 
 
 def _run(command: Sequence[str], settings: Mapping[str, str]) -> None:
-    """Run the build with these variables; exit with its status if it fails."""
     scripts = Path(sysconfig.get_path("scripts"))
     compilers = {
         # A cache of objects may be the first word.

@@ -59,7 +59,6 @@ def info(
 
 
 def _facts(corpus: Corpus, information: Information, toolchain: Toolchain) -> dict[str, str]:
-    """Return the statistics of a corpus by their names."""
     facts = {} if corpus.path is None else {"path": str(corpus.path)}
     facts["modules"] = f"{information.modules:,}"
     if missing := information.missing:

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from typing import Annotated, Any
 from gymnasium.envs.registration import load_env_creator
 from typer import Option
 
-from mlgo_clang.rustc_arguments import llvm_version, rustc_version
 from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
 from mlgo_gym.cache import cache_directory, write_atomically
 from mlgo_gym.cli import options
@@ -28,8 +26,6 @@ from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
 Findings = dict[str, Any]
 Report = Callable[[str, str], None]
 """Takes a problem and its remedy."""
-
-_OLDEST_LLVM = 17
 
 
 def doctor(
@@ -57,7 +53,6 @@ def doctor(
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "clang": compiler,
-        "rustc": _rustc(int(compiler["version"].partition(".")[0]) if "version" in compiler else None),
         **{name: {"possible": possible, "reason": reason} for name, (possible, reason) in supported.items()},
         "cache": _cache(report),
         "scratch": _scratch(report),
@@ -88,24 +83,6 @@ def _clang(name: str | None, report: Report) -> Findings:
     return {"command": list(toolchain.command), "version": version, "bundled": bundled, "advisors": advisors}
 
 
-def _rustc(newest_llvm: int | None) -> Findings:
-    """Return version, LLVM and path of rustc, and the reason if it cannot be used with the clang of a major version."""
-    path = shutil.which("rustc")
-    if path is None:
-        return {"reason": "not installed, needed for crates only"}
-    text = rustc_version([path])
-    release = re.search(r"^release: (\S+)", text, re.MULTILINE)
-    major, llvm = llvm_version(text)
-    if release is None or not major:
-        return {"path": path, "reason": "prints no version; install a toolchain with rustup"}
-    findings = {"path": path, "version": release[1], "llvm": llvm}
-    if major < _OLDEST_LLVM:
-        findings["reason"] = f"expected LLVM {_OLDEST_LLVM} or newer; run rustup update"
-    elif newest_llvm is not None and major > newest_llvm:
-        findings["reason"] = f"clang {newest_llvm} cannot read its bitcode; choose a newer clang for corpora"
-    return findings
-
-
 def _cache(report: Report) -> Findings:
     folder = cache_directory()
     trial = folder / f"doctor-{os.getpid()}"
@@ -131,15 +108,13 @@ def _scratch(report: Report) -> Findings:
 
 
 def _lines(findings: Findings) -> Iterator[str]:
-    clang, rustc, scratch = findings["clang"], findings["rustc"], findings["scratch"]
+    clang, scratch = findings["clang"], findings["scratch"]
     yield f"mlgo-gym {findings['mlgo_gym']}, Python {findings['python']}, {findings['platform']}"
     if "error" not in clang:
         yield f"clang {clang['version']}{' (bundled)' * clang['bundled']}: {' '.join(clang['command'])}"
         for name, advisor in clang["advisors"].items():
             status = f"supported, {advisor['features']} features" if "features" in advisor else "not supported"
             yield f"  {name:<10} {status}"
-    version = f" {rustc['version']} (LLVM {rustc['llvm']})" if "version" in rustc else ""
-    yield f"rustc{version}: {'; '.join(rustc[key] for key in ('path', 'reason') if key in rustc)}"
     for name in ("snapshots", "confinement", "instruction_counter"):
         state = "possible" if findings[name]["possible"] else "not possible"
         yield f"{name.replace('_', ' ')}: {state}: {findings[name]['reason']}"

@@ -141,23 +141,16 @@ def link_facts(
                 yield from objects_in(path)
 
     facts = LinkFacts.merged([LinkFacts.of_objects(objects(), icf), *map(LinkFacts.read, files)])
-    before = LinkFacts.read(output).counts if output.is_file() else {}
     facts.write(output)
     twins = facts.twins
     once = sum(copies - twins.get(name, 0) == 1 for name, (copies, _) in facts.counts.items())
-    changed = sum(facts.counts.get(name) != before.get(name) for name in {*facts.counts, *before})
     text = f"{output}: {len(facts.counts)} weak functions, {once} of them in one object"
     if icf != "none":
         text += f", {len(twins)} merged with others by --icf={icf}"
-    if before:
-        text += f"; {changed} differ from the file before"
-    print_result(
-        as_json, {"functions": len(facts.counts), "in_one_object": once, "merged": len(twins), "changed": changed}, text
-    )
+    print_result(as_json, {"functions": len(facts.counts), "in_one_object": once, "merged": len(twins)}, text)
 
 
 def _plain_objects(corpus: str, clang: str | None, trust_flags: bool) -> Iterator[bytes]:
-    """Yield the objects of plain clang of the modules of a corpus."""
     toolchain = find_toolchain(clang)
     modules = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags)
     with progress_over(len(modules), "Modules") as advance:

@@ -54,7 +54,6 @@ def _contents(file: Path) -> bytes:
 
 
 def _earlier(path: Path, files: list[str]) -> dict[str, dict[str, int]]:
-    """Return the sizes of the files in an earlier output."""
     try:
         content = json.loads(path.read_bytes())
         return {file: {metric: int(content[file][metric]) for metric in _GATED} for file in files}

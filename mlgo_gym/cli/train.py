@@ -124,7 +124,6 @@ def _counts(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _network(hidden: str, steps: int) -> NetworkSettings:
-    """Return the settings of a network with hidden layers such as `64,32`."""
     try:
         widths = tuple(int(part) for part in hidden.split(",") if part.strip())
     except ValueError:

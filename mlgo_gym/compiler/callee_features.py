@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
+from mlgo_clang.protocol import CALLEE_SOURCES
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.training_log import LogHeader, TensorSpec
 
@@ -48,9 +49,6 @@ CALLEE_FEATURES: Mapping[str, str] = MappingProxyType(
 )
 """Names and meanings, in the order of the observation. -1 means unknown."""
 
-SOURCE_FEATURES = ("callee_users", "node_count")
-"""Features of clang that callee features are computed from."""
-
 
 def uses_callee_features(features: Iterable[str]) -> bool:
     """Return whether some of the names are callee features."""
@@ -60,9 +58,9 @@ def uses_callee_features(features: Iterable[str]) -> bool:
 @lru_cache(maxsize=64)
 def with_callee_features(header: LogHeader) -> LogHeader:
     """Extend the header of an inlining channel by float32 tensors of shape (1,), or raise `ToolchainError`."""
-    if missing := [name for name in SOURCE_FEATURES if name not in header.tensors]:
+    if missing := [name for name in CALLEE_SOURCES if name not in header.tensors]:
         raise ToolchainError(
-            f"expected a clang with the features {', '.join(SOURCE_FEATURES)} for callee features, got one without "
+            f"expected a clang with the features {', '.join(CALLEE_SOURCES)} for callee features, got one without "
             f"{', '.join(missing)}; use callee_features=False"
         )
     features = (*header.features, *(TensorSpec(name, "float", (1,)) for name in CALLEE_FEATURES))

@@ -249,7 +249,6 @@ class DecisionCode:
         return CallGraph(tuple(names), nodes_table, edges_table, np.array(list(edges), np.int64))
 
     def _pending_site(self) -> dict[str, int]:
-        """Return the columns of the place of the pending call, if it is known."""
         call, function = self._call, self.module.functions.get(self._call_in())
         if call is None or call.position < 0 or function is None:
             return {}

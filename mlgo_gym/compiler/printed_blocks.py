@@ -83,7 +83,6 @@ def _loops(after: Sequence[Sequence[int]], order: Sequence[int], place: Mapping[
 def _chances(
     block: int, after: Sequence[int], loops: Mapping[int, set[int]], rare: Iterable[int]
 ) -> list[tuple[int, float]]:
-    """Return the probability of each edge from a block."""
     after = [successor for successor in after if successor not in rare] or after
     inner = min((body for body in loops.values() if block in body), key=len, default=set())
     stays = sum(successor in inner for successor in after)

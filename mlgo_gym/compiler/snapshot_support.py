@@ -72,7 +72,6 @@ def _answer(session: Session, answer: bytes) -> bytes:
 
 
 def _hint(cause: BaseException | None) -> str:
-    """Return the likely reason why ptrace is forbidden."""
     if not isinstance(cause, OSError) or cause.errno not in (errno.EPERM, errno.EACCES, errno.ENOSYS):
         return ""
     try:

@@ -86,7 +86,7 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
         code = network_decision_code(policy, network)
     elif is_rule(policy):
         rule = RuleText.load(policy_file(policy))
-        code = rule_decision_code(policy, rule.features, rule.code)
+        code = rule_decision_code(policy, rule)
     else:
         name, _, argument = policy.partition(":")
         conditions = {"never": "1 < 0", "always": "0 < 1", "default": f"{INLINING_DEFAULT} > 0"}
@@ -95,16 +95,16 @@ def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode
         if policy not in conditions:
             raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
         rule = RuleText.parse(conditions[policy], policy)
-        code = rule_decision_code(policy, rule.features, rule.code)
+        code = rule_decision_code(policy, rule)
     if not callee_features:
         check_features(policy, code.features)
     return code
 
 
-def rule_decision_code(name: str, features: tuple[str, ...], expression: str) -> DecisionCode:
+def rule_decision_code(name: str, rule: RuleText) -> DecisionCode:
     """Return the code of a rule: an expression of C on `const float *features`."""
-    code = f"static int mlgo_yes(const float *features) {{\n  (void)features;\n  return {expression};\n}}\n"
-    return DecisionCode(name, features, code)
+    code = f"static int mlgo_yes(const float *features) {{\n  (void)features;\n  return {rule.code};\n}}\n"
+    return DecisionCode(name, rule.features, code)
 
 
 def network_decision_code(name: str, network: Network) -> DecisionCode:
@@ -192,8 +192,7 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
 
 def _library_code(path: Path) -> str:
     if path.suffix == RULE_SUFFIX:
-        rule = RuleText.load(path)
-        policy = rule_decision_code(path.stem, rule.features, rule.code)
+        policy = rule_decision_code(path.stem, RuleText.load(path))
     else:
         policy = network_decision_code(path.name, Network.load(path))
     values = {

@@ -8,7 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
+from mlgo_clang.protocol import CALLEE_SOURCES
+from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.native_library import FLAGS, output_of
 from mlgo_gym.deploy.c_code import DecisionCode, comment_text, fill_template
 from mlgo_gym.deploy.exports import writing
@@ -74,7 +75,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
     with_callees = uses_callee_features(policy.features)
     # Features that the plugin itself computes.
     own = (INLINING_DEFAULT, *CALLEE_FEATURES) if with_callees else (INLINING_DEFAULT,)
-    needed = (*policy.features, *(SOURCE_FEATURES if with_callees else ()))
+    needed = (*policy.features, *(CALLEE_SOURCES if with_callees else ()))
     if missing := [name for name in needed if name not in (*available, *own)]:
         raise PolicyError(
             f"{policy.name} uses {', '.join(missing)}, which the inlining advisor of LLVM {llvm.major} does not "

@@ -219,7 +219,6 @@ class LinkFacts:
 
 
 def _merged_sections(tables: Sequence[SymbolTable], folding: Folding) -> list[dict[Place, set[str]]]:
-    """Return groups of sections that folding merges, with the names of their visible functions."""
     link = Link(tables)
     groups: dict[int, dict[Place, set[str]]] = {}
     for place, number in link.folded_sections(folding).items():

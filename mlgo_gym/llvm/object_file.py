@@ -255,14 +255,13 @@ class ByteReader:
         data: The file.
         start, end: Offsets of the part.
         name: Name of the file in errors, with its article.
-        bits: Maximum size of a number in LEB128.
 
     Attributes:
         at: Offset of the next byte.
     """
 
-    def __init__(self, data: bytes, start: int, end: int, name: str = WASM_FILE, bits: int = 32) -> None:
-        self._data, self.at, self.end, self._name, self._bits = data, start, end, name, bits
+    def __init__(self, data: bytes, start: int, end: int, name: str = WASM_FILE) -> None:
+        self._data, self.at, self.end, self._name = data, start, end, name
 
     def skip(self, size: int) -> None:
         """Skip bytes; raise `MlgoError` if there are fewer, as all methods do."""
@@ -276,7 +275,7 @@ class ByteReader:
 
     def number(self) -> int:
         """Return an unsigned number in LEB128."""
-        value, self.at = read_leb128(self._data, self.at, self.end, self._bits, self._name)
+        value, self.at = read_leb128(self._data, self.at, self.end, self._name)
         return value
 
     def text(self) -> str:

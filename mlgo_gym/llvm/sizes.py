@@ -146,7 +146,6 @@ def size_changes(before: FunctionSizes, after: FunctionSizes) -> dict[str, int]:
 
 
 def _function_symbols(table: SymbolTable) -> tuple[list[str], list[int], list[int], list[int]]:
-    """Return name, section, start and size of every function symbol in an executable section."""
     elf, functions = table.elf, table.functions
     symbols, sections = table.symbols[functions], table.sections[functions]
     executable = elf.executable[sections]

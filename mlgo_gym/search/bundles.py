@@ -226,7 +226,6 @@ class BundleSearch:
             keys.clear()
 
     def _pairs(self) -> list[Move]:
-        """Return random pairs of calls with the same caller or the same callee."""
         pairs: list[Move] = []
         groups: dict[tuple[str, str], list[Flip]] = {}
         for move in single_moves(self._expected.visits):
@@ -303,7 +302,6 @@ class BundleSearch:
                 self._tried["keep" if move.kind == "inline" else "inline", ((call, 1 - answer),)] = frozenset()
 
     def _verify(self) -> None:
-        """Compile as expected, without new moves, and combine the result with the best compile."""
         trial = self._compile(self._expected.plan(self._dtype))
         self._unverified = 0
         if trial is None:

@@ -348,7 +348,6 @@ class ExpectedCompile:
 
 
 def _replace(values: dict[str, int], sizes: FunctionSizes, function: str) -> int:
-    """Replace the value of a function by that of another compile; return the growth."""
     value = sizes.functions.get(function, 0)
     growth = value - values.pop(function, 0)
     if value:

@@ -1,7 +1,6 @@
 """`mlgo-gym doctor`: a complete installation, and a problem with its remedy for each fault."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,3 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
     _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
     assert [problem for problem in problems if "cannot be written: Not a directory" in problem]
     assert "$MLGO_CACHE" in remedies
-
-
-def test_a_rustc_that_cannot_be_used_has_a_reason_and_is_needed_for_crates_only(tmp_path: Path) -> None:
-    write_program(tmp_path / "rustc", "echo 'release: 1.63.0\nLLVM version: 14.0.5'")
-    findings, _, _ = examine(PATH=f"{tmp_path}:{os.environ['PATH']}")
-    assert findings["rustc"]["reason"] == "expected LLVM 17 or newer; run rustup update"
-    findings, problems, _ = examine(PATH="/nowhere")
-    assert (findings["rustc"], problems) == ({"reason": "not installed, needed for crates only"}, [])
