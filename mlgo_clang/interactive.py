@@ -154,7 +154,7 @@ class InteractiveCompile:
                     for number, descriptor in enumerate((*streams, stderr))
                     if descriptor not in (-1, number)
                 ],
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *signals.numbers],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
             )
             signal_when_closed(guard[0], pid, signal.SIGTERM)
             os.close(guard.pop(0))

@@ -67,7 +67,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"timeout": 3}, "it is an entry of compile_options: compile_options={'timeout': …}"),
     ({"compile_options": {"memory_limit": 0}}, "expected memory_limit > 0 or None, got 0"),
     ({"compile_options": {"cpu_limit": 0.05}}, "expected cpu_limit ≥ 1 or None, got 0.05"),
-    ({"metric": {"text": -1}}, "expected positive weights by metrics of"),
+    *(({"metric": {"text": weight}}, "expected positive weights by metrics of") for weight in (0, -1)),
     # Arguments without effect
     ({"clang": ""}, "expected clang as a path or a name on PATH, got ''; omit it for the bundled one"),
     ({"max_functions": 9}, "expected observation='graph' with max_functions=9, got 'flat'; omit it"),

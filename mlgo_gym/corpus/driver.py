@@ -311,12 +311,9 @@ _CACHE = re.compile(r'\.global_cache_dir = "((?:[^"\\]|\\.)*)"')
 
 
 def bundled_caches() -> tuple[Path, ...]:
-    """Return the cache folder of the bundled compiler, in which its links write; none if it names none."""
+    """Return the cache folder of the bundled compiler, which it makes for its links; none if it names none."""
     completed = run_bounded(bundled_command("env"), writable=None, timeout=60, name="the bundled compiler")
-    folders = tuple(map(Path, _CACHE.findall(completed.stdout)))
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-    return folders
+    return tuple(map(Path, _CACHE.findall(completed.stdout)))
 
 
 def library_is_built() -> bool:

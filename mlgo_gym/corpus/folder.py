@@ -45,7 +45,7 @@ class Description:
     modules: tuple[str, ...]
     has_thinlto: bool = False
     global_command_override: tuple[str, ...] | None = None
-    extra: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+    extra: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

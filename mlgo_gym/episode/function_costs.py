@@ -75,7 +75,7 @@ class FunctionCosts:
         unit = 1 / _PARTS if self._is_weighted else 1.0
         growth = {name: change * unit for name, change in size_changes(first, second).items()}
         costs = {name: cost * unit for name, cost in first.functions.items()}
-        return CostChanges(growth, (second.text - first.text) * unit, self.counts_calls, costs)
+        return CostChanges(growth, (second.text - first.text) * unit, costs, self.counts_calls)
 
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:

@@ -126,6 +126,7 @@ def test_the_stack_is_the_largest_frame_and_a_refused_one_is_a_failure(toolchain
         flags = code_generation_flags(cc1_line(toolchain, [error, *words]))
         env = InlineEnv(corpus=str(bitcode), metric="max_frame", compile_options={"flags": list(flags)})
         last = play(env, 1)[-1]
+        assert env.corpus[0].flags == tuple(flags)
         if fails:
             assert last.terminated
             assert "stack frame size (3016) exceeds limit (3005)" in last.info["error"]["stderr"]

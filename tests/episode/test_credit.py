@@ -11,7 +11,7 @@ import pytest
 from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
+from mlgo_gym.episode.attribution.credit import CostChanges, credit, merge_split_parts
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, run_inline_compile
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.sizes import FunctionSizes
@@ -121,9 +121,12 @@ def test_the_share_of_a_decision_halves_with_each_step_to_the_function_that_chan
         decision("g", "b", 0)._replace(site=DecisionSite("g", 0, 1)),
     ]
     after = [before[0]._replace(answer=1), before[1], before[2]._replace(answer=1)]
-    reference = InlineCompile(tuple(before), sizes({"f": 10, "g": 10}))
-    episode = InlineCompile(tuple(after), sizes({"f": 10, "g": 40}))
+    reference = InlineCompile(tuple(before), sizes({"f": 10, "g": 10, "b": 50}))
+    episode = InlineCompile(tuple(after), sizes({"f": 10, "g": 40, "b": 50}))
     assert credit(reference, episode).saved.tolist() == pytest.approx([-10, 0, -20])
+    # The whole cost of a function vanishes, though not its bytes, because of the decisions that reach its calls.
+    costs = CostChanges({"b": -3.0}, -3.0, before={"b": 3.0})
+    assert credit(reference, episode, costs=costs).saved.tolist() == pytest.approx([1, 0, 2])
 
 
 # Functions that cannot be told apart: an error with the reason, or the documented fallback

@@ -165,7 +165,7 @@ FIRST_LINES = [
 ]
 LATER_LINES = [
     (HEADER_LINE, b'{"context":"\xff"}\n', "expected a context with a name"),
-    (HEADER_LINE, b'{"context":"f\\"}\n', "expected a context with a name"),
+    *((HEADER_LINE, b'{"context":"f%s"}\n' % end, "expected a context with a name") for end in (b"\\", b'"g')),
     (HEADER_LINE, OBSERVED, "expected a context"),
     (HEADER_LINE, b'{"context":"f","outcome":0}\n', "expected a context with a name"),
     (HEADER_LINE, b'{"context":3}\n', "expected a context with a name"),

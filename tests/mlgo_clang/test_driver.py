@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_clang.command_lines import cc1_commands, level_of, shown_commands, shown_text, target_of
 from mlgo_clang.invocation import driven, read_invocation, resolve
-from mlgo_clang.other_machines import library_headers, library_target
+from mlgo_clang.other_machines import library_headers, library_target, link_command
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -72,6 +72,10 @@ def test_the_last_target_counts_and_has_the_wheels_library() -> None:
         ("-Oz", "", ""),
     ):
         assert (target_of(words.split()), library_target(words.split())) == (target, library)
+    machine = ["-march=armv8-a", "-mabi=aapcs", "-mcpu=x", "-mtune=x", "--target=aarch64-linux-musl"]
+    assert link_command("zig", "g++", "aarch64-linux-musl", [*machine, "-Oz", "a.o", "-lm"])[1:] == (
+        ["c++", "-target", "aarch64-linux-musl", "-fno-sanitize=undefined", "-Oz", "-Xclang", "-Oz", "a.o", "-lm"]
+    )
 
 
 def test_a_target_in_a_file_is_that_of_each_use(run: Run, project: Path) -> None:
@@ -218,6 +222,7 @@ def test_a_build_whose_compiles_use_no_policy_gets_one_warning(run: Run, project
     ):
         assert warnings("-O2 -c calls.c", **variables) == ([] if message is None else [start + message])
     assert counted("because not at a level of MLGO_LEVELS: -O2") == 6
+    assert warnings("-O2 -c calls.c", MLGO_POLICY="never", MLGO_CACHE="/dev/null/cache") == [start + level] * 3
     (lto,) = warnings("-Oz -flto -c calls.c -o calls.bc")
     assert lto.startswith(start + b"-flto requests other work; before the link it would make programs larger; build")
     assert warnings("-O2 -fsyntax-only calls.c") == []

@@ -169,11 +169,12 @@ def test_settings_come_from_options_or_else_from_variables(run: Run, project: Pa
 
 
 def test_an_untrusted_network_runs_no_code(run: Run, project: Path, own_cache: Path) -> None:
-    evil = 'a"; int system(const char *); __attribute__((constructor)) void f(void) { system("touch evil"); } char *b="'
+    evil = 'é"; int system(const char *); __attribute__((constructor)) void f(void) { system("touch evil"); } char *b="'
     tensors = {"0.weight": np.zeros((1, 1), np.float32), "0.bias": np.zeros(1, np.float32)}
     metadata = {"format": FORMAT, "features": json.dumps([evil]), "activation": "relu"}
     (project / "net.safetensors").write_bytes(format_tensors(tensors, metadata))
-    result = run("--mlgo-policy=mlp:net.safetensors", "--mlgo-strict", *COMPILE)
+    # The program that reads the network prints the name in another encoding than UTF-8.
+    result = run("--mlgo-policy=mlp:net.safetensors", "--mlgo-strict", *COMPILE, PYTHONIOENCODING="latin-1")
     assert (result.returncode, b"expected the name of a feature" in result.stderr) == (1, True)
     assert not (project / "evil").exists()
 

@@ -31,12 +31,6 @@ OTHER_SUFFIXES = {
 """Kinds of sources that are counted as skipped, by suffix."""
 
 _LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
-_OTHER_LANGUAGES = {
-    **dict.fromkeys(("c-header", "c++-header", "c-header-cpp-output", "c++-header-cpp-output"), "a precompiled header"),
-    **dict.fromkeys(("c++-module", "c++-module-cpp-output", "c++-system-header", "c++-user-header"), "a C++ module"),
-    **dict.fromkeys(("objective-c", "objective-c++"), "Objective-C"),
-    **dict.fromkeys(("assembler", "assembler-with-cpp"), "assembly"),
-}
 _NO_CODE = frozenset({"-E", "-Eonly", "-fsyntax-only"})
 _NO_OUTPUT = frozenset({"-E", "-M", "-MM", "-fsyntax-only", "-###", "--preprocess"})
 _MODULE_FILES = ("-fmodule-file=", "-fprebuilt-module-path=")
@@ -50,7 +44,7 @@ _NOT_RECORDED = (
 
 _NOT_RECORDED_WITH_VALUE = ("-MJ", "--serialize-diagnostics")
 _SIDE_OUTPUTS_WITH_VALUE = (
-    "-o", "-dependency-file", "-MT", "-dependency-dot", "-header-include-file", "-serialize-diagnostic-file",
+    "-o", "-dependency-file", "-dependency-dot", "-header-include-file", "-serialize-diagnostic-file",
     "-diagnostic-log-file", "-opt-record-file", "-stack-usage-file", "-split-dwarf-file", "-split-dwarf-output",
 )  # fmt: skip
 _SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
@@ -160,7 +154,7 @@ def _skip_reason(
         return ""
     if language not in _LANGUAGES:
         is_counted = source.endswith(tuple(OTHER_SUFFIXES))
-        return "" if is_counted else _OTHER_LANGUAGES.get(language, f"the language {language}")
+        return "" if is_counted else f"the language {language}"
     if line[-1] == "-":
         return "a source on standard input"
     if is_probe_of(settings, source, output, folder):

@@ -50,14 +50,14 @@ class CostChanges(NamedTuple):
     """The changes of a cost between two compiles: growth by function without unchanged ones, and of the module.
 
     Attributes:
+        before: Cost of each function in the first compile.
         counts_calls: Whether the cost of a function also changes when it is called more or less often.
-        before: Cost of each function in the first compile; None for its bytes.
     """
 
     functions: Mapping[str, float]
     total: float
+    before: Mapping[str, float]
     counts_calls: bool = False
-    before: Mapping[str, float] | None = None
 
 
 def credit(
@@ -88,13 +88,13 @@ def credit(
     exact[causes] = True
     names = _named_functions(reference) | _named_functions(episode)
     if costs is None:
-        costs = CostChanges(size_changes(reference.functions, episode.functions), episode.text - reference.text)
+        changes = size_changes(reference.functions, episode.functions)
+        costs = CostChanges(changes, episode.text - reference.text, reference.functions.functions)
         expected = np.array([_growth_by(episode.decisions[index]) for index in causes])
     else:
         expected = np.zeros(len(causes))
     changes = merge_split_parts(costs.functions, names)
-    before: Mapping[str, float] = reference.functions.functions if costs.before is None else costs.before
-    sizes = merge_split_parts(before, names)
+    sizes = merge_split_parts(costs.before, names)
     pairs = [with_counterpart(reference.visits, episode.decisions[index]) for index in causes]
     reasons = causes_of_changes(
         reference.decisions, episode.decisions, changes, pairs, sizes, counts_calls=costs.counts_calls

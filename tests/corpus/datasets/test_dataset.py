@@ -65,6 +65,7 @@ def test_a_dataset_is_made_once_as_a_corpus_at_the_level_asked_for(
         assert module.metadata["archive_sha256"] == index.digests[NAME]
     report = read_report("tiny", folder)
     assert (report.modules, report.lines, report.languages) == (2, 5, {"C": 1, "C++": 1})
+    assert 0 <= report.seconds < 600
     (failure,) = report.failures
     assert failure.source == "src/bad.c"
     assert "undeclared identifier 'missing'" in failure.message
@@ -97,6 +98,8 @@ def test_broken_datasets_are_gone(index: PackageIndex, toolchain: Toolchain, own
     describe_tiny(tmp_path, digest, exclude={"src/none.c": "unused"})
     with pytest.raises(CorpusError, match=r"tiny 1\.0 that matches 'src/none\.c'"):
         fetch_dataset("tiny", toolchain=toolchain)
+    with pytest.raises(CorpusError, match="tiny 2"):
+        fetch_dataset("pypi:tiny==2", toolchain=toolchain)
     describe_tiny(tmp_path, digest, parts=[{"sources": ["src/bad.c"]}], exclude={})
     with pytest.raises(CorpusError, match="undeclared identifier 'missing'"):
         fetch_dataset("tiny", toolchain=toolchain)

@@ -38,13 +38,17 @@ def test_a_compiler_by_its_path_is_run_once_and_recorded_or_counted(
 ) -> None:
     script = f"$CC -c g.c; {own_compiler} -c f.c; printf '.text\\n' > s.s; $CC -c s.s; env -i {own_compiler} -c h.c"
     script += "; touch -d 2001-01-01 h.o"  # a cache can restore the time of an object, too
+    text = own_compiler.read_text().replace('"$@"', '--driver-mode=g++ -Wno-deprecated "$@"')
+    script += f"; cp f.c j.c; {write_program(own_compiler.with_name('own-clang++'), text)} -std=c++20 -c j.c"
     build = record(project, script, toolchain, intercept_paths=intercept_paths)
     unseen = "an object of a cache or of a compiler that was not intercepted"
     assert build.status == 0
-    assert (own_compiler.parents[2] / "log").read_text() == "called\n" * 2
-    assert build.modules == (("f.o", "g.o") if intercept_paths else ("g.o",))
-    assert build.compiler_paths == ({str(own_compiler): 1} if intercept_paths else {})
-    assert build.skipped == {"assembly": 1, unseen: 1 if intercept_paths else 2}
+    assert (own_compiler.parents[2] / "log").read_text() == "called\n" * 3
+    assert build.modules == (("f.o", "g.o", "j.o") if intercept_paths else ("g.o",))
+    assert build.languages == ({"C": 2, "C++": 1} if intercept_paths else {"C": 1})
+    paths = {str(own_compiler): 1, str(own_compiler.with_name("own-clang++")): 1}
+    assert build.compiler_paths == (paths if intercept_paths else {})
+    assert build.skipped == {"assembly": 1, unseen: 1 if intercept_paths else 3}
 
 
 def test_every_way_to_start_a_program_is_intercepted(project: Path, own_compiler: Path, toolchain: Toolchain) -> None:

@@ -14,7 +14,7 @@ from mlgo_clang.compiler import MULTIARCH, compiler_command
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.compiler.limits import Limits, confinement_support
 from mlgo_gym.corpus.compilation import plan
-from mlgo_gym.corpus.driver import NATIVE, PORTABLE, recording_target
+from mlgo_gym.corpus.driver import NATIVE, PORTABLE, bundled_caches, library_is_built, recording_target
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import (
     LINKS_FILE,
@@ -102,6 +102,13 @@ def test_a_link_writes_one_file(any_toolchain: Toolchain, tmp_path: Path, monkey
     assert not (tmp_path / "written").exists()
     relink(spying, tmp_path, {"m": tmp_path / "m.o"}, tmp_path / "out/b", any_toolchain, trust_flags=True)
     assert (tmp_path / "written").exists()
+
+
+def test_the_cache_of_the_bundled_compiler_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(tmp_path / "new" / "cache"))
+    assert bundled_caches() == (tmp_path / "new" / "cache",)
+    assert not library_is_built()
+    assert bundled_caches()[0].is_dir()
 
 
 def test_the_name_of_a_file_is_no_argument(toolchain: Toolchain, tmp_path: Path) -> None:

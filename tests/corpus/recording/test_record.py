@@ -276,8 +276,9 @@ def test_precompiled_headers_and_modules_do_not_get_in_the_way(project: Path, an
 def test_a_build_without_compiles_or_a_used_folder_is_an_error(project: Path, toolchain: Toolchain) -> None:
     words = r"the build ended with status 3; expected compiles of C, C\+\+ or Rust sources, got none"
     with pytest.raises(NothingCompiledError, match=words) as caught:
-        record(project, "exit 3", toolchain)
+        record(project, "echo printed; echo failed >&2; exit 3", toolchain, log=project.parent / "log")
     assert caught.value.status == 3
+    assert (project.parent / "log").read_text() == "printed\nfailed\n"
     corpus = project.parent / "corpus"
     assert not corpus.exists()
     corpus.mkdir()
@@ -291,7 +292,7 @@ def test_side_outputs_stay_and_files_that_flags_name_are_copied(project: Path, t
     (project / "order.txt").write_text("!sum\n")
     (project / "f.c").write_text("int f(int x) { return x + 1; }\n")
     flags = "--coverage -save-stats -MJ db.json -ftime-trace=trace.json -fstack-usage -gsplit-dwarf -g"
-    flags += " --serialize-diagnostics f.dia"
+    flags += " --serialize-diagnostics f.dia -MD -MF stat.d -MT stat"
     option = "-fbasic-block-sections=list="
     build = record(project, f"$CC {flags} -c f.c; $CC -ffunction-sections {option}order.txt -c lib/sum.c", toolchain)
     written = {path.name: path.stat().st_mtime_ns for path in project.iterdir()}
