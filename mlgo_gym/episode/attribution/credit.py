@@ -88,8 +88,8 @@ def credit(
     exact[causes] = True
     names = _named_functions(reference) | _named_functions(episode)
     if costs is None:
-        changes = size_changes(reference.functions, episode.functions)
-        costs = CostChanges(changes, episode.text - reference.text, reference.functions.functions)
+        growth_by_function = size_changes(reference.functions, episode.functions)
+        costs = CostChanges(growth_by_function, episode.text - reference.text, reference.functions.functions)
         expected = np.array([_growth_by(episode.decisions[index]) for index in causes])
     else:
         expected = np.zeros(len(causes))
