@@ -24,6 +24,9 @@ from mlgo_gym.identity import effective_arguments
 _POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "info", "observation", "reward", "strict"})
 """Arguments of environments that change a policy's input, but not the size that a sequence of actions gives."""
 
+_MAX_LISTED = 5
+"""Number of modules in a message."""
+
 _MAX_NAME = 32
 """Characters of a policy's name in a table."""
 
@@ -52,27 +55,22 @@ class Comparison:
     notes: tuple[str, ...]
 
     def tables(self) -> list[Table]:
-        """Return a table of sums, a table of statistics, and the largest changes of each pair."""
-        sums, statistics, modules = [], [], []
+        """Return a table of the pairs, and the largest changes of each."""
+        rows, modules = [], []
         for later, before, pair in self.pairs:
-            counts = (len(pair.pairs), number(pair.baseline), number(pair.value), percent(pair.total))
             name = self._name(later, before)
-            sums.append((name, *map(str, (*counts, pair.better, pair.equal, pair.worse))))
-            statistics.append((name, *change_and_projects(pair), f"{pair.probability:.0%}"))
-            for title, rows in zip(("Smaller", "Larger"), pair.extremes(), strict=True):
-                if rows:
-                    modules.append(extremes_table(f"{title} now: {name}", rows, self.metric, "before"))
+            sums = str(len(pair.pairs)), number(pair.baseline), number(pair.value), percent(pair.total)
+            counts = map(str, (pair.better, pair.equal, pair.worse))
+            rows.append((name, *sums, *counts, *change_and_projects(pair), f"{pair.probability:.0%}"))
+            for title, extremes in zip(("Smaller", "Larger"), pair.extremes(), strict=True):
+                if extremes:
+                    modules.append(extremes_table(f"{title} now: {name}", extremes, self.metric, "before"))
         first, *later_runs = self.runs
         columns = ("policy", "modules", "before", with_unit(self.metric), "total", "better", "equal", "worse")
-        return [
-            Table(f"{', '.join(later_runs)} against {first}: {self.metric}", columns, tuple(sums)),
-            Table(
-                "Change in % with 95 % interval over projects; probability of a smaller module (a tie counts half)",
-                ("policy", "geo-mean", "projects", "smaller"),
-                tuple(statistics),
-            ),
-            *modules,
-        ]
+        title = (
+            f"{', '.join(later_runs)} against {first}: {self.metric}; geo-mean in % with 95 % interval over projects"
+        )
+        return [Table(title, (*columns, "geo-mean", "projects", "smaller"), tuple(rows)), *modules]
 
     def _name(self, later: EvaluatedPolicy, before: EvaluatedPolicy) -> str:
         run = f" of {short(later.run, 16)}" if len(self.runs) > 2 else ""
@@ -186,36 +184,16 @@ def differences(first: EvaluationResult, second: EvaluationResult) -> Iterator[s
         if ours != theirs:
             yield f"the argument {name} is {ours!r} in the first and {theirs!r} in the second"
     if before.modules_digest != after.modules_digest:
-        yield from _module_differences(first, second)
+        names = sorted({*first.modules, *second.modules})
+        differing = [name for name in names if first.modules.get(name) != second.modules.get(name)]
+        listed = ", ".join(differing[:_MAX_LISTED]) or "files of their flags"
+        yield f"the modules have other contents or flags: {listed}"
     # Another baseline points to a difference that no configuration records.
     metric = before.metric
     baselines = _baselines(first, metric)
     for name, value in _baselines(second, metric).items():
         if baselines.get(name, value) != value:
             yield f"plain clang's {metric} of {name} is {baselines[name]:g} in the first and {value:g} in the second"
-
-
-def _module_differences(first: EvaluationResult, second: EvaluationResult) -> Iterator[str]:
-    for name in sorted({*first.modules, *second.modules} if first.modules and second.modules else ()):
-        ours, theirs = first.modules.get(name), second.modules.get(name)
-        if ours is None or theirs is None:
-            yield f"the module {name} is only in the {'second' if ours is None else 'first'}"
-        elif ours.digest != theirs.digest:
-            digests = f"{ours.digest[:12]} in the first and {theirs.digest[:12]} in the second"
-            yield f"the module {name} has other contents: {digests}"
-        elif ours.flags != theirs.flags:
-            yield f"the module {name} has {_flags_difference(set(ours.flags or ()), set(theirs.flags or ()))}"
-    settings = first.configuration, second.configuration
-    before, after = (f"{configuration.modules} modules of {configuration.corpus}" for configuration in settings)
-    same_names = ", with other contents" * (before == after)
-    yield f"the modules are {before} in the first and {after} in the second{same_names}"
-
-
-def _flags_difference(ours: set[str], theirs: set[str]) -> str:
-    if ours == theirs:
-        return "its flags in another order"
-    first, second = (" ".join(sorted(only)) or "none" for only in (ours - theirs, theirs - ours))
-    return f"other flags: {first} only in the first, {second} only in the second"
 
 
 def _baselines(result: EvaluationResult, metric: str) -> dict[str, float]:

@@ -72,10 +72,10 @@ def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() 
         (rule(metric="object"), "metric is text"),
         (rule(arguments={"max_decisions": 9}), "the argument max_decisions is None in the first and 9 in the second"),
         (rule(arguments=NESTED), "compile_options is None in the first and {'extra_flags': ['-g']}"),
-        (rule(modules_digest="other"), "with other contents"),
-        (with_module("b", digest="new"), "the module b has other contents"),
-        (with_module("c", flags=("-cc1", "-Os")), "c has other flags: -Oz only in the first, -Os only in the second"),
-        (replace(with_module("c", flags=("-Os",)), modules=FEWER), "the module a is only in the first"),
+        (rule(modules_digest="other"), "the modules have other contents or flags: files"),
+        (with_module("b", digest="new"), "contents or flags: b"),
+        (with_module("c", flags=("-cc1", "-Os")), "contents or flags: c"),
+        (replace(with_module("c", flags=("-Os",)), modules=FEWER), "contents or flags: a"),
         (rule(baselines={"c": 301}), "plain clang's text of c is 300 in the first and 301 in the second"),
     ):
         assert named in first_difference(BEFORE, other)

@@ -25,7 +25,6 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT
 from mlgo_gym.policies import Policy, act_batch, load_policy
-from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import decide
 from mlgo_gym.tasks.task import Task
 
@@ -257,8 +256,6 @@ Rows = npt.NDArray[np.float32]
 ALWAYS_SHOWN = ("cost_estimate", "threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count")
 """Features that are shown for every call."""
 
-_LARGEST_LOGIT_CHANGES = 3  # features shown per call and network
-
 
 @dataclass(frozen=True, slots=True)
 class FeatureEffect:
@@ -268,7 +265,6 @@ class FeatureEffect:
         median: Median over all calls of the second policy's compile.
         meaning: Meaning with its unit; empty if unknown.
         decisive_for: Policies whose answer changes if the value is replaced by the median.
-        logit_changes: Increase of each network's logit of inlining by the value, against the median.
     """
 
     name: str
@@ -276,7 +272,6 @@ class FeatureEffect:
     median: float
     meaning: str
     decisive_for: tuple[str, ...]
-    logit_changes: Mapping[str, float]
 
 
 def feature_effects(
@@ -284,9 +279,8 @@ def feature_effects(
 ) -> list[tuple[list[FeatureEffect], list[str]]]:
     """Return, for the decisions `at`, the features to show, and the policies whose answers are random.
 
-    Decisive features come first, then those with the largest logit changes, and those in `ALWAYS_SHOWN`. A policy is
-    random if it answers the same call in two ways; its features are unknown. Medians are over all `decisions` of the
-    compile.
+    Decisive features come first, then those in `ALWAYS_SHOWN`. A policy is random if it answers the same call in two
+    ways; its features are unknown. Medians are over all `decisions` of the compile.
     """
     observed = [env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
     by_site = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
@@ -305,7 +299,6 @@ def _effects(
     for index, column in enumerate(columns, start=2):
         rows[index, column] = medians[column]
     decisive: dict[int, list[str]] = {column: [] for column in columns}
-    logit_changes: dict[int, dict[str, float]] = {column: {} for column in columns}
     random = []
     has_default = INLINING_DEFAULT in names
     defaults = rows[:, names.index(INLINING_DEFAULT)] if has_default else [decision.default] * len(rows)
@@ -319,14 +312,7 @@ def _effects(
         for column, other in zip(columns, others, strict=True):
             if other != answer:
                 decisive[column].append(name)
-        if isinstance(policy, MlpPolicy):
-            logits = policy.logits(rows)
-            for column, logit in zip(columns, logits[2:], strict=True):
-                logit_changes[column][name] = float(logits[0] - logit)
     shown = [column for column in columns if decisive[column]]
-    for name in policies:
-        ranked = sorted(columns, key=lambda column: -abs(logit_changes[column].get(name, 0.0)))
-        shown += [column for column in ranked[:_LARGEST_LOGIT_CHANGES] if name in logit_changes[column]]
     shown += [names.index(name) for name in ALWAYS_SHOWN if name in names]
     effects = [
         FeatureEffect(
@@ -335,7 +321,6 @@ def _effects(
             median=float(medians[column]),
             meaning=meanings.get(names[column].partition("[")[0], ""),
             decisive_for=tuple(decisive.get(column, ())),
-            logit_changes=logit_changes.get(column, {}),
         )
         for column in dict.fromkeys(shown)
         if names[column] != INLINING_DEFAULT

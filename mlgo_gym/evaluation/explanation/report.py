@@ -86,13 +86,12 @@ def _measured(number: int, difference: Difference, policies: tuple[str, str]) ->
 
 
 def decisive_text(decisive: Sequence[FeatureEffect]) -> str:
-    """Return a sentence about decisive features, those with the largest logit changes first."""
+    """Return a sentence about decisive features."""
     by_policies: dict[tuple[str, ...], list[FeatureEffect]] = {}
     for feature in decisive:
         by_policies.setdefault(feature.decisive_for, []).append(feature)
     sentences = []
     for names, features in by_policies.items():
-        features.sort(key=lambda feature: -max(map(abs, feature.logit_changes.values()), default=0.0))
         values = [f"{feature.name} were {number_text(feature.median)}" for feature in features]
         hidden = len(values) - _MAX_DECISIVE
         more = f", or any of {hidden} others its median" if hidden > 0 else ""
