@@ -16,7 +16,7 @@ class Build:
 
     Attributes:
         flags: Level, and kind of LTO.
-        policy: Policy of the plugin; empty for none.
+        policy: Policy of the plugin; empty for none. Of several, with commas between, the smallest object is linked.
         facts: Identical code folding of the link facts, which are those of the plain build of the level; `older` for
             facts of an earlier version; empty for no facts.
         link: Further arguments of the link.
@@ -34,6 +34,9 @@ class Build:
 
 
 PLAIN = "Oz"
+NO_LIMIT = ("-mllvm", "-ml-advisor-size-increase-threshold=1000")
+"""A size limit of the ML advisor that no module reaches."""
+
 BUILDS = {
     PLAIN: Build(),
     "internal": Build(policy="default", facts="none"),
@@ -43,6 +46,10 @@ BUILDS = {
     "recipes": Build(policy="last-call", facts="none", compiles=10),
     "recipes, folding": Build(policy="last-call", facts="all", compiles=10),
     "last-call": Build(policy="last-call"),
+    "threshold:5": Build(policy="threshold:5"),
+    "smallest": Build(policy="never,threshold:0,default,last-call"),
+    "rule, no size limit": Build(("-Oz", *NO_LIMIT), "last-call", "none"),
+    "last-call, no size limit": Build(("-Oz", *NO_LIMIT), "last-call"),
     "g++": Build(compiler="gcc"),
     "Os": Build(("-Os",)),
     "Os rule": Build(("-Os",), "last-call", "none"),

@@ -40,7 +40,7 @@ def programs(*groups: str) -> dict[str, Program]:
 
 def build_of(step: str, link: str) -> str:
     """Return the build for a link: with folding, facts are those of folding."""
-    return f"{step}, folding" if link == "icf" and step in ("internal", "rule") else step
+    return f"{step}, folding" if link == "icf" and step in ("internal", "rule", "recipes") else step
 
 
 def changes(rows: Mapping[str, Program], build: str, value: Callable[[Any], Any], base: str = "Oz") -> Change:
@@ -138,18 +138,20 @@ def by_level() -> Iterator[Sequence[str]]:
 
 def recipes() -> Iterator[Sequence[str]]:
     """Yield the change by recipes that a search in the link view found, over the programs that were searched."""
-    titles = (
-        "programs",
-        *(f"{name}{build}" for build in ("facts, `last-call`", "recipes") for name in ("", "total, ")),
-    )
-    yield ["links", *titles, "95 % interval", "least", "most"]
+    titles = (f"{name}{build}" for build in ("facts, `last-call`", "recipes") for name in ("mean, ", "total, "))
+    yield ["link", "programs", "searched", *titles, "95 % interval", "smaller than `last-call` with facts"]
     for link, title in (("gc", "without folding"), ("icf", "with folding")):
-        builds = ("rule", "recipes") if link == "gc" else ("rule, folding", "recipes, folding")
-        rows = {name: row for name, row in programs(*GROUPS["15 in C++"]).items() if builds[1] in row["builds"]}
-        rule, found = (changes(rows, build, text(link)) for build in builds)
-        each = sorted(value / base - 1 for value, base in found.pairs)
-        cells = [percent(value) for change in (rule, found) for value in (change.mean, change.total)]
-        yield [title, str(len(rows)), *cells, interval(found.estimate.interval), percent(each[-1]), percent(each[0])]
+        names = [build_of(step, link) for step in ("rule", "recipes")]
+        for group in ("five projects", "eight others", "two new", "15 in C++"):
+            every = programs(*GROUPS[group])
+            rows = {name: row for name, row in every.items() if names[1] in row["builds"]}
+            if not rows:
+                continue
+            found = [changes(rows, build, text(link)) for build in names]
+            cells = [percent(value) for change in found for value in (change.mean, change.total)]
+            against = changes(rows, names[1], text(link), names[0])
+            cells += [interval(found[1].estimate.interval), f"{against.better} of {len(rows)}"]
+            yield [title, group, f"{len(rows)} of {len(every)}", *cells]
 
 
 def in_view() -> Iterator[Sequence[str]]:
