@@ -55,8 +55,8 @@ def policies(level: str) -> Rows:
     """Yield the methods of a level of the benchmark that are no searches, the smallest code first."""
     last_call = f"`{LAST_CALL}`"
     yield [
-        *("method", "compiles", "C", "C++", f"all projects, {CHANGE[0]}", CHANGE[1], f"against {last_call}"),
-        *("decisions", "CPU time", "training"),
+        *("method", "C", "C++", f"all projects, {CHANGE[0]}", CHANGE[1], f"against {last_call}", "CPU time"),
+        "training",
     ]
     by_language = [benchmark(level, language) for language in LANGUAGES]
     against = benchmark(level, against=last_call)
@@ -64,10 +64,10 @@ def policies(level: str) -> Rows:
     own = found["`default`: clang's own choices", 1]["cpu_seconds"]
     for key, row in sorted(found.items(), key=lambda item: item[1]["mean"]):
         languages = [percent(rows[key]["mean"]) for rows in by_language]
-        costs = [f"{row['decisions']:,.0f}", f"{row['cpu_seconds'] / own:.2f}"] if "decisions" in row else ["", ""]
+        cost = f"{row['cpu_seconds'] / own:.2f}" if "decisions" in row else ""
         mean, ends, larger = _change(row)
-        pair = " ".join(_change(against[key])[:2]) if key[0] != last_call else ""
-        yield [key[0], str(key[1]), *languages, f"{mean} {ends}", larger, pair, *costs, _training(row)]
+        pair = "<br>".join(_change(against[key])[:2]) if key[0] != last_call else ""
+        yield [key[0], *languages, f"{mean}<br>{ends}", larger, pair, cost, _training(row)]
 
 
 CHANGE = ("95 % interval", "larger")
@@ -79,9 +79,9 @@ def _change(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _training(row: Mapping[str, Any]) -> str:
-    minutes = f"{row['train_cpu_seconds'] / 60:.0f} CPU minutes" if row.get("train_cpu_seconds", 0) >= 1 else ""
-    seeds = f"{row['seeds']} seeds: {' to '.join(map(percent, row['range']))}" if row["range"] else ""
-    return ", ".join(filter(None, (row.get("budget"), minutes, seeds)))
+    minutes = f"{row['train_cpu_seconds'] / 60:.0f} CPU min" if row.get("train_cpu_seconds", 0) >= 1 else ""
+    seeds = f"{row['seeds']} seeds:<br>{' to '.join(map(percent, row['range']))}" if row["range"] else ""
+    return ",<br>".join(filter(None, (row.get("budget"), minutes, seeds)))
 
 
 def searches() -> Rows:
