@@ -3,13 +3,18 @@
     python -m benchmarks.held_out --work runs/held_out --jobs 2
 
 Each policy compiles each module once. The sets are disjoint. The same command resumes, and a row in the file stays.
-`--choose` applies the rule in benchmarks/sources/unnamed_projects.json to its candidates, and measures nothing.
+`--choose unnamed` applies the rule of benchmarks/sources/unnamed_projects.json to its candidates, and `--choose debian`
+that of debian_libraries.json; both measure nothing.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -40,19 +45,57 @@ SETS = {
 }
 """Corpora of each set, without a level. The catalogue contains another version of marisa, as a part of opencc."""
 
-UNNAMED = SOURCES / "unnamed_projects.json"
-"""The rule of the projects that nobody here has named, its candidates, and its choice: two sets, by language."""
+CHOICES = {"unnamed": SOURCES / "unnamed_projects.json", "debian": SOURCES / "debian_libraries.json"}
+"""Rules that chose projects that nobody here has named, with their candidates and choices: two sets, by language."""
 
-UNNAMED_SETS = {f"unnamed {name}": tuple(found) for name, found in read_json(UNNAMED, {}).get("projects", {}).items()}
+CHOSEN = {
+    f"{kind} {language}": tuple(projects)
+    for kind, file in CHOICES.items()
+    for language, projects in read_json(file, {}).get("projects", {}).items()
+}
 
-UNNAMED_SAMPLE = (3, 300_000)
-"""Number of modules of a project of `UNNAMED`, and their maximum size in bytes of bitcode."""
+BUILD = {"DEB_BUILD_OPTIONS": "nocheck", "DEB_CFLAGS_SET": "-O2", "DEB_CXXFLAGS_SET": "-O2", "DEB_CPPFLAGS_SET": ""}
+"""Environment variables of their builds."""
+
+SAMPLE = (3, 300_000)
+"""Number of modules of a project of `CHOSEN`, and their maximum size in bytes of bitcode."""
 
 RULES = ("last-call", "threshold:5")
 """Rules; the second is compared with the first."""
 
 NETWORKS = {f"network, seed {seed}": Path(f"runs/networks/{seed}.safetensors") for seed in range(5)}
 """Files of networks for -Oz that docs/results/bundled_policies.md trains; those that exist are measured on `others`."""
+
+
+def located(name: str, level: str, work: Path) -> str:
+    """Return the specification of a corpus; a Debian source package, `debian:NAME=VERSION`, is fetched and built once.
+
+    This needs root and `deb-src` lines of `apt-get`, and installs tools. A build has ten minutes.
+
+    Raises:
+        CorpusError: a command failed.
+    """
+    kind, _, package = name.partition(":")
+    if kind != "debian":
+        return f"{name}@{level}"
+    short = package.partition("=")[0]
+    corpus, source = work.absolute() / "corpora" / f"{short}-{level}", work.absolute() / level / short
+    if not corpus.exists():
+        shutil.rmtree(source, ignore_errors=True)
+        source.parent.mkdir(parents=True, exist_ok=True)
+        program = str(Path(sys.executable).with_name("mlgo-gym"))
+        record = ["timeout", "600", program, "corpus", "record", "--target", "native"]
+        for command in (
+            ["apt-get", "build-dep", "--yes", "--arch-only", "--build-profiles=nocheck", package],
+            ["apt-get", "source", "--download-only", package],
+            ["sh", "-c", f"dpkg-source --extract {short}_*.dsc {short}"],
+            [*record, f"--optimize={level}", "--root=..", f"--output={corpus}", "--", "debian/rules", "build"],
+        ):
+            folder = source if command[0] == "timeout" else source.parent
+            done = subprocess.run(command, cwd=folder, env=os.environ | BUILD, capture_output=True, text=True)
+            if done.returncode:
+                raise CorpusError(f"{' '.join(command[:2])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+    return str(corpus)
 
 
 def measure(
@@ -67,12 +110,12 @@ def measure(
 ) -> dict[str, list[Any]]:
     """Return the size of each module with a decision by the policy and by plain clang, and its project.
 
-    The part is empty or `:test`, and the sample as `UNNAMED_SAMPLE`; further arguments are those of the environment.
+    The part is empty or `:test`, and the sample as `SAMPLE`; further arguments are those of the environment.
 
     Raises:
         SystemExit: a compile failed.
     """
-    corpus = open_corpus(",".join(f"{name}@{level}{part}" for name in corpora))
+    corpus = open_corpus(",".join(located(name, level, output.parent) + part for name in corpora))
     if sample is not None:
         corpus = corpus.subset(drawn_modules(corpus, 0, sample[1], max_per_project=sample[0]))
     execution, environment = Execution(jobs=jobs), "mlgo/Inline-v0"
@@ -85,22 +128,22 @@ def measure(
     return {"modules": list(change.modules), "projects": list(change.clusters), "sizes": list(map(list, change.pairs))}
 
 
-def choose(work: Path, jobs: int) -> None:
-    """Apply the rule of `UNNAMED` to its candidates, and write the choice, and why each other candidate left.
+def choose(kind: str, work: Path, jobs: int) -> None:
+    """Apply a rule of `CHOICES` to its candidates, and write the choice, and why each other candidate left.
 
     The folder keeps digests of functions and failed builds, which are not repeated.
     """
-    content, toolchain = read_json(UNNAMED, {}), find_toolchain()
+    content, toolchain = read_json(CHOICES[kind], {}), find_toolchain()
     (work / "functions").mkdir(parents=True, exist_ok=True)
     failed: dict[str, str] = read_json(work / "failed.json", {})
     left, languages = dict(failed), dict[str, str]()
     for name in (name for name in content["candidates"] if name not in failed):
-        package, version = name.removeprefix("pypi:").split("==")
         try:
-            if fetch_source(package, version).path.stat().st_size > 2 << 20:
+            package, _, version = name.removeprefix("pypi:").partition("==")
+            if kind == "unnamed" and fetch_source(package, version).path.stat().st_size > 2 << 20:
                 left[name] = "its source distribution is larger than 2 MiB"
                 continue
-            env = make_environment("mlgo/Inline-v0", {"corpus": f"{name}@Oz"})
+            env = make_environment("mlgo/Inline-v0", {"corpus": located(name, "Oz", work)})
         except CorpusError as error:
             known = re.search(r"'\S+' file not found|the build (succeeded|ended)[^:;]*", str(error))
             left[name] = failed[name] = known[0] if known else str(error).partition(";")[0]
@@ -108,36 +151,39 @@ def choose(work: Path, jobs: int) -> None:
             continue
         modules = [env.corpus.module(module) for module in env.corpus.names]
         languages[name] = Counter(str(module.metadata["language"]) for module in modules).most_common(1)[0][0]
-        if not any(sum(env.decisions(module).values()) for module in modules):
+        small = [module for module in modules if kind == "unnamed" or env.corpus.size(module.name) <= SAMPLE[1]]
+        if not any(sum(env.decisions(module).values()) for module in small):
             left[name] = "no module has a decision"
     digests: dict[str, dict[str, int]] = {}
-    for name in (*dataset_names(), *SETS["six"], *SETS["others"], *languages):
+    earlier = (*CHOSEN["unnamed C"], *CHOSEN["unnamed C++"]) if kind == "debian" else ()
+    for name in (*dataset_names(), *SETS["six"], *SETS["others"], *earlier, *languages):
         file = work / "functions" / f"{name}.json"
         if not file.exists():
-            projects, _ = function_digests(open_corpus(f"{name}@Oz"), toolchain, jobs=jobs)
+            projects, _ = function_digests(open_corpus(located(name, "Oz", work)), toolchain, jobs=jobs)
             write_json(file, {digest: size for project in projects.values() for digest, size in project.items()})
         digests[name] = read_json(file, {})
+    widespread = 4 if kind == "unnamed" else len(digests) + 1
     owners = Counter(digest for project in digests.values() for digest in project)
     seen = {digest for name, project in digests.items() if name not in languages for digest in project}
     chosen: dict[str, list[str]] = {"C": [], "C++": []}
     for name in (name for name in languages if name not in left):
         own, language = digests[name], languages[name]
-        common = sum(size for digest, size in own.items() if digest in seen and owners[digest] < 4)
+        common = sum(size for digest, size in own.items() if digest in seen and owners[digest] < widespread)
         if common >= 0.01 * sum(own.values()) > 0:
             left[name] = f"{common / sum(own.values()):.1%} of its code is in other projects"
-        elif len(chosen[language]) == 12:
-            left[name] = f"the twelve projects in {language} were found before it"
+        elif len(chosen[language]) == (8 if (kind, language) == ("debian", "C") else 12):
+            left[name] = f"the {len(chosen[language])} projects in {language} were found before it"
         else:
             chosen[language].append(name)
             seen |= own.keys()
-    write_json(UNNAMED, content | {"projects": chosen, "left": left})
+    write_json(CHOICES[kind], content | {"projects": chosen, "left": left})
 
 
 def main() -> None:
     """Measure the rows that the file lacks, and print them."""
-    names = [*SETS, *UNNAMED_SETS]
+    names = [*SETS, *CHOSEN]
     parser = command_line(__doc__)
-    parser.add_argument("--choose", action="store_true", help="choose the projects that nobody here has named")
+    parser.add_argument("--choose", choices=CHOICES, help="choose projects that nobody here has named")
     parser.add_argument("--work", type=Path, default=Path("runs/held_out"), help="folder of the evaluations")
     parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--output", type=Path, default=RESULTS / "held_out.json", help="JSON file of the results")
@@ -145,15 +191,15 @@ def main() -> None:
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS), help="default: both")
     options = parser.parse_args()
     if options.choose:
-        choose(options.work, options.jobs)
+        choose(options.choose, options.work, options.jobs)
         return
     results = read_json(options.output, {})
     table = Table({"set": "<11", "level": "<5", "policy": "<16", "modules": ">7", "mean": ">+8.2%", "total": ">+8.2%"})
-    for name, corpora in {**SETS, **UNNAMED_SETS}.items():
+    for name, corpora in {**SETS, **CHOSEN}.items():
         for level in options.levels if name in options.sets else ():
             rows = results.setdefault(name, {}).setdefault(level, {})
             policies = dict(zip(RULES, RULES, strict=True))
-            sample = UNNAMED_SAMPLE if name in UNNAMED_SETS else None
+            sample = SAMPLE if name in CHOSEN else None
             if (name, level) == ("others", "Oz"):
                 policies |= {title: f"mlp:{file}" for title, file in NETWORKS.items() if file.exists()}
             for policy, spec in policies.items():

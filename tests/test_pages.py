@@ -152,16 +152,16 @@ def test_every_program_exists_with_its_options_and_every_extra() -> None:
 def test_the_figures_of_pages_are_those_of_the_results() -> None:
     texts = {page.name: page.read_text(encoding="utf-8") for page in numbers.pages()}
     assert [name for name, text in texts.items() if numbers.updated(text) != text] == [], "run `make numbers`"
-    unnamed = json.loads(held_out.UNNAMED.read_bytes())
-    chosen = {name for projects in unnamed["projects"].values() for name in projects}
-    assert sorted([*chosen, *unnamed["left"]]) == sorted(unnamed["candidates"])
-    rows = [
-        row
-        for name in held_out.UNNAMED_SETS
-        for level in measurements.read("held_out")[name].values()
-        for row in level.values()
-    ]
-    assert {project for row in rows for project in row["projects"]} <= {re.split("[:=]+", name)[1] for name in chosen}
+    for kind, file in held_out.CHOICES.items():
+        content = json.loads(file.read_bytes())
+        chosen = {name for projects in content.get("projects", {}).values() for name in projects}
+        if chosen:
+            assert sorted([*chosen, *content["left"]]) == sorted(content["candidates"])
+        results = [measurements.read("held_out")[name] for name in held_out.CHOSEN if name.startswith(kind)]
+        rows = [row for levels in results for level in levels.values() for row in level.values()]
+        assert {project for row in rows for project in row["projects"]} <= {
+            re.split("[:=]+", name)[1] for name in chosen
+        }
 
 
 @pytest.mark.libraries
