@@ -129,12 +129,18 @@ int main(int count, char **words) { work(1000 * count); return count == 9; }
 
 
 def test_a_run_has_its_output_time_memory_and_perhaps_instructions(tmp_path: Path) -> None:
-    small = run_program([SHELL, "-c", "echo 45"], tmp_path)
+    words = [SHELL, "-c", "echo 45"]
+    small = run_program(words, tmp_path)
     large = run_program([sys.executable, "-c", "b'x' * (128 << 20)"], tmp_path, timeout=60)
     assert small.output == b"45\n"
     assert 0 < small.seconds < 60
     assert small.memory < 32 << 20 < 128 << 20 < large.memory
-    assert has_hardware_counter() == (small.instructions is not None)
+    if has_hardware_counter():
+        assert count_program(words, tmp_path, "hardware").instructions
+    else:
+        assert small.instructions is None
+        with pytest.raises(MlgoError, match="expected a hardware counter, got none; use the counter cachegrind"):
+            count_program(words, tmp_path, "hardware")
     assert not any(tmp_path.iterdir())
 
 

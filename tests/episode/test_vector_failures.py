@@ -1,5 +1,6 @@
 """A compiler that crashes, stalls or writes much affects only its own environment."""
 
+import copy
 import os
 import select
 import signal
@@ -70,6 +71,7 @@ def test_the_reward_of_an_episode_precedes_the_error_of_the_next_start(prefetch:
         envs.step([0])
     with pytest.raises(ActionError, match="reset it first"):
         envs.step([0])
+    copy.deepcopy(envs).close()  # which is refused while an episode runs
     assert envs.reset(options={"module": "calls"})[1]["module"].tolist() == ["calls"]
     envs.close()
 
