@@ -7,7 +7,7 @@
 `own` compiles each module plainly, and with clang's own choice as the answer to every request; a difference is tested
 for its known causes. `ways` gives one list of random answers per module in a single environment and in the other ways:
 a vector environment, forks, forked resets, episodes of one function, a pass plugin, Ray, and `mlgo-clang`. `rule`
-compares `last-call` in the plugin of `export cpp`, which knows each callee, with the environment, which predicts it:
+compares `last-call` in the plugin of `export plugin`, which knows each callee, with the environment, which predicts it:
 decision by decision, after equal earlier decisions.
 
 Each appends a line of JSON per module to runs/exactness-KIND.jsonl, so the same command resumes an interrupted run.
@@ -39,7 +39,7 @@ from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.deploy.c_code import DecisionCode
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, rule_cpp
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_decision_code
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import MlgoError
@@ -212,7 +212,7 @@ def check_corpora(options: argparse.Namespace, checked: CheckedModules, folder: 
     plugin = answering_plugin(options.plugin, folder) if options.plugin and options.kind == "ways" else None
     rule = folder / "rule.so"
     if by_rule:
-        build_plugin(rule_cpp(RULE), installed_llvm(f"llvm-config-{options.plugin}"), rule)
+        build_plugin(plugin_decision_code(RULE), installed_llvm(f"llvm-config-{options.plugin}"), rule)
     for corpus in options.corpus:
         for environment in ENVIRONMENTS[options.kind]:
             env = make(environment, corpus, clang=options.clang)

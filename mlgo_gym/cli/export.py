@@ -10,7 +10,7 @@ from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import print_result
 from mlgo_gym.deploy.c_code import decision_code, release_header
 from mlgo_gym.deploy.exports import default_threshold, exported_network, replacement_text, write_export
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, plugin_decision_code
 from mlgo_gym.deploy.tosa_export import tosa_model
 
 group = typer.Typer(
@@ -29,7 +29,9 @@ def plugin(
     output: Output,
     llvm_config: Annotated[str, Option(help="llvm-config of the LLVM that loads the plugin.")] = "llvm-config",
     compiler: Annotated[str | None, Option(help="C++ compiler.", show_default="that LLVM's clang++, or c++")] = None,
-    source: Annotated[Path | None, Option(help="Path for a copy of the plugin's C++.")] = None,
+    source: Annotated[
+        Path | None, Option(help="Path for a copy of the plugin's C++, in which a rule is one function to read.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Build a pass plugin for a distribution's clang, opt and lld.
@@ -38,29 +40,13 @@ def plugin(
     link-time optimisation. The plugin computes callee features.
     """
     llvm = installed_llvm(llvm_config)
-    code = decision_code(policy, callee_features=True)
+    code = plugin_decision_code(policy)
     if source is not None:
         write_export(source, plugin_code(code, llvm).encode())
     build_plugin(code, llvm, output, compiler=compiler)
     size = output.stat().st_size
     data = {"output": output, "policy": policy, "llvm": llvm.major, "bytes": size}
     print_result(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
-
-
-@group.command()
-def cpp(
-    *,
-    policy: Annotated[str, Option(help="last-call, or rule:FILE.")],
-    output: Output,
-    llvm_config: Annotated[str, Option(help="llvm-config of the LLVM that builds it.")] = "llvm-config",
-    as_json: options.Json = False,
-) -> None:
-    """Write a rule as a C++ function on LLVM's data structures, inside the source of a plugin.
-
-    Read, review and propose the function. Build the file with clang++ -shared -fPIC -fno-rtti -std=c++17
-    -I$(llvm-config --includedir) OUTPUT -o rule.so, and use it as -fpass-plugin=./rule.so.
-    """
-    _write(as_json, output, policy, plugin_code(rule_cpp(policy), installed_llvm(llvm_config)).encode())
 
 
 @group.command()

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlgo_clang.protocol import CALLEE_SOURCES
 from mlgo_gym.compiler.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.compiler.native_library import FLAGS, output_of
-from mlgo_gym.deploy.c_code import DecisionCode, comment_text, fill_template
+from mlgo_gym.deploy.c_code import DecisionCode, comment_text, decision_code, fill_template
 from mlgo_gym.deploy.exports import writing
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
@@ -144,13 +144,13 @@ _ARGUMENTS = {"Caller": "*Call.getCaller()", "Callee": "*Call.getCalledFunction(
 _INPUT = re.compile(r"\(double\)features\[(\d+)\]")
 
 
-def rule_cpp(policy: str) -> DecisionCode:
-    """Return the code of `rule:FILE` or of a bundled rule, for `plugin_code()`.
+def plugin_decision_code(policy: str) -> DecisionCode:
+    """Return the code of a policy for `plugin_code()`: of `rule:FILE` and bundled rules as a function to read.
 
-    Raises `PolicyError` if the policy is no rule, or its file has no condition.
+    Errors are those of `decision_code()`.
     """
     if not is_rule(policy):
-        raise PolicyError(f"expected last-call or rule:FILE, got {policy!r}; export it with `mlgo-gym export plugin`")
+        return decision_code(policy, callee_features=True)
     rule = RuleText.load(policy_file(policy))
     names = [_FUNCTIONS.get(name) or _parameter(name) for name in rule.features]
     condition = _INPUT.sub(lambda match: names[int(match[1])], rule.code)

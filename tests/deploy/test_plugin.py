@@ -11,7 +11,7 @@ from mlgo_gym import Network, evaluate
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.deploy.c_code import DecisionCode, decision_code
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code, rule_cpp
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
@@ -63,10 +63,10 @@ def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode
         " or (callee_last == 1 and callee_kept == 0 and 0 <= callee_linkage <= 1)"
     )
     source, readable = tmp_path / "rule.cpp", tmp_path / "rule.so"
-    words = ("--policy", f"rule:{rule}", "--llvm-config", f"llvm-config-{major}", "--output", source)
-    assert run("export", "cpp", *words).stdout.startswith(f"{source}: rule:{rule}, ")
+    words = ("--llvm-config", f"llvm-config-{major}", "--compiler", f"clang++-{major}", "--source", source)
+    exported = run("export", "plugin", "--policy", f"rule:{rule}", *words, "--output", readable)
+    assert exported.stdout.startswith(f"{readable}: rule:{rule} for LLVM {major}, ")
     assert "rankOfLinkage(Callee) <= 1" in source.read_text()
-    build_plugin(rule_cpp(f"rule:{rule}"), llvm, readable, compiler=f"clang++-{major}")
     result = evaluate("mlgo/Inline-v0", policies=[f"rule:{rule}"], corpus=str(corpus), env_kwargs=arguments)
     for episode in result.episodes:
         command = [*plan(Module(episode.module, corpus / f"{episode.module}.bc"), clang).command]
@@ -93,7 +93,5 @@ def test_it_decides_as_the_policy_in_the_environment_for_size_alone(make_bitcode
         assert text([*link, f"--load-pass-plugin={plugin}"], tmp_path / "a.so") != text(link, tmp_path / "b.so")
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert ("@" in code, "FeatureIndex::cost_estimate" in code) == (False, True)
-    with pytest.raises(PolicyError, match="expected last-call or rule:FILE, got 'never'"):
-        rule_cpp("never")
     with pytest.raises(PolicyError, match=f"odd uses phase_of_the_moon, which .* LLVM {major} does not compute"):
         plugin_code(DecisionCode("odd", ("cost_estimate", "phase_of_the_moon"), ""), llvm)
