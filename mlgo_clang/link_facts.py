@@ -38,12 +38,6 @@ _MACHINES = {"thumb": "arm", "arm64": "aarch64", "arm": "arm", "riscv": "riscv"}
 """Targets of facts by the beginning of a triple, where the two differ."""
 
 
-def is_facts_file(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins as one of link facts."""
-    with open(path, "rb") as file:
-        return file.read(len(_MAGIC)).startswith(_MAGIC[:-2])
-
-
 def read_lines(path: str) -> bytes:
     """Return the lines of a file without the first one; raise `PolicyError` without a complete file."""
     try:

@@ -91,7 +91,7 @@ def _unescape(text: str) -> str:
 
 
 def stored_decisions(folder: str, digest: str) -> list[int] | None:
-    """Return all decisions in the recipe of a module; None without one. It counts as used.
+    """Return all decisions in the recipe of a module; None without one.
 
     Raises `PolicyError` if the recipe cannot be read, or belongs to another module.
     """
@@ -106,12 +106,7 @@ def stored_decisions(folder: str, digest: str) -> list[int] | None:
     owner = fields.get("digest", "")
     if owner != digest:
         raise PolicyError(f"expected the recipe of the module {digest[:12]}, got that of {owner[:12]}; remove {path}")
-    decisions = [decision for _, decisions, _ in visits for decision in decisions]
-    try:
-        os.utime(path)  # for `mlgo-gym recipes prune`
-    except OSError:  # a folder that cannot be written
-        return decisions
-    return decisions
+    return [decision for _, decisions, _ in visits for decision in decisions]
 
 
 def replay(decisions: Sequence[int]) -> Bind:

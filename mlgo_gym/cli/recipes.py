@@ -9,7 +9,6 @@ import typer
 from typer import Argument, Option
 
 from mlgo_clang.counters import read_counters, remove_counters
-from mlgo_clang.link_facts import is_facts_file
 from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import aligned, echo, print_result
 from mlgo_gym.cli.options import environment_arguments
@@ -17,7 +16,7 @@ from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE
-from mlgo_gym.episode.attribution.recipe import prune_recipes, stored_recipes
+from mlgo_gym.episode.attribution.recipe import stored_recipes
 from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
@@ -77,18 +76,6 @@ def verify(folder: Folder, *, clang: options.Clang = None, as_json: options.Json
     print_result(as_json, {"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines), problems)
 
 
-@group.command()
-def prune(
-    folder: Folder,
-    *,
-    days: Annotated[float, Option(help="Age of the last use in days (≥ 0).")] = 90,
-    as_json: options.Json = False,
-) -> None:
-    """Remove recipes that are damaged, or unused for a number of days."""
-    removed = prune_recipes(folder, days)
-    print_result(as_json, {"removed": removed}, f"{removed} recipes removed")
-
-
 def cc_stats(
     *,
     every: Annotated[bool, Option("--all", help="Sum of the last 32 builds, or of those since --zero.")] = False,
@@ -110,9 +97,7 @@ def cc_stats(
 def link_facts(
     builds: Annotated[
         list[str],
-        Argument(
-            help="Folders of builds, objects, archives, files of facts, or corpora of recorded builds; they add up."
-        ),
+        Argument(help="Folders of builds, objects, archives, or corpora of recorded builds; they add up."),
     ],
     *,
     output: Annotated[Path, Option(help="File to write.")],
@@ -130,17 +115,15 @@ def link_facts(
     again; or take the facts of the last release.
     """
 
-    paths = {build: Path(build) for build in builds}
-    files = [path for path in paths.values() if path.is_file() and is_facts_file(path)]
-
     def objects() -> Iterator[bytes]:
-        for build, path in paths.items():
+        for build in builds:
+            path = Path(build)
             if not path.exists() or path.suffix == ".bc" or (path / DESCRIPTION_FILE).is_file():
                 yield from _plain_objects(build, clang, trust_flags)
-            elif path not in files:
+            else:
                 yield from objects_in(path)
 
-    facts = LinkFacts.merged([LinkFacts.of_objects(objects(), icf), *map(LinkFacts.read, files)])
+    facts = LinkFacts.of_objects(objects(), icf)
     facts.write(output)
     twins = facts.twins
     once = sum(copies - twins.get(name, 0) == 1 for name, (copies, _) in facts.counts.items())

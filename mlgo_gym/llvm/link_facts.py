@@ -46,7 +46,7 @@ UNKNOWN = (-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """The link facts of one or more builds.
+    """The link facts of a build.
 
     Attributes:
         counts: By the name of a weak function, the number of copies, and of references to it. Copies are the objects
@@ -116,33 +116,6 @@ class LinkFacts:
         rows += [(name, f"0 0 0 {kind}") for kind, names in others.items() for name in names]
         lines = sorted((name.encode(errors="surrogateescape"), numbers.encode()) for name, numbers in rows)
         return with_header(b"".join(b"%s %s\n" % (numbers, name) for name, numbers in lines))
-
-    @classmethod
-    def merged(cls, parts: Iterable[LinkFacts]) -> LinkFacts:
-        """Return the facts of several builds that are linked together: the sums of their numbers.
-
-        Raises `MlgoError` if they are of different foldings.
-        """
-        parts = [part for part in parts if part.counts or part.sources] or [cls({})]
-        foldings = sorted({part.folding for part in parts})
-        if len(foldings) > 1:
-            raise MlgoError(
-                f"expected facts of one --icf, got {' and '.join(foldings)}; make all of them with one value of --icf"
-            )
-        copies, references, twins = Counter[str](), Counter[str](), Counter[str]()
-        uses: dict[str, str] = {}
-        for part in parts:
-            for name, (defining, referring) in part.counts.items():
-                copies[name] += defining
-                references[name] += referring
-                uses[name] = SHARED if name in uses else part.uses.get(name, SHARED)
-            twins.update(part.twins)
-        compilers, targets, sources = (
-            frozenset[str]().union(*(getattr(part, name) for part in parts))
-            for name in ("compilers", "targets", "sources")
-        )
-        counts = {name: (count, references[name]) for name, count in copies.items()}
-        return cls(counts, sources, False, dict(twins), uses, compilers, targets, parts[0].folding)
 
     @classmethod
     def of_objects(cls, objects: Iterable[bytes], folding: Folding = "none") -> LinkFacts:

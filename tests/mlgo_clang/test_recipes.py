@@ -1,17 +1,15 @@
 """Recipes in builds: found, replayed, and used only for their module."""
 
-import os
 import shutil
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_gym.episode.attribution.recipe import Recipe, prune_recipes, stored_recipes
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.episode.attribution.recipe import Recipe, stored_recipes
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import CorpusSearch
@@ -146,7 +144,7 @@ def test_a_recipe_of_the_link_view_is_replayed_with_the_facts_of_the_link(
     assert (counted("compiled by a recipe"), counted("functions made internal")) == (2, 2)
 
 
-def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:
+def test_recipes_are_verified(recipes: Path, toolchain: Toolchain) -> None:
     path, recipe = only_recipe(recipes)
     assert verify_recipe(path, recipe, toolchain) == ""
     others = [
@@ -157,19 +155,9 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
     ]
     for other, message in others:
         assert message in verify_recipe(path, other, toolchain)
-    shutil.copy(path.with_suffix(".bc"), recipes / "orphan.bc")
-    shutil.copy(path, recipes / f"{'0' * 64}.recipe")
-    assert prune_recipes(recipes, days=30) == 1
-    assert sorted(file.suffix for file in recipes.iterdir()) == [".bc", ".recipe"]
     path.with_suffix(".bc").write_bytes(b"BC")
     assert verify_recipe(path, recipe, toolchain).startswith(f"expected bitcode with SHA-256 {recipe.digest}")
     path.with_suffix(".bc").unlink()
     assert verify_recipe(path, recipe, toolchain) == "its module is missing"
-    os.utime(path, (time.time() - 2 * 24 * 3600,) * 2)
-    assert [prune_recipes(recipes, days) for days in (3, 1)] == [0, 1]
-    assert list(recipes.iterdir()) == []
-    for days in (-1, float("nan")):
-        with pytest.raises(MlgoError, match=f"number of days ≥ 0, got {days:g}"):
-            prune_recipes(recipes, days=days)
     with pytest.raises(CorpusError, match="expected a folder of recipes"):
         list(stored_recipes(recipes / "nowhere"))

@@ -1,7 +1,6 @@
 """Recipes of modules: written, read, and kept in folders. `mlgo_clang.recipes` has the format of the file."""
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -177,22 +176,3 @@ def stored_recipes(folder: Path) -> Iterator[tuple[Path, Recipe | None]]:
         except MlgoError:
             recipe = None
         yield path, recipe if recipe is not None and recipe.digest == path.stem else None
-
-
-def prune_recipes(folder: Path, days: float) -> int:
-    """Remove damaged recipes, recipes unused for a number of days (≥ 0), and modules without a recipe.
-
-    Returns the number of removed recipes; raises `CorpusError` if there is no such folder.
-    """
-    if not days >= 0:
-        raise MlgoError(f"expected a number of days ≥ 0, got {days:g}")
-    oldest = time.time() - days * 86400
-    removed = 0
-    for path, recipe in list(stored_recipes(folder)):
-        if recipe is None or path.stat().st_mtime < oldest:
-            path.unlink(missing_ok=True)
-            removed += 1
-    for bitcode in folder.glob("*.bc"):
-        if not bitcode.with_suffix(SUFFIX).exists():
-            bitcode.unlink(missing_ok=True)
-    return removed
