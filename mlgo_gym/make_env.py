@@ -14,7 +14,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.loading import pack_policies
-from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
+from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, StoredFiles, Workers
 from mlgo_gym.scheduling.workers import Result
 
 
@@ -108,21 +108,20 @@ class EnvironmentWork(Generic[Result]):
 
     def workers(self, env: CompilerEnv, execution: Execution) -> Workers[str, Result]:
         """Return the workers; the corpus of `env`, an environment on this machine, has the modules."""
-        return execution.workers(self._runner, remote=partial(self._remote_work, env))
+        return execution.workers(self._start, remote=partial(self._remote_work, env))
 
-    def _runner(self) -> SequentialRunner[str, Result]:
-        return SequentialRunner(self.start(make_environment(self.environment, self.arguments), None))
+    def _start(self) -> Callable[[str], Result]:
+        return self.start(make_environment(self.environment, self.arguments), None)
 
     def _remote_work(self, env: CompilerEnv) -> RemoteWork[str, Result]:
         remote = RemoteEnvironment.of(self.environment, self.arguments, env)
-        start = partial(_remote_runner, remote, self.start)
+        start = partial(_start_remotely, remote, self.start)
         return RemoteWork(start, str, partial(pack_module, env.corpus), remote.stored_files(self.policies))
 
 
-def _remote_runner(
+def _start_remotely(
     remote: RemoteEnvironment,
     start: Callable[[CompilerEnv, FileStore | None], Callable[[str], Result]],
     store: FileStore,
-) -> SequentialRunner[str, Result]:
-    env = make_environment(remote.environment, remote.arguments_on(store))
-    return SequentialRunner(start(env, store))
+) -> Callable[[str], Result]:
+    return start(make_environment(remote.environment, remote.arguments_on(store)), store)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +28,7 @@ from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.trace import trace
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
-from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
+from mlgo_gym.scheduling import FileStore, RayCluster, RemoteWork, WorkerFailure
 from tests.fakes.compiles import finished_compiles, running_compile
 from tests.policies.episodes import play
 
@@ -206,8 +206,8 @@ def over_ray(ways: Ways) -> list[str]:
         bitcode = str(store.folder("module") / "module.bc")
         return Ways(environment, bitcode, "module", seed=seed).single(compile_options=remote)
 
-    def start(store: FileStore) -> SequentialRunner[str, list[str]]:
-        return SequentialRunner(partial(play, store))
+    def start(store: FileStore) -> Callable[[str], list[str]]:
+        return partial(play, store)
 
     from ray import cloudpickle
 

@@ -24,7 +24,6 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.comparison import compare as compare_runs
 from mlgo_gym.evaluation.comparison import on_common_modules
-from mlgo_gym.evaluation.evaluation import ENVS
 from mlgo_gym.evaluation.explanation import explain_module
 from mlgo_gym.evaluation.explanation.report import as_page, as_text
 from mlgo_gym.evaluation.linking import LinkResult, ProgramResult, linked_table, programs_tables
@@ -50,7 +49,6 @@ def evaluate(
     split: Annotated[Part | None, Option(help="Part of the corpus: whole projects, chosen by their names.")] = None,
     jobs: options.Workers = None,
     ray: options.Ray = None,
-    envs: Annotated[int, Option(help="Concurrent episodes per process.", min=1)] = ENVS,
     output: Annotated[Path | None, Option(help="Folder for the results; the same command resumes from it.")] = None,
     clang: options.Clang = None,
     settings: options.Settings = None,
@@ -97,7 +95,7 @@ def evaluate(
         try:
             with (
                 progress_over(evaluation.remaining, "Episodes") as advance,
-                closing(evaluation.run(Execution(jobs, ray), envs=envs)) as episodes,
+                closing(evaluation.run(Execution(jobs, ray))) as episodes,
             ):
                 for _ in episodes:
                     advance()

@@ -139,8 +139,8 @@ def fail(
     return EpisodeOutcome(lowest, not is_truncated, is_truncated, info, visible)
 
 
-def failure_reward(setup: Setup, compilation: Compilation | None = None, function: str | None = None) -> float:
-    """Return the reward of a failed compile; without the compile, of one that did not reach its first decision.
+def failure_reward(setup: Setup, compilation: Compilation, function: str | None) -> float:
+    """Return the reward of a failed compile.
 
     Only a difference needs the baseline's cost. If plain clang fails as well, it counts as 1.
     """
@@ -148,7 +148,7 @@ def failure_reward(setup: Setup, compilation: Compilation | None = None, functio
     if isinstance(lowest, float | int):
         return float(lowest)
     baseline = 1.0
-    if compilation is not None and setup.options.reward != "relative":
+    if setup.options.reward != "relative":
         with suppress(MlgoError):
             record = setup.task.optimization_record
             measured = measure_baseline(compilation, setup.timeout, optimization_record=record)

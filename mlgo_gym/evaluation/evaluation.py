@@ -25,7 +25,13 @@ from mlgo_gym.evaluation.record import (
     bitcode_facts,
 )
 from mlgo_gym.evaluation.result import LINKS, PROGRAMS, EvaluationResult, ResultFolder, read_episodes, write_modules
-from mlgo_gym.evaluation.runner import EpisodeRunner, EvaluatedPolicies, RunnerSettings, is_plain_clang, remote_episodes
+from mlgo_gym.evaluation.runner import (
+    EvaluatedPolicies,
+    RunnerSettings,
+    is_plain_clang,
+    remote_episodes,
+    start_episodes,
+)
 from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import modules_trained_on
@@ -35,9 +41,6 @@ from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 Policies = str | Sequence[str] | Mapping[str, str | Network | Policy]
 """A specification, or several; or by name, specifications, networks and policies."""
-
-ENVS = 2
-"""Default number of episodes that each worker runs at the same time."""
 
 Row = TypeVar("Row")
 
@@ -191,27 +194,23 @@ class Evaluation:
         """The results so far, including earlier ones in the same output."""
         return EvaluationResult(self.configuration, tuple(self._episodes()), self._modules)
 
-    def run(self, execution: Execution = Execution(), *, envs: int = ENVS) -> Generator[EpisodeRecord, None, None]:
+    def run(self, execution: Execution = Execution()) -> Generator[EpisodeRecord, None, None]:
         """Run the episodes and yield each result as soon as it is on disk, in no particular order.
 
         Closing the generator ends the workers.
 
         Args:
             execution: Where the episodes run. Default: this process.
-            envs: Number of episodes that each worker runs at the same time (≥ 1).
 
         Raises:
             MissingExtraError: Ray is not installed.
-            MlgoError: `envs` is below 1, a process cannot start, or no cluster answers.
+            MlgoError: A process cannot start, or no cluster answers.
         """
-        check_type("envs", envs, int)
-        if envs < 1:
-            raise MlgoError(f"expected envs ≥ 1, got {envs}; give each worker one episode or more")
         if not len(self.schedule):
             return
-        start = partial(EpisodeRunner, self._settings, self.evaluated if execution.in_process else None, envs)
-        remote = partial(remote_episodes, self.evaluated, envs)
-        with execution.workers(start, envs, remote=remote) as running, closing(running.run(self.schedule)) as results:
+        start = partial(start_episodes, self._settings, self.evaluated if execution.in_process else None)
+        remote = partial(remote_episodes, self.evaluated)
+        with execution.workers(start, remote=remote) as running, closing(running.run(self.schedule)) as results:
             for assignment, result in results:
                 if isinstance(result, WorkerFailure):
                     died = f"the worker process died: {result.how}"
@@ -262,7 +261,6 @@ def evaluate(
     corpus: str | Corpus = "builtin",
     split: Part | None = None,
     execution: Execution = Execution(),
-    envs: int = ENVS,
     output: str | Path | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -279,7 +277,6 @@ def evaluate(
         split: Part of the corpus, such as `"test"`; see `Corpus.split()`. Default: all of it.
         execution: Where the episodes run, such as `Execution(jobs=2)` or `Execution(ray="HOST:6379")`; see
             docs/how_to/many_machines.md. Default: this process.
-        envs: Number of episodes that each worker runs at the same time (≥ 1).
         output: Folder for the results. Finished episodes in it do not run again, failed ones do. Results of another
             identity are refused: other modules, arguments, policies, compiler or release, by their contents; and those
             of a policy without a specification. Default: results stay in memory.
@@ -303,7 +300,7 @@ def evaluate(
         seed=seed,
         limit=limit,
     ) as evaluation:
-        with closing(evaluation.run(execution, envs=envs)) as episodes:
+        with closing(evaluation.run(execution)) as episodes:
             for episode in episodes:
                 progress(episode)
         return evaluation.result

@@ -173,11 +173,10 @@ class EpisodeRecord:
         handed_over: Number of decisions that clang took after `max_decisions`.
         illegal_actions: Number of illegal actions, which clang's own choice replaced.
         actions: Actions of the episode as `pack_actions()` packs them; None for a plain compile.
-        seconds: Duration of the episode, including the baseline if it had to be compiled. Episodes that run at the
-            same time in a process share the time.
+        seconds: Duration of the episode, including the baseline if it had to be compiled.
         grown_frames: Number of functions whose stack frame exceeds that of plain clang; None unless measured.
         error: Description of a failure: `kind` and `message`, where known `exit_status` and `stderr`.
-        policy_seconds: CPU time of the policy. Decisions of one batch share its time.
+        policy_seconds: CPU time of the policy.
     """
 
     policy: str
@@ -207,7 +206,7 @@ class EpisodeRecord:
         return cls(**{**value, "metrics": metrics})
 
     @classmethod
-    def of_error(cls, assignment: Assignment, error: Exception, reward: float | None = None) -> EpisodeRecord:
+    def of_error(cls, assignment: Assignment, error: Exception) -> EpisodeRecord:
         """Return the record of an episode that an exception of the compiler, this package or the policy ended."""
         if isinstance(error, CompilerError):
             details = describe_failure(error)
@@ -216,7 +215,7 @@ class EpisodeRecord:
         else:
             lines = "".join(traceback.format_exception(error))
             details = {"kind": "policy", "message": f"{type(error).__name__}: {error}", "traceback": lines}
-        return cls(*assignment, FAILED, reward=reward, error=details)
+        return cls(*assignment, FAILED, error=details)
 
     @classmethod
     def of_episode(

@@ -1,34 +1,30 @@
-"""Runs episodes of an evaluation's policies at the same time, in this process, a worker process or a remote one."""
+"""Runs episodes of an evaluation's policies, in this process, a worker process or a remote one."""
 
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeGuard
 
-import gymnasium as gym
-import numpy as np
-from gymnasium.vector import AutoresetMode
-
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.options import with_compile_options
-from mlgo_gym.episode.vector.in_process import unbatch_infos
-from mlgo_gym.errors import MlgoError, NoDecisionError, PolicyError
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, metrics_of
 from mlgo_gym.make_env import RemoteEnvironment, make_environment
-from mlgo_gym.policies import Policy, act_batch, load_policy
+from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.scheduling import FileStore, RemoteWork
 from mlgo_gym.tasks.measurement import Measurement
-from mlgo_gym.vector_env import as_vector
 
 PLAIN = "plain clang"
 """Policy name of clang without a policy."""
@@ -112,211 +108,126 @@ def is_plain_clang(policy: str | Network | Policy) -> TypeGuard[str]:
     return isinstance(policy, str) and policy.startswith(PLAIN_CLANG)
 
 
-Finished = tuple[Assignment, EpisodeRecord]
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision of a policy.
 
-
-@dataclass(slots=True)
-class _RunningEpisode:
-    """An episode that is running: the info of its pending decision, empty before the first, and sums so far."""
-
-    assignment: Assignment
-    policy: Policy
-    info: Mapping[str, Any] = field(default_factory=dict)
-    actions: list[Any] = field(default_factory=list)
-    reward: float = 0.0
-    illegal_actions: int = 0
-    policy_seconds: float = 0.0
-    started: float = field(default_factory=time.perf_counter)
-
-    def add_info(self, info: Mapping[str, Any], reward: float) -> None:
-        """Add the info and the reward that followed the last action; the reward of a reset does not count."""
-        if self.info:
-            self.reward += reward
-        if self.info and info.get("illegal_action", False):
-            self.illegal_actions += 1
-            self.actions[-1] = self.info["default_action"]
-        self.info = info
-
-    def record(self, space: gym.Space[Any]) -> EpisodeRecord:
-        return EpisodeRecord.of_episode(
-            self.assignment,
-            self.info,
-            self.actions,
-            space,
-            reward=self.reward,
-            illegal_actions=self.illegal_actions,
-            policy_seconds=self.policy_seconds,
-            seconds=time.perf_counter() - self.started,
-        )
-
-
-class EpisodeRunner:
-    """Runs episodes in this process, with the results that each has alone.
-
-    Policies decide as soon as a decision arrives. While a policy with a batched form is running, the runner waits for
-    half of the `envs` environments, so that batches form. A plain compile blocks the other episodes. A worker process
-    makes the environment of the settings.
+    Attributes:
+        decision: The decision, with its features as clang wrote them.
+        advice: Bytes of the advice that clang received.
+        observation: Observation of the policy.
+        action: Action of the policy; clang's own choice if that was illegal.
     """
 
-    def __init__(self, settings: RunnerSettings, evaluated: EvaluatedPolicies | None, envs: int) -> None:
-        self._evaluated = evaluated = evaluated or EvaluatedPolicies(settings)
-        settings = evaluated.settings
-        self._free = {name: [policy] for name, policy in evaluated.policies.items()}
-        self._single = {name for name, policy in settings.policies.items() if not isinstance(policy, str)}
-        self._size = envs
-        self._envs = as_vector(
-            gym.make_vec(
-                settings.environment,
-                num_envs=envs,
-                **{**settings.arguments, "corpus": evaluated.env.corpus},
-                autoreset_mode=AutoresetMode.DISABLED,
-                batch_size=1,
-                prefetch=0,
-            )
-        )
-        self._idle = list(range(envs))
-        self._running: dict[int, _RunningEpisode] = {}
-        self._waiting: deque[Assignment] = deque()
-        self._finished: list[Finished] = []
-
-    def work(self, assignments: Sequence[Assignment]) -> list[Finished]:
-        """Start assignments, decide until an episode ends, and return the results."""
-        self._waiting.extend(assignments)
-        self._start()
-        while self._running and not self._finished:
-            self._step()
-        finished, self._finished = self._finished, []
-        return finished
-
-    def _start(self) -> None:
-        """Start the waiting assignments, except those of a policy whose only object is in use."""
-        for assignment in list(self._waiting):
-            if assignment.policy not in self._evaluated.policies:
-                self._waiting.remove(assignment)
-                self._finished.append((assignment, self._evaluated.compile(assignment)))
-                continue
-            policy = self._take(assignment.policy)
-            if policy is None:
-                continue
-            self._waiting.remove(assignment)
-            env_id = self._idle.pop()
-            self._running[env_id] = _RunningEpisode(assignment, policy)
-            names = [assignment.module if index == env_id else None for index in range(self._size)]
-            try:
-                self._envs.async_reset(options={"module": names}, env_ids=[env_id])
-            except MlgoError as error:
-                self._fail(env_id, error)
-
-    def _take(self, name: str) -> Policy | None:
-        """Return a policy object for one episode; None while the only one is in use.
-
-        A policy with a batched form serves any number of episodes. Of any other policy each episode gets an object of
-        its own, loaded by the same specification. If that returns the same object again, episodes take turns.
-        """
-        first, free = self._evaluated.policies[name], self._free[name]
-        if is_batched(first):
-            return first
-        if not free and name not in self._single:
-            settings = self._evaluated.settings
-            another = load_policy(str(settings.policies[name]), self._evaluated.env, seed=settings.seed)
-            if another is first:
-                self._single.add(name)
-            else:
-                free.append(another)
-        return free.pop() if free else None
-
-    def _step(self) -> None:
-        """Receive the decisions of some environments, and answer them."""
-        batched = any(is_batched(running.policy) for running in self._running.values())
-        self._envs.batch_size = max(1, len(self._running) // 2) if batched else 1
-        try:
-            observations, rewards, terminations, truncations, infos = self._envs.recv()
-        except MlgoError as error:
-            if error.env_id is None:
-                raise
-            self._fail(error.env_id, error)
-            return
-        env_ids = infos.pop("env_id").tolist()
-        pending: dict[int, list[int]] = {}
-        for row, (env_id, info) in enumerate(zip(env_ids, unbatch_infos(infos, len(env_ids)), strict=True)):
-            running = self._running[env_id]
-            running.add_info(_as_single(info), float(rewards[row]))
-            if terminations[row] or truncations[row]:
-                self._end(env_id, running.record(self._envs.single_action_space))
-            else:
-                pending.setdefault(id(running.policy), []).append(row)
-        for batch in pending.values():
-            self._decide([env_ids[row] for row in batch], rows(observations, batch))
-
-    def _decide(self, env_ids: list[int], observations: Any) -> None:
-        """Answer decisions by the policy that they share; if it raises, each decision is tried alone."""
-        infos = [self._running[env_id].info for env_id in env_ids]
-        started = time.process_time()
-        try:
-            actions = act_batch(self._running[env_ids[0]].policy, observations, infos)
-            if len(actions) != len(env_ids):
-                raise MlgoError(f"expected {len(env_ids)} actions of act_batch(), got {len(actions)}")
-        except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
-            if len(env_ids) == 1:
-                self._fail(env_ids[0], error)
-                return
-            for row, env_id in enumerate(env_ids):
-                self._decide([env_id], rows(observations, [row]))
-            return
-        share = (time.process_time() - started) / len(env_ids)
-        for env_id, action in zip(env_ids, actions, strict=True):
-            running = self._running[env_id]
-            running.policy_seconds += share
-            try:
-                self._envs.send([action], [env_id])
-                running.actions.append(action)
-            except Exception as error:  # noqa: BLE001 - the action may be anything
-                self._fail(env_id, error)
-
-    def _fail(self, env_id: int, error: Exception) -> None:
-        assignment = self._running[env_id].assignment
-        if isinstance(error, NoDecisionError):
-            self._end(env_id, EpisodeRecord(*assignment, NO_DECISIONS))
-        else:
-            self._end(env_id, EpisodeRecord.of_error(assignment, error))
-
-    def _end(self, env_id: int, result: EpisodeRecord) -> None:
-        running = self._running.pop(env_id)
-        if not is_batched(running.policy):
-            self._free[running.assignment.policy].append(running.policy)
-        self._idle.append(env_id)
-        self._finished.append((running.assignment, result))
-
-    def close(self) -> None:
-        """End all episodes. Idempotent."""
-        self._envs.close()
-        self._evaluated.close()
+    decision: Decision
+    advice: bytes
+    observation: Any
+    action: Any
 
 
-def _as_single(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an info of a vector environment with the Python numbers that a single environment gives."""
-    return {
-        name: _as_single(value) if isinstance(value, dict) else value.item() if isinstance(value, np.generic) else value
-        for name, value in info.items()
-    }
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode, decision by decision.
+
+    Attributes:
+        result: Record of the episode.
+        steps: Decisions of the policy.
+        rewards: Reward of each step, if the environment gives credit; else None, and the reward comes with the last
+            step.
+    """
+
+    result: EpisodeRecord
+    steps: Sequence[Step] = ()
+    rewards: tuple[float, ...] | None = None
+
+    def rewards_at(self, indices: Sequence[int]) -> list[float]:
+        """Return the rewards of some steps; without credit, the last of them has the reward of the episode."""
+        if self.rewards is not None:
+            return [self.rewards[index] for index in indices]
+        return [*(0.0 for _ in indices[1:]), self.result.reward or 0.0] if indices else []
 
 
-def remote_episodes(evaluated: EvaluatedPolicies, envs: int) -> RemoteWork[Assignment, EpisodeRecord]:
+def record_trajectory(
+    env: CompilerEnv, policy: Policy, assignment: Assignment, *, with_steps: bool = True
+) -> Trajectory:
+    """Return the episode of a policy on a module of the environment, whose current episode is not affected.
+
+    Raises:
+        CompilerError: The compile failed, and the environment has `error_reward=None`.
+        ActionError: The policy's action is illegal, and the environment is strict.
+    """
+    setup, module = env.setup, env.corpus.module(assignment.module)
+    started = time.perf_counter()
+    try:
+        episode = run_blocking(env.maker.begin(env.np_random, EpisodeStart(module)), setup.timeout)
+    except NoDecisionError:
+        return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
+    except CompilerError as error:
+        if setup.options.error_reward is None:
+            raise
+        return Trajectory(EpisodeRecord.of_error(assignment, error))
+    steps: list[Step] = []
+    illegal_actions, policy_seconds = 0, 0.0
+    with closing(episode):
+        while (decision := episode.decision) is not None:
+            observation, info = episode.observe(), episode.info()
+            before = time.process_time()
+            action = policy.act(observation, info)
+            policy_seconds += time.process_time() - before
+            action, advice, is_illegal = episode.take(action)
+            illegal_actions += is_illegal
+            if with_steps:
+                steps.append(Step(decision, advice, observation, action))
+    assert episode.outcome is not None, "no decision is left"
+    result = EpisodeRecord.of_episode(
+        assignment,
+        episode.full_info,
+        episode.actions,
+        env.action_space,
+        reward=episode.outcome.reward,
+        illegal_actions=illegal_actions,
+        policy_seconds=policy_seconds,
+        seconds=time.perf_counter() - started,
+    )
+    return Trajectory(result, steps, episode.full_info.get("rewards"))
+
+
+def start_episodes(
+    settings: RunnerSettings, evaluated: EvaluatedPolicies | None
+) -> Callable[[Assignment], EpisodeRecord]:
+    """Return the function that runs an episode; a worker process makes the environment of the settings."""
+    return partial(_run_episode, evaluated or EvaluatedPolicies(settings))
+
+
+def _run_episode(evaluated: EvaluatedPolicies, assignment: Assignment) -> EpisodeRecord:
+    if assignment.policy not in evaluated.policies:
+        return evaluated.compile(assignment)
+    try:
+        return record_trajectory(
+            evaluated.env, evaluated.policies[assignment.policy], assignment, with_steps=False
+        ).result
+    except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
+        return EpisodeRecord.of_error(assignment, error)
+
+
+def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeRecord]:
     """Return the work as remote machines need it; raise an MlgoError if a policy file cannot be read."""
     settings, env = evaluated.settings, evaluated.env
     remote = RemoteEnvironment.of(settings.environment, settings.arguments, env)
     files = remote.stored_files([policy for policy in settings.policies.values() if isinstance(policy, str)])
     # The corpus and the arguments travel in `remote`.
     sent = replace(settings, corpus="", arguments={})
-    start = partial(_start_remotely, remote, sent, envs)
+    start = partial(_start_remotely, remote, sent)
     return RemoteWork(start, attrgetter("module"), partial(pack_module, env.corpus), files)
 
 
-def _start_remotely(remote: RemoteEnvironment, settings: RunnerSettings, envs: int, store: FileStore) -> EpisodeRunner:
+def _start_remotely(
+    remote: RemoteEnvironment, settings: RunnerSettings, store: FileStore
+) -> Callable[[Assignment], EpisodeRecord]:
     arguments = remote.arguments_on(store)
     corpus = arguments.pop("corpus")
     policies = {
         name: unpack_policy(policy, store) if isinstance(policy, str) else policy
         for name, policy in settings.policies.items()
     }
-    return EpisodeRunner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, envs)
+    return start_episodes(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None)

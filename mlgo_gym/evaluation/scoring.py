@@ -31,7 +31,7 @@ from mlgo_gym.evaluation.statistics import Change
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.protocol import flat_part, run_episode
 from mlgo_gym.policies.rules import RULE_SUFFIX, RuleText, rule_policy
-from mlgo_gym.scheduling import SequentialRunner, WorkerFailure, processes
+from mlgo_gym.scheduling import WorkerFailure, processes
 
 MEMORY_GIB = 8
 """Address space of a candidate's process and of its compilers, in GiB."""
@@ -126,10 +126,10 @@ class _Candidate:
             self.corpus, self.explain, callee_features=callee_features, ir=reads_code, link_view=self.link_view
         )
 
-    def start(self) -> SequentialRunner[str, _Outcome]:
-        """Return the runner of a worker process, after its limits are set."""
+    def start(self) -> Callable[[str], _Outcome]:
+        """Return the work of a worker process, after its limits are set."""
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_GIB << 30, MEMORY_GIB << 30))
-        return SequentialRunner(self.run)
+        return self.run
 
     def run(self, name: str) -> _Outcome:
         env, before = self.environment(), _cpu_seconds()

@@ -5,7 +5,6 @@ the decision, as in logs of LLVM's own `-training-log`. An outcome follows each 
 is the reward of the step.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -14,104 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.cache import errors_name_file
-from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.flags import check_arguments
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.options import COMPILE_OPTIONS, with_compile_options
-from mlgo_gym.episode.outcome import failure_reward
-from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError, UntrustedError
+from mlgo_gym.errors import CompilerError, MlgoError, PolicyError, UntrustedError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult
-from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, Metrics, unpack_actions
+from mlgo_gym.evaluation.record import DONE, Assignment, EpisodeRecord, Metrics, unpack_actions
 from mlgo_gym.evaluation.result import HEADER, load_result
-from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings, is_plain_clang
+from mlgo_gym.evaluation.runner import (
+    EvaluatedPolicies,
+    RunnerSettings,
+    Trajectory,
+    is_plain_clang,
+    record_trajectory,
+)
 from mlgo_gym.llvm.training_log import LogHeader, LogWriter, TensorSpec
 from mlgo_gym.make_env import compiler_environments
-from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import plain_clang_flags, with_callee_features
 from mlgo_gym.policies.rules import Rule
 from mlgo_gym.tasks.task import Task
 
 SCORE = TensorSpec("reward", "float", (1,))
 """Tensor of the outcomes; LLVM's register allocation logs have the same name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One decision of a policy.
-
-    Attributes:
-        decision: The decision, with its features as clang wrote them.
-        advice: Bytes of the advice that clang received.
-        observation: Observation of the policy.
-        action: Action of the policy; clang's own choice if that was illegal.
-    """
-
-    decision: Decision
-    advice: bytes
-    observation: Any
-    action: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """One episode, decision by decision.
-
-    Attributes:
-        result: Record of the episode.
-        steps: Decisions of the policy.
-        rewards: Reward of each step, if the environment gives credit; else None, and the reward comes with the last
-            step.
-    """
-
-    result: EpisodeRecord
-    steps: tuple[Step, ...] = ()
-    rewards: tuple[float, ...] | None = None
-
-    def rewards_at(self, indices: Sequence[int]) -> list[float]:
-        """Return the rewards of some steps; without credit, the last of them has the reward of the episode."""
-        if self.rewards is not None:
-            return [self.rewards[index] for index in indices]
-        return [*(0.0 for _ in indices[1:]), self.result.reward or 0.0] if indices else []
-
-
-def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) -> Trajectory:
-    """Return the episode of a policy on a module of the environment, whose current episode is not affected.
-
-    Raises:
-        CompilerError: The compile failed, and the environment has `error_reward=None`.
-        ActionError: The policy's action is illegal, and the environment is strict.
-    """
-    setup, module = env.setup, env.corpus.module(assignment.module)
-    begin = time.perf_counter()
-    try:
-        episode = run_blocking(env.maker.begin(env.np_random, EpisodeStart(module)), setup.timeout)
-    except NoDecisionError:
-        return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
-    except CompilerError as error:
-        if setup.options.error_reward is None:
-            raise
-        return Trajectory(EpisodeRecord.of_error(assignment, error, reward=failure_reward(setup)))
-    steps: list[Step] = []
-    illegal = 0
-    with closing(episode):
-        while (decision := episode.decision) is not None:
-            observation = episode.observe()
-            action, advice, is_illegal = episode.take(policy.act(observation, episode.info()))
-            steps.append(Step(decision, advice, observation, action))
-            illegal += is_illegal
-    assert episode.outcome is not None, "no decision is left"
-    result = EpisodeRecord.of_episode(
-        assignment,
-        episode.full_info,
-        [step.action for step in steps],
-        env.action_space,
-        reward=episode.outcome.reward,
-        illegal_actions=illegal,
-        seconds=time.perf_counter() - begin,
-    )
-    return Trajectory(result, tuple(steps), episode.full_info.get("rewards"))
 
 
 def trace(

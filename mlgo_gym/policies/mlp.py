@@ -1,13 +1,13 @@
 """Policies of networks, computed by NumPy: `mlp:FILE`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies.network import Floats, Network
-from mlgo_gym.policies.protocol import chooser, feature_vector, rows
+from mlgo_gym.policies.protocol import chooser, feature_vector
 
 
 class MlpPolicy:
@@ -26,18 +26,7 @@ class MlpPolicy:
         """Return the network's choice among the legal actions."""
         return self._choose(self._network(self._features(observation)), info.get("action_mask"))
 
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return the network's choice at each decision, bit for bit that of `act()`."""
-        outputs = self._outputs(observations, len(infos))
-        return [self._choose(values, info.get("action_mask")) for values, info in zip(outputs, infos, strict=True)]
-
-    def logits(self, observations: Any) -> Floats:
-        """Return the preference of action 1 over action 0, float32 of shape (decisions,)."""
-        part = observations
-        while isinstance(part, dict):
-            part = next(iter(part.values()))
-        outputs = self._outputs(observations, len(part))
+    def logits(self, observations: Iterable[Any]) -> Floats:
+        """Return the preference of action 1 over action 0 at each observation, float32 of shape (observations,)."""
+        outputs = self._network(np.stack(list(map(self._features, observations))))
         return outputs[:, -1] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
-
-    def _outputs(self, observations: Any, count: int) -> Floats:
-        return self._network(np.stack([self._features(rows(observations, number)) for number in range(count)]))

@@ -5,11 +5,10 @@ feature that the compiler lacks is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.compiler.callee_features import uses_callee_features
 from mlgo_gym.compiler.decision import Decision
@@ -38,44 +37,6 @@ class Policy(Protocol):
                 the task has one. With `ir=True` or `observation="graph"`, `code` is the `PendingCode` of an inlining
                 decision: `info["code"].ir()` and `info["code"].call_graph()`.
         """
-
-
-class BatchedPolicy(Policy, Protocol):
-    """A policy that also makes decisions of several episodes at once, faster than one by one.
-
-    Episodes run at the same time share one policy of this kind. A policy with a state must tell the episodes apart.
-    Other policies have one copy per episode.
-    """
-
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        """Return an action for each decision.
-
-        Args:
-            observations: a batch as of a vector environment: an array with one row per decision, a dictionary of
-                such arrays, or a tuple of graphs.
-            infos: the info of each decision.
-        """
-
-
-def act_batch(policy: Policy, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return a policy's action for each of several decisions, by `act()` if it has no `act_batch()`."""
-    if len(infos) > 1 and is_batched(policy):
-        return list(policy.act_batch(observations, infos))
-    return [policy.act(rows(observations, number), info) for number, info in enumerate(infos)]
-
-
-def is_batched(policy: Policy) -> TypeGuard[BatchedPolicy]:
-    """Return whether a policy has `act_batch()`; Python's check of the protocol takes as long as a decision."""
-    return callable(getattr(policy, "act_batch", None))
-
-
-def rows(observations: Any, numbers: int | Sequence[int] | npt.NDArray[Any]) -> Any:
-    """Return some observations of a batch as a batch, or one of them in the form of a single environment."""
-    if isinstance(observations, dict):
-        return {name: rows(part, numbers) for name, part in observations.items()}
-    if isinstance(observations, tuple):
-        return observations[numbers] if isinstance(numbers, int) else tuple(observations[row] for row in numbers)
-    return observations[numbers, ...]
 
 
 def decide(policy: Policy, task: Task, decision: Decision, module: str, index: int) -> Any:

@@ -8,8 +8,7 @@ from mlgo_gym.scheduling.ray_cluster import FileStore as FileStore
 from mlgo_gym.scheduling.ray_cluster import RayCluster as RayCluster
 from mlgo_gym.scheduling.ray_cluster import RemoteWork as RemoteWork
 from mlgo_gym.scheduling.ray_cluster import StoredFiles as StoredFiles
-from mlgo_gym.scheduling.workers import Item, Result, Runner
-from mlgo_gym.scheduling.workers import SequentialRunner as SequentialRunner
+from mlgo_gym.scheduling.workers import Item, Result
 from mlgo_gym.scheduling.workers import WorkerFailure as WorkerFailure
 from mlgo_gym.scheduling.workers import Workers as Workers
 from mlgo_gym.scheduling.workers import in_process as in_process
@@ -45,16 +44,14 @@ class Execution:
 
     def workers(
         self,
-        start: Callable[[], Runner[Item, Result]],
-        capacity: int = 1,
+        start: Callable[[], Callable[[Item], Result]],
         *,
         remote: Callable[[], RemoteWork[Item, Result]] | None = None,
     ) -> Workers[Item, Result]:
         """Return the workers. Worker processes start with the first item, a cluster is connected at once.
 
         Args:
-            start: Makes a runner; picklable for worker processes.
-            capacity: Number of items that a worker works on at the same time (≥ 1).
+            start: Returns the function from an item to its result; picklable for worker processes.
             remote: Returns the work as a cluster needs it.
 
         Raises:
@@ -64,5 +61,5 @@ class Execution:
         if self.ray is not None:
             if remote is None:
                 raise MlgoError(f"expected work for this machine, got ray={self.ray!r}; omit ray")
-            return RayCluster(remote(), self.ray, self.jobs, capacity)
-        return in_process(start, capacity) if self.in_process else processes(start, self.jobs or 1, capacity)
+            return RayCluster(remote(), self.ray, self.jobs)
+        return in_process(start) if self.in_process else processes(start, self.jobs or 1)

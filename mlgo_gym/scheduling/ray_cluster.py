@@ -18,7 +18,7 @@ from typing import Any, Generic
 
 from mlgo_gym.errors import MlgoError, MlgoWarning
 from mlgo_gym.extras import library
-from mlgo_gym.scheduling.workers import Item, Result, Runner, Worker, WorkerFailure, Workers
+from mlgo_gym.scheduling.workers import Item, Result, Worker, WorkerFailure, Workers
 from mlgo_gym.storage.temporary_folders import make_process_folder
 
 _STORED = 256
@@ -80,13 +80,13 @@ class RemoteWork(Generic[Item, Result]):
     """The same work for a machine without this machine's files.
 
     Attributes:
-        start: Makes a runner on the other machine, from the store with the received files.
+        start: Returns the function from an item to its result on the other machine, whose store has received files.
         needs: Returns the name of the files that an item needs, such as its module.
         pack: Returns the files of a name, on this machine, whenever they are not in the object store.
-        common: Files that every runner needs, by name, such as the networks of policies.
+        common: Files that every worker needs, by name, such as the networks of policies.
     """
 
-    start: Callable[[FileStore], Runner[Item, Result]]
+    start: Callable[[FileStore], Callable[[Item], Result]]
     needs: Callable[[Item], str]
     pack: Callable[[str], StoredFiles]
     common: Mapping[str, StoredFiles] = field(default_factory=dict)
@@ -102,14 +102,12 @@ def ray_library() -> Any:
 class RayCluster(Workers[Item, Result]):
     """Workers on the machines of a Ray cluster, each on one CPU.
 
-    Each worker checks that its machine has this version of mlgo-gym; its runner checks the compiler. Items of a worker
+    Each worker checks that its machine has this version of mlgo-gym; the work checks the compiler. Items of a worker
     that exits, or of a machine that fails, are retried once. The address is ignored where this process is connected to
     a cluster already. Arguments and errors are those of `Execution` and of `Execution.workers()`.
     """
 
-    def __init__(
-        self, remote: RemoteWork[Item, Result], address: str, jobs: int | None = None, capacity: int = 1
-    ) -> None:
+    def __init__(self, remote: RemoteWork[Item, Result], address: str, jobs: int | None = None) -> None:
         self._ray = ray_library()
         with ExitStack() as stack:
             if not self._ray.is_initialized():
@@ -117,7 +115,7 @@ class RayCluster(Workers[Item, Result]):
             cpus = int(self._ray.cluster_resources().get("CPU", 0))
             if jobs is None and cpus < 1:
                 raise MlgoError(f"expected a cluster with a free CPU, got none at {address!r}; add a node")
-            super().__init__(self._start_actor, self._wait_for_actors, jobs or cpus, capacity, retries=1)
+            super().__init__(self._start_actor, self._wait_for_actors, jobs or cpus, retries=1)
             self._needs = remote.needs
             self._upload = lru_cache(maxsize=_STORED)(lambda name: self._ray.put(dict(remote.pack(name))))
             common = {name: [self._ray.put(dict(files))] for name, files in remote.common.items()}
@@ -185,12 +183,12 @@ class _RayWorker(Worker[Item, Result]):
         self._cluster, self._actor, self.reference = cluster, actor, started
         self._ray = ray_library()
 
-    def send(self, items: Sequence[Item]) -> None:
-        self.reference = self._actor.work.remote([self._cluster.message(item) for item in items])
+    def send(self, item: Item) -> None:
+        self.reference = self._actor.work.remote(*self._cluster.message(item))
 
-    def receive(self) -> Sequence[tuple[Item, Result]] | WorkerFailure:
+    def receive(self) -> Sequence[Result] | WorkerFailure:
         try:
-            message: Sequence[tuple[Item, Result]] | str = self._ray.get(self.reference)
+            message: Sequence[Result] | str = self._ray.get(self.reference)
         except self._ray.exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             status = -1 if isinstance(error, self._ray.exceptions.RayActorError) else 1
@@ -210,7 +208,7 @@ class _Actor:
     """A worker on one CPU of a node. A reference within a list is fetched only on request."""
 
     def start(self, version: str, start: list[Any], common: dict[str, list[Any]]) -> list[Any] | str:
-        """Make the runner; return an error message, or no results."""
+        """Start the work; return an error message, or no results."""
         self._ray = ray_library()
         where = f"the node {platform.node()} ({self._ray.util.get_node_ip_address()})"
         if (own := metadata.version("mlgo-gym")) != version:
@@ -219,7 +217,7 @@ class _Actor:
         for name, reference in common.items():
             self._put(name, reference)
         try:
-            self._runner = self._ray.cloudpickle.loads(self._ray.get(start[0]))(self._store)
+            self._compute = self._ray.cloudpickle.loads(self._ray.get(start[0]))(self._store)
         except MlgoError as error:
             return f"{where}: {error}"
         return []
@@ -227,11 +225,9 @@ class _Actor:
     def _put(self, name: str, reference: list[Any]) -> None:
         self._store.put(name, lambda: self._ray.get(reference[0]))
 
-    def work(self, items: list[tuple[Any, str, list[Any]]]) -> Any:
-        for _, name, reference in items:
-            self._put(name, reference)
-        return self._runner.work([item for item, *_ in items])
+    def work(self, item: Any, name: str, reference: list[Any]) -> list[Any]:
+        self._put(name, reference)
+        return [self._compute(item)]
 
     def close(self) -> None:
-        self._runner.close()
         self._store.close()

@@ -1,4 +1,4 @@
-"""Items, runners that work on them, and workers that share a queue: this process, or processes of this machine."""
+"""Workers that share a queue of items: this process, or processes of this machine."""
 
 import contextlib
 import multiprocessing
@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
@@ -21,7 +21,6 @@ from mlgo_gym.errors import MlgoError
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
 
 _STOP_SECONDS = 5.0
 
@@ -43,33 +42,6 @@ class WorkerFailure:
         return f"the worker exited: {self.how}"
 
 
-class Runner(Protocol[Item, Result_co]):
-    """Works on one or several items at the same time."""
-
-    def work(self, items: Sequence[Item]) -> Sequence[tuple[Item, Result_co]]:
-        """Add items, work until an item is finished, and return the finished items; nothing if there is no item."""
-
-    def close(self) -> None:
-        """Release everything. Idempotent."""
-
-
-class SequentialRunner(Generic[Item, Result]):
-    """Works on one item at a time, in the order of arrival; `compute` returns the result of an item."""
-
-    def __init__(self, compute: Callable[[Item], Result]) -> None:
-        self._compute = compute
-        self._pending: deque[Item] = deque()
-
-    def work(self, items: Sequence[Item]) -> list[tuple[Item, Result]]:
-        """Add items, and return the oldest pending item with its result."""
-        self._pending.extend(items)
-        return [(item, self._compute(item)) for item in [self._pending.popleft()]] if self._pending else []
-
-    def close(self) -> None:
-        """Drop the pending items."""
-        self._pending.clear()
-
-
 class Queue(Protocol[Item]):
     """Source of items, such as a deque; its length is the number of items in it."""
 
@@ -83,19 +55,19 @@ class Queue(Protocol[Item]):
 
 
 class Worker(ABC, Generic[Item, Result]):
-    """One worker, whether it has started, and the items that it works on."""
+    """One worker, whether it has started, and the item that it works on, in a list that is empty without one."""
 
     def __init__(self) -> None:
         self.ready = False
         self.items: list[Item] = []
 
     @abstractmethod
-    def send(self, items: Sequence[Item]) -> None:
-        """Send items; none lets the worker continue. It replies with a message."""
+    def send(self, item: Item) -> None:
+        """Send an item. The worker replies with its result."""
 
     @abstractmethod
-    def receive(self) -> Sequence[tuple[Item, Result]] | WorkerFailure:
-        """Return the message that `Workers.wait()` announced: results, none in the first, or how the worker exited.
+    def receive(self) -> Sequence[Result] | WorkerFailure:
+        """Return the message that `Workers.wait()` announced: a result, none in the first, or how the worker exited.
 
         Raises `MlgoError` if no worker can do this work.
         """
@@ -108,15 +80,13 @@ class Worker(ABC, Generic[Item, Result]):
 class Workers(Generic[Item, Result]):
     """Runs the items of a queue: in this process, in worker processes, or on a cluster.
 
-    A worker starts when there is an item for it. One that exits while it works on one item is replaced. The item is
-    retried, then yielded as `WorkerFailure`. If it worked on several items, each is retried alone, which shows the one
-    that made it exit.
+    A worker starts when there is an item for it. One that exits is replaced; its item is retried, then yielded as
+    `WorkerFailure`.
 
     Args:
         start_worker: Returns a new worker; raises `MlgoError` if it cannot start.
         wait: Waits until some of the workers have sent a message or exited, and returns these.
         jobs: Maximum number of workers.
-        capacity: Number of items that a worker works on at the same time.
         retries: Number of times that an item is retried after its worker exited.
     """
 
@@ -125,13 +95,11 @@ class Workers(Generic[Item, Result]):
         start_worker: Callable[[], Worker[Item, Result]],
         wait: Callable[[Sequence[Worker[Item, Result]]], Iterable[Worker[Item, Result]]],
         jobs: int,
-        capacity: int,
         retries: int = 0,
     ) -> None:
         self._start_worker, self._wait = start_worker, wait
-        self._jobs, self._capacity, self._retries = jobs, capacity, retries
+        self._jobs, self._retries = jobs, retries
         self._workers: list[Worker[Item, Result]] = []
-        # Items that run alone, because a worker exited with them, and how many exited with the item alone.
         self._exits: Counter[Item] = Counter()
         self._failed_starts = 0
 
@@ -145,7 +113,7 @@ class Workers(Generic[Item, Result]):
         try:
             for _ in range(min(self._jobs, len(queue)) - len(workers)):
                 workers.append(self._start_worker())
-            self._assign_to_idle(queue)
+            self._assign(queue)
             while busy := [worker for worker in workers if worker.items or not worker.ready]:
                 for worker in self._wait(busy):
                     message = worker.receive()
@@ -154,11 +122,9 @@ class Workers(Generic[Item, Result]):
                         continue
                     worker.ready = True
                     self._failed_starts = 0
-                    for item, result in message:
-                        worker.items.remove(item)
-                        self._exits.pop(item, None)
-                        yield item, result
-                    self._assign(worker, queue)
+                    for result in message:
+                        yield worker.items.pop(), result
+                    self._assign(queue)
         except BaseException:
             self._stop_all(0.0)
             raise
@@ -168,44 +134,28 @@ class Workers(Generic[Item, Result]):
     ) -> Generator[tuple[Item, WorkerFailure], None, None]:
         self._workers.remove(worker)
         worker.stop(0.0)
-        lost = worker.items
-        if not lost:
+        if not worker.items:
             self._failed_starts += 1
             if not self._retries or self._failed_starts > _MAX_FAILED_STARTS:
                 raise MlgoError(
                     f"expected a worker that starts, got {failure.how} before its first item; read its standard error, "
                     "try jobs=1, and in a script start it below `if __name__ == '__main__':`"
                 )
-        for item in lost:
-            self._exits[item] += len(lost) == 1
-        if len(lost) == 1 and self._exits[lost[0]] > self._retries:
-            yield lost.pop(), failure
-        queue.extendleft(reversed(lost))
+        for item in worker.items:
+            self._exits[item] += 1
+            if self._exits[item] > self._retries:
+                yield item, failure
+            else:
+                queue.extendleft([item])
         if len(queue):
             self._workers.append(self._start_worker())
-            self._assign_to_idle(queue)
+            self._assign(queue)
 
-    def _assign_to_idle(self, queue: Queue[Item]) -> None:
+    def _assign(self, queue: Queue[Item]) -> None:
         for worker in self._workers:
-            if worker.ready and not worker.items:
-                self._assign(worker, queue)
-
-    def _assign(self, worker: Worker[Item, Result], queue: Queue[Item]) -> None:
-        """Assign as many items as the worker has capacity for, at most its share of the queue."""
-        count = min(self._capacity - len(worker.items), -(-len(queue) // len(self._workers)))
-        taken: list[Item] = []
-        while len(taken) < count and len(queue):
-            item = queue.popleft()
-            if item in self._exits and (taken or worker.items):
-                queue.extendleft([item])
-                break
-            taken.append(item)
-            if item in self._exits:
-                break
-        # A worker with items waits for a message, also for an empty one.
-        if taken or worker.items:
-            worker.items += taken
-            worker.send(taken)
+            if worker.ready and not worker.items and len(queue):
+                worker.items.append(queue.popleft())
+                worker.send(worker.items[0])
 
     def close(self) -> None:
         """Stop all workers. Idempotent."""
@@ -224,28 +174,27 @@ class Workers(Generic[Item, Result]):
 
 
 class _LocalWorker(Worker[Item, Result]):
-    def __init__(self, runner: Runner[Item, Result]) -> None:
+    def __init__(self, work: Callable[[Item], Result]) -> None:
         super().__init__()
-        self._runner = runner
-        self._items: Sequence[Item] = ()
+        self._work = work
 
-    def send(self, items: Sequence[Item]) -> None:
-        self._items = items
+    def send(self, item: Item) -> None:
+        """Wait for `receive()`."""
 
-    def receive(self) -> Sequence[tuple[Item, Result]]:
-        return self._runner.work(self._items)
+    def receive(self) -> Sequence[Result]:
+        return [self._work(item) for item in self.items]
 
-    def stop(self, timeout: float) -> None:  # noqa: ARG002 - it never waits
-        self._runner.close()
+    def stop(self, timeout: float) -> None:
+        """There is nothing to stop."""
 
 
-def in_process(start: Callable[[], Runner[Item, Result]], capacity: int = 1) -> Workers[Item, Result]:
+def in_process(start: Callable[[], Callable[[Item], Result]]) -> Workers[Item, Result]:
     """Return one worker, which is this process; an exception of the work leaves `run()`."""
-    return Workers(lambda: _LocalWorker(start()), lambda workers: workers, 1, capacity)
+    return Workers(lambda: _LocalWorker(start()), lambda workers: workers, 1)
 
 
 class _ProcessWorker(Worker[Item, Result]):
-    def __init__(self, start: Callable[[], Runner[Item, Result]]) -> None:
+    def __init__(self, start: Callable[[], Callable[[Item], Result]]) -> None:
         super().__init__()
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
@@ -265,12 +214,12 @@ class _ProcessWorker(Worker[Item, Result]):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def send(self, items: Sequence[Item]) -> None:
-        self.connection.send(items)
+    def send(self, item: Item) -> None:
+        self.connection.send([item])
 
-    def receive(self) -> Sequence[tuple[Item, Result]] | WorkerFailure:
+    def receive(self) -> Sequence[Result] | WorkerFailure:
         try:
-            message: Sequence[tuple[Item, Result]] | MlgoError = self.connection.recv()
+            message: Sequence[Result] | MlgoError = self.connection.recv()
         except (EOFError, OSError):
             status = self._end(_EXIT_SECONDS)
             how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
@@ -312,7 +261,7 @@ class _ProcessWorker(Worker[Item, Result]):
 
 
 def processes(
-    start: Callable[[], Runner[Item, Result]], jobs: int, capacity: int = 1, *, seconds: float | None = None
+    start: Callable[[], Callable[[Item], Result]], jobs: int, *, seconds: float | None = None
 ) -> Workers[Item, Result]:
     """Return at most `jobs` worker processes; after `seconds` from now, those that send nothing are killed."""
     end = None if seconds is None else time.monotonic() + seconds
@@ -327,22 +276,21 @@ def processes(
             readable = list(by_connection)
         return [by_connection[channel] for channel in readable]  # type: ignore[index] # typeshed allows other objects
 
-    return Workers(lambda: _ProcessWorker(start), wait, jobs, capacity)
+    return Workers(lambda: _ProcessWorker(start), wait, jobs)
 
 
-def _work(channel: Connection, start: Callable[[], Runner[Any, Any]]) -> None:
-    """Work in a worker process: reply to each message with items, until one is None."""
+def _work(channel: Connection, start: Callable[[], Callable[[Any], Any]]) -> None:
+    """Work in a worker process: reply to each message with an item, until one is None."""
     # Its compilers exit with this process, as soon as its parent has exited.
     threading.Thread(target=_follow_parent, daemon=True).start()
     try:
-        runner = start()
+        compute = start()
     except MlgoError as error:
         channel.send(error)
         return
     channel.send([])
     while (items := channel.recv()) is not None:
-        channel.send(runner.work(items))
-    runner.close()
+        channel.send([compute(item) for item in items])
 
 
 def _follow_parent() -> None:

@@ -207,6 +207,5 @@ def _interest(task: Task, policy: Policy, decisions: Sequence[InlineDecision]) -
     interest = [0.1 + float(decision.answer != decision.default) for decision in decisions]
     if not decisions or not isinstance(policy, MlpPolicy):
         return [value + 0.9 for value in interest]
-    recorded = [Decision(0, decision.site, decision.payload) for decision in decisions]
-    logits = policy.logits(task.observe_batch(recorded))
+    logits = policy.logits(task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions)
     return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]

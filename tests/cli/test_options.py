@@ -101,7 +101,6 @@ ELSEWHERE = {
     "--json": "every run here has it",
     "--help": "",
     "--jobs": "changes no result",
-    "--envs": "changes no result",
     "--ray": "needs a cluster: tests/scheduling",
     "--link-view": "needs a recorded link: the last test",
     "--trust-flags": "tests/cli/test_trust_flags.py",

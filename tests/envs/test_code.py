@@ -5,7 +5,7 @@ import os
 import pickle
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,30 +158,19 @@ class ReadsCode:
         return int(ir.callee_code.count("\n") + len(edges)) % 2
 
 
-class ReadsCodeOfSeveral(ReadsCode):
-    """The same with a batched form."""
-
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[int]:
-        assert len(observations) == len(infos)
-        return [self.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
-
-
 @pytest.mark.parametrize("arguments", [{"ir": True}, {"observation": "graph"}], ids=str)
 def test_each_way_to_play_gives_policies_code_and_graph(arguments: dict[str, Any], calls: Path, tmp_path: Path) -> None:
-    policies = {name: f"{__file__}:{name}" for name in ("ReadsCode", "ReadsCodeOfSeveral")}
-    policies |= {name: name for name in ("default", "threshold:0", "random")}
+    policies = {"ReadsCode": f"{__file__}:ReadsCode"} | {name: name for name in ("default", "threshold:0", "random")}
     with InlineEnv(corpus=calls, **arguments) as env:
         (name,) = [module.name for module in env.corpus]
         alone, info = play(env, ReadsCode(), name)
         assert info["decisions"] == len(alone) > 5
         assert 0 < sum(alone) < len(alone)
-        for envs in (1, 3):
-            result = evaluate("mlgo/Inline-v0", policies=policies, corpus=str(calls), env_kwargs=arguments, envs=envs)
-            assert not result.failures
-            actions = {episode.policy: episode.actions for episode in result.episodes}
-            assert actions["ReadsCode"] == actions["ReadsCodeOfSeveral"]
-            assert unpack_actions(actions["ReadsCode"] or "", env.action_space) == alone
-            assert len({actions[policy] for policy in ("default", "threshold:0", "ReadsCode")}) == 3
+        result = evaluate("mlgo/Inline-v0", policies=policies, corpus=str(calls), env_kwargs=arguments)
+        assert not result.failures
+        actions = {episode.policy: episode.actions for episode in result.episodes}
+        assert unpack_actions(actions["ReadsCode"] or "", env.action_space) == alone
+        assert len({actions[policy] for policy in ("default", "threshold:0", "ReadsCode")}) == 3
         traced = trace(
             "mlgo/Inline-v0", policies["ReadsCode"], corpus=str(calls), output=tmp_path / "t", env_kwargs=arguments
         )

@@ -1,8 +1,8 @@
-"""Several episodes at once, in one process or several, have the results of each alone."""
+"""Episodes in several processes have the results of episodes in one; one that fails fails alone."""
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,45 +33,20 @@ def everything(result: EvaluationResult) -> dict[tuple[str, str], tuple[Any, ...
 
 def test_results_and_actions_are_the_same(varied: str, callee_network: str) -> None:
     policies = ["default", "random", "threshold:20", callee_network, CLANG]
-    alone, together = (evaluate(INLINE, policies=policies, corpus=varied, seed=3, envs=envs) for envs in (1, 5))
+    alone, together = (
+        evaluate(INLINE, policies=policies, corpus=varied, seed=3, execution=Execution(jobs)) for jobs in (1, 2)
+    )
     assert everything(together) == everything(alone)
     assert together.without_decisions == alone.without_decisions
     assert sum(episode.decisions for episode in alone.episodes) > 20
     assert not alone.failures
 
 
-def test_a_budget_is_handed_on_and_processes_find_the_same(varied: str, nothing_is_left: None) -> None:
-    arguments: dict[str, Any] = {"corpus": varied, "policies": ["random", CLANG], "env_kwargs": {"max_decisions": 2}}
-    alone = evaluate(INLINE, envs=1, **arguments)
-    decided = [episode for episode in alone.episodes if episode.policy == "random" and episode.status == "done"]
+def test_a_budget_is_handed_on(varied: str) -> None:
+    result = evaluate(INLINE, corpus=varied, policies=["random"], env_kwargs={"max_decisions": 2})
+    decided = [episode for episode in result.episodes if episode.status == "done"]
     assert {episode.decisions for episode in decided} == {2}
     assert any(episode.handed_over for episode in decided)
-    assert everything(evaluate(INLINE, envs=3, execution=Execution(2), **arguments)) == everything(alone)
-
-
-class Batched:
-    """Records the number of decisions of each call."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        self.sizes.append(1)
-        return int(observation[0] % 2)
-
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        assert observations.shape[0] == len(infos)
-        self.sizes.append(len(infos))
-        return [int(observation[0] % 2) for observation in observations]
-
-
-def test_a_policy_with_a_batched_form_gets_several_decisions(varied: str) -> None:
-    policy = Batched()
-    result = evaluate(INLINE, corpus=varied, policies={"mine": policy}, envs=4)
-    assert max(policy.sizes) == 2
-    assert sum(policy.sizes) == sum(episode.decisions for episode in result.episodes)
-    alone = evaluate(INLINE, corpus=varied, policies={"mine": Batched()}, envs=1)
-    assert everything(result) == everything(alone)
 
 
 class Broken:
@@ -82,12 +57,9 @@ class Broken:
             raise ZeroDivisionError("no idea")
         return 0
 
-    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
-        return [self.act(None, info) for info in infos]
-
 
 def test_a_policy_that_raises_fails_that_episode_alone(varied: str) -> None:
-    result = evaluate(INLINE, corpus=varied, policies={"mine": Broken(), "never": "never"}, envs=4)
+    result = evaluate(INLINE, corpus=varied, policies={"mine": Broken(), "never": "never"})
     [failure] = result.failures
     assert (failure.policy, failure.module) == ("mine", "calls")
     assert failure.error is not None
@@ -106,8 +78,7 @@ class Illegal:
 def test_illegal_actions_are_counted_or_fail(strict: bool, varied: str) -> None:
     arguments: dict[str, Any] = {"corpus": varied, "env_kwargs": {"strict": strict}}
     policies = {"illegal": f"{__file__}:Illegal", "never": "never"}
-    alone, several = (evaluate(INLINE, policies=policies, envs=envs, **arguments) for envs in (1, 3))
-    assert everything(several) == everything(alone)
+    alone = evaluate(INLINE, policies=policies, **arguments)
     assert bool(alone.failures) is strict
     illegal = [episode for episode in alone.episodes if episode.policy == "illegal" and episode.status == "done"]
     assert all(episode.illegal_actions == episode.decisions > 0 for episode in illegal)
@@ -120,8 +91,7 @@ def test_a_module_that_is_broken_fails_alone(broken: Path, calls: Path, tmp_path
         (tmp_path / f"calls{number}.bc").symlink_to(calls)
         (tmp_path / f"broken{number}.bc").symlink_to(broken)
     arguments: dict[str, Any] = {"corpus": str(tmp_path), "policies": ["default", "never", CLANG]}
-    alone, several = (evaluate(INLINE, envs=envs, **arguments) for envs in (1, 4))
-    assert everything(several) == everything(alone)
+    alone = evaluate(INLINE, **arguments)
     assert {failure.module for failure in alone.failures} == {"broken0", "broken1"}
     errors = [failure.error or {} for failure in alone.failures]
     assert all(error["kind"] == "exit" and "error" in error["stderr"] for error in errors)
@@ -146,8 +116,8 @@ class Endless:
         return 0
 
 
-def test_a_worker_that_dies_with_several_episodes_is_replaced(varied: str, nothing_is_left: None) -> None:
-    result = evaluate(INLINE, corpus=varied, policies=[f"{FAULTY}:Deadly"], execution=Execution(2), envs=3)
+def test_a_worker_that_dies_is_replaced(varied: str, nothing_is_left: None) -> None:
+    result = evaluate(INLINE, corpus=varied, policies=[f"{FAULTY}:Deadly"], execution=Execution(2))
     [failure] = result.failures
     message = "the worker process died: signal 9 (SIGKILL)"
     assert failure.module == "calls"

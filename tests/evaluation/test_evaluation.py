@@ -75,16 +75,16 @@ def test_a_second_call_does_only_the_rest_and_tries_failures_again(corpus: Path,
 def test_an_evaluation_that_was_left_resumes(varied: str, tmp_path: Path, nothing_is_left: None) -> None:
     arguments: dict[str, Any] = {"corpus": varied, "policies": ["never", "random"]}
     with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
-        episodes = evaluation.run(envs=3)
+        episodes = evaluation.run()
         first = next(episodes)
         remaining = evaluation.remaining
         episodes.close()
     with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
         assert first in evaluation.result.episodes
         assert evaluation.remaining == remaining
-        assert first not in list(evaluation.run(envs=3))
+        assert first not in list(evaluation.run())
         resumed = evaluation.result
-    assert everything(resumed) == everything(evaluate(INLINE, **arguments, envs=1))
+    assert everything(resumed) == everything(evaluate(INLINE, **arguments))
     assert everything(load_result(tmp_path)) == everything(resumed)
 
 
@@ -94,7 +94,7 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
     network = Network(features, (weights,), (np.array([-0.5], np.float32),))
     network.save(tmp_path / "clang.safetensors")
     policy = f"mlp:{tmp_path}/clang.safetensors"
-    result = evaluate(INLINE, policies=[policy], corpus=str(corpus), envs=2)
+    result = evaluate(INLINE, policies=[policy], corpus=str(corpus))
     assert (result.failures, result.change(policy)) == ([], 0)
     arguments: dict[str, Any] = {"corpus": str(corpus), "output": tmp_path / "results"}
     same = evaluate(INLINE, policies={"mine": network}, **arguments)
@@ -136,7 +136,7 @@ def test_nothing_outlives_an_evaluation_that_is_interrupted(corpus: Path, tmp_pa
     output, asked = tmp_path / "results", tmp_path / "asked"
     command = ["evaluate", INLINE, "--corpus", str(corpus), "--policy", f"{FAULTY}:Endless"]
     process = subprocess.Popen(
-        [Path(sys.executable).with_name("mlgo-gym"), *command, "--jobs", "2", "--envs", "1", "--output", str(output)],
+        [Path(sys.executable).with_name("mlgo-gym"), *command, "--jobs", "2", "--output", str(output)],
         env={**os.environ, "MLGO_TEST_ASKED": str(asked)},
         start_new_session=True,
         # A shell's background job, which this test may be part of, ignores Ctrl-C, and so would its children.

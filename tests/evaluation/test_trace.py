@@ -14,7 +14,8 @@ import pytest
 from mlgo_gym import EvaluationResult, MlgoError, evaluate, load_result
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.evaluation.record import MAX_BYTES, EpisodeRecord, unpack_actions
-from mlgo_gym.evaluation.trace import Trajectory, is_reproducible, log_names, trace, validate
+from mlgo_gym.evaluation.runner import Trajectory
+from mlgo_gym.evaluation.trace import is_reproducible, log_names, trace, validate
 from tests.fakes.compiles import FaultyClang
 
 POLICY = "threshold:0"

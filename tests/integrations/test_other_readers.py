@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pytest
 
 from mlgo_gym.evaluation.record import Assignment
-from mlgo_gym.evaluation.trace import log_names, record_trajectory, trace
+from mlgo_gym.evaluation.runner import record_trajectory
+from mlgo_gym.evaluation.trace import log_names, trace
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy

@@ -178,7 +178,7 @@ def test_masked_actions_are_never_taken_and_priorities_differ(evict: CompilerEnv
 def test_a_positive_logit_is_a_call_that_is_inlined(outputs: int, inline: CompilerEnv) -> None:
     policy = MlpPolicy(inline, random_network(inline.feature_names, outputs))
     observations = np.stack([inline.observation_space.sample() for _ in range(20)])
-    actions = policy.act_batch(observations, [{}] * 20)
+    actions = [policy.act(observation, {}) for observation in observations]
     assert (policy.logits(observations) > 0).tolist() == [action == 1 for action in actions]
     assert {0, 1} == set(actions)
 

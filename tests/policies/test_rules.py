@@ -14,12 +14,10 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import act_batch, load_policy
+from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import needs_callee_features, plain_clang_flags, policy_identity
-from mlgo_gym.policies.mlp import MlpPolicy
-from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.policies.rules import RuleText
-from tests.policies.episodes import play, random_network
+from tests.policies.episodes import play
 
 EVICTIONS = "c/bigint"
 """A builtin module with evictions that compiles fast."""
@@ -162,40 +160,6 @@ def test_flags_of_plain_clang_are_separated_by_commas_or_blanks() -> None:
             plain_clang_flags(spec)
 
 
-@pytest.mark.parametrize("observation", ["flat", "vector"])
-@pytest.mark.parametrize("environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
-def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, observation: str, varied: str) -> None:
-    env = make_environment(environment, {"corpus": varied, "observation": observation})
-    names = env.feature_names
-    if environment == "mlgo/RegAllocEvict-v0" and observation == "flat":
-        names = (*names, "action_mask[3]")
-    policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined] # discrete
-    assert is_batched(policy)
-    observations, infos = decisions(env, "calls" if environment == "mlgo/Inline-v0" else "mixed")
-    alone = [policy.act(rows(observations, number), info) for number, info in enumerate(infos)]
-    assert act_batch(policy, observations, infos) == alone
-    # A policy without a batched form sees single observations.
-    rule = load_policy("threshold:-100" if environment == "mlgo/Inline-v0" else "ratio:2", env)
-    alone = [rule.act(rows(observations, number), info) for number, info in enumerate(infos)]
-    assert act_batch(rule, observations, infos) == alone
-    assert len(set(alone)) > 1
-
-
-def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the decisions of an episode under clang's own choices, as a batch."""
-    observation, info = env.reset(options={"module": module})
-    observations, infos, over = [observation], [info], False
-    while not over:
-        observation, _, over, _, info = env.step(info["default_action"])
-        if not over:
-            observations.append(observation)
-            infos.append(info)
-    assert len(infos) > 2
-    if isinstance(observation, dict):
-        return {name: np.stack([each[name] for each in observations]) for name in observation}, infos
-    return np.stack(observations), infos
-
-
 CONDITION = "a < 5 or not (b == 4 and -1 <= c < a - 2 * b) and a != c and (b > 4 or c + 1 >= a)"
 
 
@@ -281,5 +245,3 @@ def test_last_call_is_its_file(tmp_path: Path) -> None:
         ):
             observation[columns] = values
             assert policy.act(observation, info) == answer
-        batch = np.stack([observation, observation])
-        assert act_batch(policy, batch, [info, info]) == [policy.act(observation, info)] * 2

@@ -3,13 +3,13 @@
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
 from mlgo_gym import Execution, MlgoError
-from mlgo_gym.scheduling import FileStore, SequentialRunner, StoredFiles, WorkerFailure, Workers, processes
+from mlgo_gym.scheduling import FileStore, StoredFiles, WorkerFailure, Workers, processes
 from mlgo_gym.scheduling.workers import Worker
 
 DEADLY = 3
@@ -23,11 +23,11 @@ def compute(number: int) -> tuple[int, int]:
     return number**2, os.getpid()
 
 
-def start() -> SequentialRunner[int, tuple[int, int]]:
-    return SequentialRunner(compute)
+def start() -> Callable[[int], tuple[int, int]]:
+    return compute
 
 
-def fail_to_start() -> SequentialRunner[int, tuple[int, int]]:
+def fail_to_start() -> Callable[[int], tuple[int, int]]:
     raise MlgoError("no compiler")
 
 
@@ -38,21 +38,6 @@ def check_squares(workers: Squares, items: range, lost: dict[int, WorkerFailure]
     squares = {item: result for item, result in results.items() if not isinstance(result, WorkerFailure)}
     assert {item: result[0] for item, result in squares.items()} == {i: i**2 for i in items if i not in lost}
     return {result[1] for result in squares.values()}
-
-
-class Failing(SequentialRunner[int, tuple[int, int]]):
-    """A runner that cannot work, and counts how often it is closed."""
-
-    closed = 0
-
-    def __init__(self) -> None:
-        super().__init__(compute)
-
-    def work(self, items: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
-        raise MlgoError("no result")
-
-    def close(self) -> None:
-        Failing.closed += 1
 
 
 def leave_unfinished(workers: Squares) -> None:
@@ -68,14 +53,12 @@ def test_one_job_is_this_process_and_numbers_below_one_are_refused() -> None:
         assert check_squares(workers, range(8, 10), {}) == {os.getpid()}
     with pytest.raises(MlgoError, match="expected jobs ≥ 1, got 0"):
         Execution(0)
-    workers = Execution().workers(Failing)
-    with pytest.raises(MlgoError, match="no result"):
-        list(workers.run(deque([1])))
-    assert Failing.closed == 1
+    with pytest.raises(MlgoError, match="no compiler"):
+        list(Execution().workers(fail_to_start).run(deque([1])))
 
 
 def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worker_is_lost() -> None:
-    with Execution(2).workers(start, 3) as workers:
+    with Execution(2).workers(start) as workers:
         check_squares(workers, range(8), {DEADLY: WorkerFailure("signal 9 (SIGKILL)", -9)})
         processes = check_squares(workers, range(10, 12), {}) | check_squares(workers, range(12, 14), {})
         assert len(processes) <= 2
@@ -94,16 +77,16 @@ class Scripted(Worker[int, int]):
         self.exits, self.stopped = exits, False
         self.inbox: list[int] | None = []
 
-    def send(self, items: Sequence[int]) -> None:
-        self.inbox = [*items]
+    def send(self, item: int) -> None:
+        self.inbox = [item]
 
-    def receive(self) -> list[tuple[int, int]] | WorkerFailure:
+    def receive(self) -> list[int] | WorkerFailure:
         items, self.inbox = self.inbox or [], None
         for item in items:
             if self.exits[item]:
                 self.exits[item] -= 1
                 return WorkerFailure("exit status 3", 3)
-        return [(item, item) for item in items]
+        return items
 
     def stop(self, timeout: float) -> None:
         self.stopped = True
@@ -118,7 +101,7 @@ def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries
         started.append(Scripted(exits))
         return started[-1]
 
-    with Workers(begin, lambda _: [one for one in started if one.inbox is not None], 2, 1, retries) as pool:
+    with Workers(begin, lambda _: [one for one in started if one.inbox is not None], 2, retries) as pool:
         found = dict(pool.run(deque(range(1, 9))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == lost
     assert set(found) == set(range(1, 9))
@@ -146,20 +129,14 @@ def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     assert not first.parent.exists()
 
 
-class StoppedRunner:
-    """Closes the connection of its worker at the first item, and stops the process."""
-
-    def work(self, items: Sequence[int]) -> list[tuple[int, int]]:
-        os.closerange(3, 100)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return []
-
-    def close(self) -> None:
-        """Nothing is open."""
+def stop(_: int) -> None:
+    """Close the connection of the worker, and stop the process."""
+    os.closerange(3, 100)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def start_stopped() -> StoppedRunner:
-    return StoppedRunner()
+def start_stopped() -> Callable[[int], None]:
+    return stop
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT
-from mlgo_gym.policies import Policy, act_batch, load_policy
+from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.protocol import decide
 from mlgo_gym.tasks.task import Task
 
@@ -305,7 +305,7 @@ def _effects(
     info = {"module": "", "context": decision.context, "decision_index": 1}
     infos = [{**info, "default_action": int(default)} for default in defaults]
     for name, policy in policies.items():
-        answer, again, *others = map(int, act_batch(policy, rows, infos))
+        answer, again, *others = (int(policy.act(row, info)) for row, info in zip(rows, infos, strict=True))
         if answer != again:
             random.append(name)
             continue
