@@ -9,6 +9,7 @@ mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Oz --split test --policy mlp:F
 """
 
 import dataclasses
+import math
 import sys
 
 import gymnasium as gym
@@ -40,7 +41,7 @@ def mean_cost(env: CompilerEnv, network: Network, modules: list[str]) -> float:
         over = False
         while not over:
             observation, reward, terminated, truncated, info = env.step(policy.act(observation, info))
-            total -= float(reward)
+            total += math.log1p(-float(reward))  # 0 before the end; the mean is a geometric mean's logarithm
             over = terminated or truncated
     return total / len(modules)
 
@@ -50,7 +51,7 @@ def main(
 ) -> None:
     """Improve the network with a number of compiles, and print a table of it, a rule, and clang."""
     modules, generator = open_corpus(corpus), np.random.default_rng(0)
-    env = gym.make("mlgo/Inline-v0", corpus=modules.split("fit"), reward="log", callee_features=True).unwrapped
+    env = gym.make("mlgo/Inline-v0", corpus=modules.split("fit"), callee_features=True).unwrapped
     assert isinstance(env, CompilerEnv)
     names = [name for name in env.corpus.names if env.decisions(env.corpus.module(name))]
     start = Network.load(start_file)

@@ -1,7 +1,6 @@
 """The loop that is the same for every task, shown on inlining."""
 
 import copy
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -172,11 +171,9 @@ def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: P
     [
         ({"reward": "relative"}, lambda text: -10.0),
         ({"reward": "bytes"}, lambda text: -10.0 * text),
-        ({"reward": "log"}, lambda text: math.log((1 + text) / (1 + 11 * text))),
         ({"metric": {"text": 300.0, "object": 1.0}}, lambda text: -3010.0),
         ({"metric": {"text": 0.25}}, lambda text: -2.5),
         ({"reward": "bytes", "error_reward": -1.5}, lambda text: -1.5),
-        ({"reward": "log", "error_reward": -1e-3}, lambda text: -1e-3),
         ({"metric": {"text": 2.0}, "error_reward": -1e-3}, lambda text: -1e-3),
     ],
 )

@@ -23,12 +23,11 @@ MAX_FORKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """One flipped decision of an episode: its index and site, both actions, and the costs with each of them."""
+    """One flipped decision of an episode: its index and site, its action, and the costs with this and the other one."""
 
     decision_index: int
     site: DecisionSite
     action: int
-    alternative: int
     cost: float
     alternative_cost: float
 
@@ -80,5 +79,5 @@ def _flip(original: Episode, requested: frozenset[int | DecisionSite]) -> dict[i
             fork.take(1 - action)
             while (decision := fork.decision) is not None:
                 fork.take(taken.get(decision.site, int(default_action(decision))))
-            results |= dict.fromkeys(keys, Counterfactual(index, site, action, 1 - action, total, fork.cost()))
+            results |= dict.fromkeys(keys, Counterfactual(index, site, action, total, fork.cost()))
     return results

@@ -108,7 +108,7 @@ class EnvironmentOptions:
             `action_mask` where actions are masked; `"vector"`, one float32 vector that contains the mask; `"graph"`,
             the call graph around the call, for environments with inlining decisions alone.
         reward: Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in
-            the unit of the metric; `"log"`, the natural logarithm of `(1 + baseline) / (1 + cost)`.
+            the unit of the metric.
         metric: Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of
             llvm-size; `"loaded"`, its columns text and data, as a flash holds them; `"object"`, bytes of the file;
             `"max_frame"`, bytes of the largest stack frame; `"instructions"`, instructions that the programs of the

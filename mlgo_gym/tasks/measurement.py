@@ -1,6 +1,5 @@
 """The measurements of one finished compile, and rewards: functions of the cost of an episode and of its baseline."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -125,14 +124,6 @@ def difference(outcome: float, baseline: float) -> float:
     return float(baseline - outcome)
 
 
-def logarithmic(outcome: float, baseline: float) -> float:
-    """Return `log((1 + baseline) / (1 + outcome))`: symmetric, and its sum is a geometric mean's logarithm.
-
-    The ones keep it finite where a cost is 0; on sizes of hundreds of bytes they do not matter.
-    """
-    return math.log1p((baseline - outcome) / (1.0 + outcome))
-
-
 WORST = 10.0
 """How many times plain clang's cost an episode may cost more: the reward does not fall further."""
 
@@ -145,7 +136,7 @@ def worst_cost(baseline: float, weight: float = 1.0) -> float:
     return baseline + WORST * weight * max(baseline, 1.0)
 
 
-REWARDS: dict[str, RewardFunction] = {"relative": relative, "bytes": difference, "log": logarithmic}
+REWARDS: dict[str, RewardFunction] = {"relative": relative, "bytes": difference}
 """The rewards by the names that environments take."""
 
 _STEP = 1e-6

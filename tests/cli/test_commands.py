@@ -54,12 +54,12 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, brok
 
 
 def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> None:
-    settings = ("--set", "reward=log", "--set", "strict=true", "--set", "max_decisions=3")
+    settings = ("--set", "reward=bytes", "--set", "strict=true", "--set", "max_decisions=3")
     policies = ("--policy", "default, never,clang:-O1,-w", "--policy", "never,clang:-mllvm,-inline-threshold=20")
     options = ("--limit", 2, "--metric", "object", "--clang", "bundled", "--split", "train")
     data = run_json(*EVALUATE, "--corpus", varied, *options, *settings, *policies)["configuration"]
     assert (data["metric"], data["modules"], data["split"]) == ("object", 2, "train")
-    assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
+    assert data["arguments"] == {"metric": "object", "reward": "bytes", "max_decisions": 3, "strict": True}
     assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
 
 

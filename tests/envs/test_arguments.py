@@ -16,7 +16,7 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "target": ("riscv64-linux-musl", {}),
     "clang": ("nowhere", {}),
     "observation": ("vector", {}),
-    "reward": ("log", {}),
+    "reward": ("bytes", {}),
     "metric": ("object", {}),
     "scope": ("function", {}),
     "max_decisions": (1, {}),

@@ -58,18 +58,18 @@ def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[st
     return last.reward, last.info
 
 
-REWARDS = ("relative", "bytes", "log")
+REWARDS = ("relative", "bytes")
 OF_PROGRAMS: list[Any] = ["instructions", "linked"]
 WEIGHTS: list[Any] = [{"instructions": 0.5}, {"text": 1, "instructions": 1}, dict.fromkeys(["text", *OF_PROGRAMS], 0.1)]
 CASES = [
     *((INLINE, {"reward": reward}) for reward in REWARDS),
     (INLINE, {"metric": {"text": 3}}),
-    (INLINE, {"reward": "log", "max_decisions": 3}),
+    (INLINE, {"reward": "bytes", "max_decisions": 3}),
 ]
 SLOW_CASES = [
     *((INLINE, {"metric": metric, "reward": reward}) for metric in OF_PROGRAMS for reward in REWARDS),
     *((INLINE, {"metric": weights}) for weights in WEIGHTS),
-    (INLINE, {"metric": "linked", "reward": "log", "max_decisions": 3}),
+    (INLINE, {"metric": "linked", "reward": "bytes", "max_decisions": 3}),
 ]
 
 
