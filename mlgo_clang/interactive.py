@@ -252,7 +252,7 @@ def run_alone(command: Sequence[str]) -> int:
 _BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes", "-o", "-")
 _FROM_BITCODE = ("-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
 _FRONT_END = (
-    "-dependency-file", "-MT", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
+    "-dependency-file", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
     "-fdiagnostics-show-category", "-fdiagnostics-format",
 )  # fmt: skip
 """Options with a value that the back end does not get: the front end writes these files, remarks need a plain form."""

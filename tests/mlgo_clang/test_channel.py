@@ -31,7 +31,7 @@ def answers(bind: "Bind", pieces: list[bytes], folder: Path) -> tuple[bytes, boo
     try:
         for piece in pieces:
             os.write(log, piece)
-            channel.serve((), 0, -1)
+            assert channel.serve((), 0, -1)  # clang can still write
         damaged = False
     except ProtocolError:
         damaged = True
@@ -57,11 +57,12 @@ def test_a_log_is_answered_alike(seed: int, native: NativeNetwork, tmp_path: Pat
     payloads = [
         struct.pack("<qq", int.from_bytes(chance.choice(LINES)[:8], "little"), chance.randrange(40)) for _ in range(30)
     ]
-    log = HEADER.json.encode() + b'\n{"context":""}\n'
-    for index, payload in enumerate(payloads):
-        log += b'{"observation":%d}\n%s\n' % (index, payload)
+    pieces = [HEADER.json.encode() + b'\n{"context":""}\n']
+    pieces += [b'{"observation":%d}\n%s\n' % observation for observation in enumerate(payloads)]
+    log = b"".join(pieces)
     cuts = sorted(chance.sample(range(len(log)), chance.choice((0, 3, 200))))
-    pieces = [log[start:end] for start, end in zip([0, *cuts], [*cuts, len(log)], strict=True)]
+    if seed:
+        pieces = [log[start:end] for start, end in zip([0, *cuts], [*cuts, len(log)], strict=True)]
     expected = b"".join(struct.pack("<q", cost < 20) for _, cost in map(struct.Struct("<qq").unpack, payloads))
     for name, bind in (("rule", rule), ("native", native.bind)):
         assert answers(bind, pieces, tmp_path / name) == (expected, False)

@@ -287,7 +287,7 @@ def test_clang_replaces_a_broken_policy(
 @pytest.mark.parametrize(
     "more",
     [
-        ("-g", "-MD"),
+        ("-g", "-MD", "-MT", "own", "-Wall", "--serialize-diagnostics", "calls.dia"),
         ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w", "-fno-builtin", "-fstack-usage"),
         ("-Wall", "-fdiagnostics-format=sarif", "-Wno-sarif-format-unstable"),
         ("--target=aarch64-linux-gnu",),
