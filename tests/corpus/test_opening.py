@@ -101,14 +101,16 @@ def test_every_source_is_a_module_without_paths_that_every_clang_compiles(any_to
 def two_programs(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus of two sources, and an empty cache."""
     one = "#include <string.h>\nint one(char *s) { return (int)strlen(s); }\n"
-    two = "#include <stdlib.h>\nint two(int x) { return abs(x); }\n"
+    two = "#include <math.h>\ndouble two(int x) { return pow(x, 2); }\n"
     folder = write_files(tmp_path / "programs", {"c/one.c": one, "c/two.cpp": two})
     monkeypatch.setattr(builtin, "PROGRAMS", folder)
     return folder
 
 
 def test_changed_sources_compile_and_wrong_ones_fail(two_programs: Path, toolchain: Toolchain, own_cache: Path) -> None:
-    before = [module.digest() for module in open_corpus("builtin", toolchain=toolchain)]
+    corpus = open_corpus("builtin", toolchain=toolchain)
+    assert not any(b"St3__1" in module.bitcode.read_bytes() for module in corpus), "libc++ is for the folder modern"
+    before = [module.digest() for module in corpus]
     (two_programs / "c" / "one.c").write_text("int one(int x) { return x; }\n")
     after = [module.digest() for module in open_corpus("builtin", toolchain=toolchain)]
     assert (before[0] != after[0], before[1] == after[1]) == (True, True)
