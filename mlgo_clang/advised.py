@@ -171,7 +171,7 @@ def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:
         warnings.clear()
         if problem := _run(job, candidate, warnings):
             raise CandidateError(problem)
-        return _object_size(job, job.output)
+        return _loaded_bytes(job.output)
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -179,16 +179,16 @@ def _size(job: Job, candidate: Candidate, warnings: bytearray) -> int:
         run, _ = job.two_steps().compile(None, candidate[0], output)
         if run.status != 0:
             raise CandidateError(f"clang exited with status {run.status} while a policy decided in advance")
-        return _object_size(job, output)
+        return _loaded_bytes(output)
 
 
-def _object_size(job: Job, path: str) -> int:
+def _loaded_bytes(path: str) -> int:
     from mlgo_clang.object_size import object_size
 
     with open(path, "rb") as file:
         data = file.read()
     try:
-        return object_size(data, job.settings.metric)
+        return object_size(data, "loaded")
     except MlgoError as error:
         raise PolicyError(f"{path} cannot be measured: {error}; use one policy") from None
 

@@ -23,7 +23,6 @@ _OPTIONS = {
     "policy": ("MLGO_POLICY", "NAME,NAME", "policies of inlining; the smallest object is kept; default: last-call"),
     "clang": ("MLGO_CLANG", "PATH", "compiler, 17 or newer; default: bundled"),
     "levels": ("MLGO_LEVELS", "LEVEL,LEVEL", "levels at which policies decide; default: s,z"),
-    "metric": ("MLGO_METRIC", "SIZE", "size of a list, loaded or text; default: loaded"),
     "recipes": ("MLGO_RECIPES", "DIR", "folder of recipes"),
     "link-facts": ("MLGO_LINK_FACTS", "FILE", "file of link facts"),
     "internal": ("MLGO_INTERNAL", "on|off", "internal linkage for functions of one object, by the facts; default: on"),
@@ -42,9 +41,6 @@ PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 """Folder of the package whose policies are bundled; an import of it takes longer than a compile."""
 
 _LEVELS = ("0", "1", "2", "3", "s", "z")
-
-METRICS = ("loaded", "text")
-"""Sizes of an object by which the smallest is kept (`mlgo_clang.object_size`); the first is the default."""
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds; clang writes nothing during the code generation after its last request."""
@@ -69,9 +65,6 @@ class Settings:
         if not self.levels or not set(self.levels) <= set(_LEVELS):
             expected = ",".join(_LEVELS)
             raise UsageError(f"expected --mlgo-levels={expected} or some of them, got {values.get('levels')!r}")
-        self.metric = values.get("metric") or METRICS[0]
-        if self.metric not in METRICS:
-            raise UsageError(f"expected --mlgo-metric={' or '.join(METRICS)}, got {self.metric!r}")
         self.recipes = values.get("recipes") or ""
         self.link_facts = values.get("link-facts") or ""
         internal = values.get("internal") or "on"

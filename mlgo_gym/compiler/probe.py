@@ -54,7 +54,9 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
 
         def advise(decision: Decision) -> bytes:
             payloads.append(decision.payload)
-            return session.any_answer(decision)
+            header = session.header()
+            assert header is not None, "clang has requested a decision"
+            return advisor.answer(header, decision.payload)
 
         try:
             with Session(command, [advisor]) as session:

@@ -139,13 +139,6 @@ class Session(AbstractContextManager["Session"]):
             return with_callee_features(header)
         return header
 
-    def any_answer(self, decision: Decision) -> bytes:
-        """Return some legal answer to a decision of this session."""
-        header = self.header(decision.advisor)
-        if header is None:
-            raise MlgoError("expected a decision of this session, got one of another; answer those of wait()")
-        return self.advisors[decision.advisor].answer(header, decision.payload)
-
     def descriptors(self) -> list[int]:
         """Return the descriptors to watch; `poll()` when one is readable."""
         return [*self._connection.descriptors(), *(() if self._process.pidfd < 0 else (self._process.pidfd,))]

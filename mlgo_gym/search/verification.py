@@ -32,11 +32,10 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
         return str(error)
     answers, requests = iter(recipe.answers), 0
 
-    def choose(decision: Decision) -> bytes:
+    def choose(_: Decision) -> bytes:
         nonlocal requests
         requests += 1
-        answer = next(answers, None)
-        return session.any_answer(decision) if answer is None else answer.to_bytes(8, "little")
+        return next(answers, 0).to_bytes(8, "little")
 
     with compilation.session((INLINING,) if recipe.answers else ()) as session:
         text = object_sizes(drive(session, choose, _SECONDS).object_bytes).text
