@@ -15,7 +15,7 @@ from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.loading import pack_policies
 from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, StoredFiles, Workers
-from mlgo_gym.scheduling.workers import Result
+from mlgo_gym.scheduling.workers import Item, Result
 
 
 def compiler_environments() -> list[str]:
@@ -92,36 +92,38 @@ class RemoteEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class EnvironmentWork(Generic[Result]):
-    """Work on modules, one after the other, in an environment that each worker makes by id and JSON-able arguments.
+class EnvironmentWork(Generic[Item, Result]):
+    """Work in an environment that each worker makes by id and JSON-able arguments, one item after the other.
 
     Attributes:
-        start: Returns the function that works on a module by its name, for an environment; picklable. The store has the
-            files of the policies on a remote machine.
+        start: Returns the function from an item to its result, for an environment; picklable. The store has the files
+            of the policies on a remote machine.
         policies: Specifications of the policies that the work needs.
+        module: Returns the name of the module that an item needs. Default: items are names.
     """
 
     environment: str
     arguments: Mapping[str, Any]
-    start: Callable[[CompilerEnv, FileStore | None], Callable[[str], Result]]
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]]
     policies: Sequence[str] = ()
+    module: Callable[[Item], str] = str
 
-    def workers(self, env: CompilerEnv, execution: Execution) -> Workers[str, Result]:
+    def workers(self, env: CompilerEnv, execution: Execution) -> Workers[Item, Result]:
         """Return the workers; the corpus of `env`, an environment on this machine, has the modules."""
-        return execution.workers(self._start, remote=partial(self._remote_work, env))
+        return execution.workers(self._start, partial(self._remote_work, env))
 
-    def _start(self) -> Callable[[str], Result]:
+    def _start(self) -> Callable[[Item], Result]:
         return self.start(make_environment(self.environment, self.arguments), None)
 
-    def _remote_work(self, env: CompilerEnv) -> RemoteWork[str, Result]:
+    def _remote_work(self, env: CompilerEnv) -> RemoteWork[Item, Result]:
         remote = RemoteEnvironment.of(self.environment, self.arguments, env)
         start = partial(_start_remotely, remote, self.start)
-        return RemoteWork(start, str, partial(pack_module, env.corpus), remote.stored_files(self.policies))
+        return RemoteWork(start, self.module, partial(pack_module, env.corpus), remote.stored_files(self.policies))
 
 
 def _start_remotely(
     remote: RemoteEnvironment,
-    start: Callable[[CompilerEnv, FileStore | None], Callable[[str], Result]],
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]],
     store: FileStore,
-) -> Callable[[str], Result]:
+) -> Callable[[Item], Result]:
     return start(make_environment(remote.environment, remote.arguments_on(store)), store)

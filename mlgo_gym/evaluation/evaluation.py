@@ -3,7 +3,6 @@
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,13 +24,7 @@ from mlgo_gym.evaluation.record import (
     bitcode_facts,
 )
 from mlgo_gym.evaluation.result import LINKS, PROGRAMS, EvaluationResult, ResultFolder, read_episodes, write_modules
-from mlgo_gym.evaluation.runner import (
-    EvaluatedPolicies,
-    RunnerSettings,
-    is_plain_clang,
-    remote_episodes,
-    start_episodes,
-)
+from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings, episode_workers, is_plain_clang
 from mlgo_gym.identity import identity_of, module_identity
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import modules_trained_on
@@ -208,9 +201,7 @@ class Evaluation:
         """
         if not len(self.schedule):
             return
-        start = partial(start_episodes, self._settings, self.evaluated if execution.in_process else None)
-        remote = partial(remote_episodes, self.evaluated)
-        with execution.workers(start, remote=remote) as running, closing(running.run(self.schedule)) as results:
+        with episode_workers(self.evaluated, execution) as running, closing(running.run(self.schedule)) as results:
             for assignment, result in results:
                 if isinstance(result, WorkerFailure):
                     died = f"the worker process died: {result.how}"

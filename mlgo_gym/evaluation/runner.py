@@ -11,19 +11,18 @@ from typing import Any, TypeGuard
 from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.folder import pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
 from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, metrics_of
-from mlgo_gym.make_env import RemoteEnvironment, make_environment
+from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import FileStore, RemoteWork
+from mlgo_gym.scheduling import Execution, FileStore, Workers, in_process
 from mlgo_gym.tasks.measurement import Measurement
 
 PLAIN = "plain clang"
@@ -47,12 +46,13 @@ class EvaluatedPolicies:
     The `settings` have callee features if a policy uses them; `policies` are those that decide, by name.
     """
 
-    def __init__(self, settings: RunnerSettings) -> None:
+    def __init__(self, settings: RunnerSettings, env: CompilerEnv | None = None) -> None:
         named = [policy for policy in settings.policies.values() if isinstance(policy, str | Network)]
         deciding = [policy for policy in named if not is_plain_clang(policy)]
         settings = replace(settings, arguments=with_callee_features(settings.arguments, deciding))
         self.settings = settings
-        self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
+        arguments = {**settings.arguments, "corpus": settings.corpus}
+        self.env = make_environment(settings.environment, arguments) if env is None else env
         self.timeout = self.env.setup.timeout
         self.policies: dict[str, Policy] = {}
         self._plain: dict[str, CompilerEnv] = {}
@@ -75,7 +75,8 @@ class EvaluatedPolicies:
         """Return an environment whose plain compile has further flags."""
         flags = [*self.env.setup.options.compile_options.extra_flags, *added]
         # A preoptimised module was optimised without these flags.
-        changed = with_compile_options(self.settings.arguments, extra_flags=flags, preoptimize=False)
+        assert self.env.spec is not None, "gym.make() made it"
+        changed = with_compile_options(self.env.spec.kwargs, extra_flags=flags, preoptimize=False)
         return make_environment(self.settings.environment, {**changed, "corpus": self.env.corpus})
 
     def env_of(self, name: str) -> CompilerEnv:
@@ -192,11 +193,27 @@ def record_trajectory(
     return Trajectory(result, steps, episode.full_info.get("rewards"))
 
 
-def start_episodes(
-    settings: RunnerSettings, evaluated: EvaluatedPolicies | None
+def episode_workers(evaluated: EvaluatedPolicies, execution: Execution) -> Workers[Assignment, EpisodeRecord]:
+    """Return the workers that run episodes; raise an MlgoError if a policy file cannot be read."""
+    settings = evaluated.settings
+    if execution.in_process:
+        return in_process(lambda: partial(_run_episode, evaluated))
+    arguments = {**settings.arguments, "corpus": settings.corpus}
+    # The corpus and the arguments travel with the environment.
+    start = partial(_start_episodes, replace(settings, corpus="", arguments={}))
+    files = [policy for policy in settings.policies.values() if isinstance(policy, str)]
+    work = EnvironmentWork(settings.environment, arguments, start, files, attrgetter("module"))
+    return work.workers(evaluated.env, execution)
+
+
+def _start_episodes(
+    settings: RunnerSettings, env: CompilerEnv, store: FileStore | None
 ) -> Callable[[Assignment], EpisodeRecord]:
-    """Return the function that runs an episode; a worker process makes the environment of the settings."""
-    return partial(_run_episode, evaluated or EvaluatedPolicies(settings))
+    policies = {
+        name: unpack_policy(policy, store) if isinstance(policy, str) else policy
+        for name, policy in settings.policies.items()
+    }
+    return partial(_run_episode, EvaluatedPolicies(replace(settings, policies=policies), env))
 
 
 def _run_episode(evaluated: EvaluatedPolicies, assignment: Assignment) -> EpisodeRecord:
@@ -208,26 +225,3 @@ def _run_episode(evaluated: EvaluatedPolicies, assignment: Assignment) -> Episod
         ).result
     except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
         return EpisodeRecord.of_error(assignment, error)
-
-
-def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeRecord]:
-    """Return the work as remote machines need it; raise an MlgoError if a policy file cannot be read."""
-    settings, env = evaluated.settings, evaluated.env
-    remote = RemoteEnvironment.of(settings.environment, settings.arguments, env)
-    files = remote.stored_files([policy for policy in settings.policies.values() if isinstance(policy, str)])
-    # The corpus and the arguments travel in `remote`.
-    sent = replace(settings, corpus="", arguments={})
-    start = partial(_start_remotely, remote, sent)
-    return RemoteWork(start, attrgetter("module"), partial(pack_module, env.corpus), files)
-
-
-def _start_remotely(
-    remote: RemoteEnvironment, settings: RunnerSettings, store: FileStore
-) -> Callable[[Assignment], EpisodeRecord]:
-    arguments = remote.arguments_on(store)
-    corpus = arguments.pop("corpus")
-    policies = {
-        name: unpack_policy(policy, store) if isinstance(policy, str) else policy
-        for name, policy in settings.policies.items()
-    }
-    return start_episodes(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None)

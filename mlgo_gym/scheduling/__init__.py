@@ -45,8 +45,7 @@ class Execution:
     def workers(
         self,
         start: Callable[[], Callable[[Item], Result]],
-        *,
-        remote: Callable[[], RemoteWork[Item, Result]] | None = None,
+        remote: Callable[[], RemoteWork[Item, Result]],
     ) -> Workers[Item, Result]:
         """Return the workers. Worker processes start with the first item, a cluster is connected at once.
 
@@ -56,10 +55,8 @@ class Execution:
 
         Raises:
             MissingExtraError: Ray is not installed.
-            MlgoError: no cluster answers, or the work has no `remote`.
+            MlgoError: no cluster answers.
         """
         if self.ray is not None:
-            if remote is None:
-                raise MlgoError(f"expected work for this machine, got ray={self.ray!r}; omit ray")
             return RayCluster(remote(), self.ray, self.jobs)
         return in_process(start) if self.in_process else processes(start, self.jobs or 1)

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from mlgo_gym import Execution, MlgoError
-from mlgo_gym.scheduling import FileStore, StoredFiles, WorkerFailure, Workers, processes
+from mlgo_gym.scheduling import FileStore, RemoteWork, StoredFiles, WorkerFailure, Workers, processes
 from mlgo_gym.scheduling.workers import Worker
 
 DEADLY = 3
@@ -25,6 +25,10 @@ def compute(number: int) -> tuple[int, int]:
 
 def start() -> Callable[[int], tuple[int, int]]:
     return compute
+
+
+def no_cluster() -> RemoteWork[int, tuple[int, int]]:
+    raise AssertionError("no cluster is named")
 
 
 def fail_to_start() -> Callable[[int], tuple[int, int]]:
@@ -46,7 +50,7 @@ def leave_unfinished(workers: Squares) -> None:
 
 
 def test_one_job_is_this_process_and_numbers_below_one_are_refused() -> None:
-    with Execution().workers(start) as workers:
+    with Execution().workers(start, no_cluster) as workers:
         assert check_squares(workers, range(3), {}) == {os.getpid()}
         assert check_squares(workers, range(0), {}) == set()
         leave_unfinished(workers)
@@ -54,18 +58,18 @@ def test_one_job_is_this_process_and_numbers_below_one_are_refused() -> None:
     with pytest.raises(MlgoError, match="expected jobs ≥ 1, got 0"):
         Execution(0)
     with pytest.raises(MlgoError, match="no compiler"):
-        list(Execution().workers(fail_to_start).run(deque([1])))
+        list(Execution().workers(fail_to_start, no_cluster).run(deque([1])))
 
 
 def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worker_is_lost() -> None:
-    with Execution(2).workers(start) as workers:
+    with Execution(2).workers(start, no_cluster) as workers:
         check_squares(workers, range(8), {DEADLY: WorkerFailure("signal 9 (SIGKILL)", -9)})
         processes = check_squares(workers, range(10, 12), {}) | check_squares(workers, range(12, 14), {})
         assert len(processes) <= 2
         assert os.getpid() not in processes
         leave_unfinished(workers)
         check_squares(workers, range(8, 10), {})
-    with Execution(2).workers(fail_to_start) as workers, pytest.raises(MlgoError, match="no compiler"):
+    with Execution(2).workers(fail_to_start, no_cluster) as workers, pytest.raises(MlgoError, match="no compiler"):
         list(workers.run(deque(range(20))))
 
 
