@@ -22,6 +22,7 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.rules import Rule
 from mlgo_gym.scheduling import Execution, FileStore, Workers, in_process
 from mlgo_gym.tasks.measurement import Measurement
 
@@ -219,9 +220,19 @@ def _start_episodes(
 def _run_episode(evaluated: EvaluatedPolicies, assignment: Assignment) -> EpisodeRecord:
     if assignment.policy not in evaluated.policies:
         return evaluated.compile(assignment)
+    policy, raised = evaluated.policies[assignment.policy], list[Exception]()
+
+    def act(observation: Any, info: Mapping[str, Any]) -> Any:
+        try:
+            return policy.act(observation, info)
+        except Exception as error:
+            raised.append(error)
+            raise
+
     try:
-        return record_trajectory(
-            evaluated.env, evaluated.policies[assignment.policy], assignment, with_steps=False
-        ).result
-    except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
+        return record_trajectory(evaluated.env, Rule(act), assignment, with_steps=False).result
+    except Exception as error:
+        # A policy may raise anything, and the other episodes continue; an error of this machine concerns all.
+        if not isinstance(error, MlgoError) and error not in raised:
+            raise
         return EpisodeRecord.of_error(assignment, error)
