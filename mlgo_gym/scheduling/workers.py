@@ -123,7 +123,9 @@ class Workers(Generic[Item, Result]):
                     worker.ready = True
                     self._failed_starts = 0
                     for result in message:
-                        yield worker.items.pop(), result
+                        item = worker.items.pop()
+                        self._exits.pop(item, None)
+                        yield item, result
                     self._assign(queue)
         except BaseException:
             self._stop_all(0.0)
