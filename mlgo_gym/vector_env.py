@@ -171,13 +171,14 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
         seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
         env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None,
+        mask: npt.ArrayLike | None = None,
     ) -> None:
-        """Start an episode in every environment, or in those of `env_ids`.
+        """Start an episode in every environment, or in those of `env_ids` or of a mask of booleans.
 
         `recv()` returns each when it is ready. The other arguments are those of `reset()`, without `reset_mask`.
         """
-        chosen = self._everyone if env_ids is None else self._checked_ids(env_ids)
-        self._begin(chosen, seed, read_options(options, _STARTS))
+        env_ids = self._chosen(env_ids, mask, self._everyone)
+        self._begin(env_ids, seed, read_options(options, _STARTS))
 
     def _begin(self, env_ids: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()
@@ -206,10 +207,18 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
             )
         return list(value)
 
+    def _chosen(self, env_ids: Any, mask: Any, default: list[int]) -> list[int]:
+        """Return the indices of the environments that a call chooses, by index or by a mask."""
+        if mask is not None and env_ids is not None:
+            raise MlgoError("expected env_ids or mask, got both; omit one")
+        if mask is not None:
+            return self._masked("mask", mask)
+        return default if env_ids is None else self._checked_ids(env_ids)
+
     def _checked_ids(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
         indices = np.asarray(env_ids)
         if indices.dtype == np.bool_:
-            raise MlgoError(f"expected env_ids as indices, got booleans {indices.tolist()}; use np.flatnonzero()")
+            raise MlgoError(f"expected env_ids as indices, got booleans {indices.tolist()}; pass mask=…")
         chosen: list[int] = indices.tolist()
         is_list = indices.ndim == 1 and (indices.dtype.kind in "iu" or not chosen)
         if not is_list or len(set(chosen)) < len(chosen) or not set(self._everyone).issuperset(chosen):
@@ -232,12 +241,20 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
             env_ids = self._collect(self.num_envs)
         return self._results(env_ids)
 
-    def send(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
+    def send(
+        self,
+        actions: Any,
+        env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None,
+        *,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
         """Answer the decisions of some environments, by default those of the last `recv()`, and return at once.
 
         Args:
-            actions: One action per chosen environment, in the order of `env_ids`.
+            actions: One action per chosen environment, in the order of `env_ids`. With a mask one action per
+                environment, as for `step()`; those outside the mask are ignored.
             env_ids: Indices of the environments.
+            mask: Booleans of shape (num_envs,) with at least one True, instead of `env_ids`.
 
         Raises:
             MlgoError: an environment is already running, or an index does not exist.
@@ -245,16 +262,18 @@ class CompilerVectorEnv(JsonSpec, InProcessVectorEnv, EzPickle):
 
         No action is sent if it raises.
         """
-        chosen = self._delivered if env_ids is None else self._checked_ids(env_ids)
+        env_ids = self._chosen(env_ids, mask, self._delivered)
         with uninterrupted():
-            self._send(actions, chosen)
+            self._send(actions, env_ids, masked=mask is not None)
 
-    def _send(self, actions: Any, env_ids: list[int]) -> None:
+    def _send(self, actions: Any, env_ids: list[int], *, masked: bool = False) -> None:
         self._refuse_if_closed()
         plain = isinstance(actions, np.ndarray) and actions.ndim == 1 and self._discrete
         batch = actions.tolist() if plain else list(iterate(self.action_space, actions))
-        if len(batch) != len(env_ids):
-            raise MlgoError(f"expected {len(env_ids)} actions, one per environment, got {len(batch)}")
+        expected = self.num_envs if masked else len(env_ids)
+        if len(batch) != expected:
+            raise MlgoError(f"expected {expected} actions, one per environment, got {len(batch)}")
+        batch = [batch[env_id] for env_id in env_ids] if masked else batch
         busy = self._loop.pending(env_ids)
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")

@@ -286,16 +286,28 @@ def test_actions_go_to_ready_environments_with_distinct_numbers(few: CompilerVec
     assert (info["decision_index"].tolist(), "env_id" in info) == ([2, 0, 2, 1], False)
 
 
-def test_only_distinct_integers_are_indices(few: CompilerVectorEnv) -> None:
+def test_a_mask_chooses_environments_and_booleans_are_no_indices(few: CompilerVectorEnv) -> None:
     few.reset(seed=1, options={"module": "calls"})
-    few.async_reset(env_ids=[3, 1], options={"module": "mixed"})
+    mask = np.array([False, True, False, True])
+    few.send([0, 1, 0, 0], mask=mask)
+    *_, info = few.recv()
+    assert sorted(info["env_id"]) == [1, 3]
+    assert few.get_attr("actions") == ((), (1,), (), (0,))
+    few.async_reset(mask=mask, options={"module": "mixed"})
     *_, info = few.recv()
     assert (sorted(info["env_id"]), info["module"].tolist()) == ([1, 3], ["mixed", "mixed"])
-    for start in (lambda **chosen: few.send([0, 0], **chosen), few.async_reset):
-        with pytest.raises(MlgoError, match=r"expected env_ids as indices, got booleans .*; use np\.flatnonzero"):
-            start(env_ids=[True, False])
+    pair = [True, False]  # as indices: environments 1 and 0
+    for start in (lambda **chosen: few.send([0, 0, 0, 0], **chosen), few.async_reset):
+        with pytest.raises(MlgoError, match=r"expected env_ids as indices, got booleans .*; pass mask="):
+            start(env_ids=pair)
         with pytest.raises(MlgoError, match=r"expected env_ids as distinct indices from 0 to 3, got \[0\.5\]"):
             start(env_ids=np.array([0.5]))
+        with pytest.raises(MlgoError, match=r"expected mask as booleans of shape \(4,\)"):
+            start(mask=[1, 0, 1, 0])
+        with pytest.raises(MlgoError, match="expected env_ids or mask, got both"):
+            start(env_ids=[0], mask=mask)
+    with pytest.raises(MlgoError, match="expected 4 actions, one per environment, got 2"):
+        few.send([0, 1], mask=mask)
 
 
 def test_copies_have_the_arguments_and_deep_copies_the_random_generators(varied: str) -> None:

@@ -46,9 +46,9 @@ class NormalizeFeatures(gym.vector.VectorWrapper):  # type: ignore[type-arg, unu
         """Start an episode in every environment; `recv()` returns each when it is ready."""
         self._wrapped.async_reset(**arguments)
 
-    def send(self, actions: Any, env_ids: Any = None) -> None:
+    def send(self, actions: Any, env_ids: Any = None, **arguments: Any) -> None:
         """Answer the decisions of some environments, by default those of the last `recv()`, and return at once."""
-        self._wrapped.send(actions, env_ids)
+        self._wrapped.send(actions, env_ids, **arguments)
 
     def recv(self) -> StepResult:
         """Return the first environments that are ready, with normalized observations."""

@@ -97,8 +97,8 @@ def test_after_an_error_the_others_are_received_and_the_failed_one_starts_again(
     if resumes == "a reset with a mask":
         envs.reset(options={"reset_mask": failed})
     elif resumes == "async_reset":
-        envs.async_reset(env_ids=[1, 2])
-        envs.send([1, 1], [0, 3])
+        envs.async_reset(mask=failed)
+        envs.send([1, 1, 1, 1], mask=~failed)
         assert envs.recv()[4]["decision_index"].tolist() == [2, 0, 0, 2]
     *_, info = envs.step([1, 1, 1, 1])
     first = 0 if resumes == "the next action" else 1

@@ -127,11 +127,15 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def _reset_mask(self, options: dict[str, Any]) -> list[int]:
         """Remove `reset_mask` from the options of a reset, and return the numbers of its environments."""
-        chosen = options.pop("reset_mask", None)
-        mask = np.ones(self.num_envs, np.bool_) if chosen is None else np.asarray(chosen)
+        mask = options.pop("reset_mask", None)
+        return list(range(self.num_envs)) if mask is None else self._masked("reset_mask", mask)
+
+    def _masked(self, name: str, mask: npt.ArrayLike) -> list[int]:
+        """Return the numbers of the environments of a mask."""
+        mask = np.asarray(mask)
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
             raise MlgoError(
-                f"expected reset_mask as booleans of shape ({self.num_envs},) with at least one True, got {mask!r}"
+                f"expected {name} as booleans of shape ({self.num_envs},) with at least one True, got {mask!r}"
             )
         numbers: list[int] = np.flatnonzero(mask).tolist()
         return numbers
