@@ -110,7 +110,7 @@ NEEDED = {
     r"\b(clang|clang\+\+|llvm-config|opt)-22\b|libmlgo_inline": ("clang-22", "llvm-config-22", "opt-22", "ld.lld-22"),
     r"\bcmake\b": ("cmake",),
     r"\bjq\b": ("jq",),
-    r" --link(-as|$| )": ("ld",),
+    r" --link($| )": ("ld",),
     r"\bwasm-opt\b": ("wasm-opt",),
     r"@thumbv7em .*--run$": ("qemu-arm",),
     r"\bexport tosa\b": ("import ai_edge_litert", "import tosa_converter_for_tflite"),
@@ -123,7 +123,7 @@ DATASETS = re.compile(r"(?<=--corpus )[\w@,]*\b(benchmark|zstd|lz4|sentencepiece
 SMALLER = (
     (r"^(mlgo-gym evaluate .*?)(?= \||$)", r"\1 --limit 1"),
     (r"^mlgo-gym explain c/\w+", "mlgo-gym explain kernels/dct"),
-    (r"^(mlgo-gym label .*)", r"\1 --limit 1 --check 1"),
+    (r"^(mlgo-gym label .*)", r"\1 --limit 1"),
     (r"--compiles \d+", "--compiles 3"),
     (r"^(mlgo-gym search .*--corpus zstd .*)", r"\1 --module lib/common/pool.o"),
     (r"^(mlgo-gym search .*--corpus builtin .*)", r"\1 --module kernels/dct"),
