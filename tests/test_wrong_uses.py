@@ -242,8 +242,6 @@ def test_an_action_outside_the_space_raises_nan_always(name: str, action: Any, r
         ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
         ({"limit": 1.5}, "expected limit as a whole number or None, got 1.5"),
         ({"limit": 0}, "expected limit ≥ 1, got 0"),
-        ({"envs": "2"}, "expected envs as a whole number, got '2'"),
-        ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],
     ids=repr,
 )
