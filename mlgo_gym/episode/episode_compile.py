@@ -24,7 +24,7 @@ class EpisodeCompile:
         unchecked: Numbers of the advisors without a decision so far, whose headers are unknown.
     """
 
-    def __init__(self, setup: Setup, compilation: Compilation, function: str | None, *, repeats: bool = False) -> None:
+    def __init__(self, setup: Setup, compilation: Compilation, function: str | None, *, repeats: bool) -> None:
         options = setup.options
         self.setup, self.compilation, self.function = setup, compilation, function
         self.credit = options.credit and not repeats

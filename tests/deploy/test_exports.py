@@ -111,7 +111,7 @@ def test_a_policy_of_clangs_own_decision_needs_a_level() -> None:
 
 def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> None:
     nothing = "mlgo-clang has compiled nothing\n"
-    assert run("cc-stats").stdout == nothing
+    assert run("cc-stats", "--zero").stdout == nothing
     for names in (("left to clang",), ("compiled by clang alone", "because of rain"), ("left to clang",)):
         count(*names)
     expected = "       2  left to clang\n       1  compiled by clang alone\n       1  because of rain\n"

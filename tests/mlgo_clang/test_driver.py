@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.command_lines import cc1_commands, level_of, shown_commands, shown_text, target_of
-from mlgo_clang.invocation import driven, read_invocation, resolve
+from mlgo_clang.invocation import driven, is_probe, read_invocation, resolve
 from mlgo_clang.other_machines import library_headers, library_target, link_command
 from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
@@ -228,6 +228,15 @@ def test_a_build_whose_compiles_use_no_policy_gets_one_warning(run: Run, project
     assert warnings("-O2 -fsyntax-only calls.c") == []
     shutil.copy(project / "calls.c", project / "conftest.c")
     assert warnings("-O2 -c conftest.c") == []
+
+
+def test_feature_tests_of_a_build_are_told_by_the_name_of_the_source_or_a_folder() -> None:
+    for name in ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheckc", "ztest9"):
+        assert is_probe(f"build/{name}.c", "/project")
+    for folder in ("CMakeFiles/CMakeTmp", "x/CompilerIdC", "meson-private/tmp1", ".sconf_temp"):
+        assert is_probe(f"build/{folder}/t.c", "/project")
+        assert is_probe("t.c", f"/project/{folder}")
+    assert not any(is_probe(f"src/{name}.c", "/project/CMakeFiles") for name in ("test", "a_conftest"))
 
 
 SOURCES = {

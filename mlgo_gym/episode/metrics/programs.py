@@ -302,9 +302,7 @@ class ModulePrograms:
 
     counts_calls = True
 
-    def __init__(
-        self, corpus: Corpus, toolchain: Toolchain, plain: Callable[[str], bytes], *, trust: bool = False
-    ) -> None:
+    def __init__(self, corpus: Corpus, toolchain: Toolchain, plain: Callable[[str], bytes], *, trust: bool) -> None:
         assert corpus.path is not None or not read_programs(corpus), "read_programs() needs a folder"
         self._folder = corpus.path or Path()
         self._toolchain = toolchain

@@ -188,6 +188,7 @@ def test_one_source_in_several_programs_is_several_modules(project: Path, toolch
 def test_compiles_without_an_object_and_probes_are_counted_by_reason(project: Path, toolchain: Toolchain) -> None:
     probe = "int main(void) { return 0; }\n"
     probes = {"conftest.c": probe, "ztest123.c": probe, "CMakeFiles/CMakeScratch/x/t.c": probe, "o.m": probe}
+    probes["m.cppm"] = "export module m;\n"
     write_files(project, probes)
     script = """
         $CC -c lib/sum.c; ar rcs libsum.a sum.o
@@ -195,6 +196,7 @@ def test_compiles_without_an_object_and_probes_are_counted_by_reason(project: Pa
         $CC --version > /dev/null; $CC -c lib/sum.c -o /dev/null
         $CC -S lib/sum.c; $CC -c sum.s -o assembled.o
         $CC -c -x c - -o std.o < lib/sum.c; $CC -emit-llvm -c lib/sum.c -o g.bc; $CC -c o.m
+        $CXX -std=c++20 --precompile m.cppm
         $CC -c conftest.c; $CC -c ztest123.c; $CC -c CMakeFiles/CMakeScratch/x/t.c
     """
     recording = record(project, script, toolchain)
@@ -206,6 +208,7 @@ def test_compiles_without_an_object_and_probes_are_counted_by_reason(project: Pa
         "a source on standard input": 1,
         "a probe of the build system": 3,
         "Objective-C": 1,
+        "a C++ module": 1,
         "compiled to LLVM's own form (-emit-llvm)": 1,
     }
 
