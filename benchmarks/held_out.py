@@ -79,7 +79,7 @@ def located(name: str, level: str, work: Path) -> str:
     if kind != "debian":
         return f"{name}@{level}"
     short = package.partition("=")[0]
-    corpus, source = work.absolute() / "corpora" / f"{short}-{level}", work.absolute() / level / short
+    corpus, source = work.absolute() / "corpora" / f"{short}-{level}", work.absolute() / f"{short}-{level}" / short
     if not corpus.exists():
         shutil.rmtree(source, ignore_errors=True)
         source.parent.mkdir(parents=True, exist_ok=True)

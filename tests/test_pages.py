@@ -154,9 +154,8 @@ def test_the_figures_of_pages_are_those_of_the_results() -> None:
     assert [name for name, text in texts.items() if numbers.updated(text) != text] == [], "run `make numbers`"
     for kind, file in held_out.CHOICES.items():
         content = json.loads(file.read_bytes())
-        chosen = {name for projects in content.get("projects", {}).values() for name in projects}
-        if chosen:
-            assert sorted([*chosen, *content["left"]]) == sorted(content["candidates"])
+        chosen = {name for projects in content["projects"].values() for name in projects}
+        assert sorted([*chosen, *content["left"]]) == sorted(content["candidates"])
         results = [measurements.read("held_out")[name] for name in held_out.CHOSEN if name.startswith(kind)]
         rows = [row for levels in results for level in levels.values() for row in level.values()]
         assert {project for row in rows for project in row["projects"]} <= {

@@ -123,7 +123,7 @@ def run_time(theme: Theme) -> Figure:
     return picture
 
 
-PROJECTS = {"earlier sets": measurements.held_out_projects, "opened once": measurements.unnamed_projects}
+PROJECTS = {"earlier sets": measurements.held_out_projects, "opened once": tables.OPENED[", both"]}
 """Sets of held-out projects in the picture of projects."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -144,6 +144,11 @@ def held_out_projects(language: str, level: str, policy: str) -> dict[str, Chang
     return {name: change for name, change in sorted(projects.items()) if (name in HELD_OUT_CXX) == cxx}
 
 
-def unnamed_projects(language: str, level: str, policy: str) -> dict[str, Change]:
-    """Return the change of each project of a language that nobody here had named, against plain clang, by name."""
-    return held_out_changes(f"unnamed {language}", level, policy)
+def opened_projects(*sets: str) -> Callable[[str, str, str], dict[str, Change]]:
+    """Return a function like `held_out_projects`, for the sets that `benchmarks.held_out.CHOICES` names."""
+
+    def projects(language: str, level: str, policy: str) -> dict[str, Change]:
+        found = [held_out_changes(f"{name} {language}", level, policy) for name in sets]
+        return dict(sorted((project, change) for changes in found for project, change in changes.items()))
+
+    return projects

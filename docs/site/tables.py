@@ -188,12 +188,20 @@ def spread(projects: Mapping[str, Change]) -> tuple[float, dict[str, Any]]:
     return median(change.mean for change in projects.values()), facts(list(pairs), list(names))
 
 
-def by_language(projects_of: Callable[[str, str, str], Mapping[str, Change]], *policies: str) -> Rows:
-    """Yield policies on the projects of a language at a level, which the function returns, against plain clang."""
+OPENED = {
+    ", by downloads": measurements.opened_projects("unnamed"),
+    ", of Debian": measurements.opened_projects("debian"),
+    ", both": measurements.opened_projects("unnamed", "debian"),
+}
+"""Sets of projects that were opened once."""
+
+
+def by_language(sets: Mapping[str, Callable[[str, str, str], Mapping[str, Change]]], policy: str) -> Rows:
+    """Yield a policy on the projects of a language at a level, which the functions return, against plain clang."""
     columns = ("projects", "smaller", "larger", "mean", "95 % interval", "median", "best project", "mean without it")
     yield ["language, level", *columns, "total"]
-    for language, level, policy in product(LANGUAGES, LEVELS, policies):
-        projects = projects_of(language, level, policy)
+    for language, level, title in product(LANGUAGES, LEVELS, sets):
+        projects = sets[title](language, level, policy)
         row = facts(
             [pair for change in projects.values() for pair in change.pairs],
             [name for name, change in projects.items() for _ in change.pairs],
@@ -202,10 +210,16 @@ def by_language(projects_of: Callable[[str, str, str], Mapping[str, Change]], *p
         means = [change.mean for change in projects.values()]
         counts = [sum(mean < 0 for mean in means), sum(mean > 0 for mean in means)]
         yield [
-            f"{language}, -{level}" + (f", `{policy}`" if len(policies) > 1 else ""),
+            f"{language}, -{level}{title}",
             *(str(len(projects)), *map(str, counts), percent(row["mean"]), interval(row["interval"])),
             *(percent(middle), f"{best}, {percent(projects[best].mean)}", percent(rest["mean"]), percent(row["total"])),
         ]
+
+
+def opened() -> Rows:
+    """Yield `last-call` on the sets that were opened once, alone and together, and the other rule on both."""
+    yield from by_language(OPENED, LAST_CALL)
+    yield from [*by_language({f", both, `{RULES[1]}`": OPENED[", both"]}, RULES[1])][1:]
 
 
 def coverage() -> Rows:
@@ -254,7 +268,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "graphs.learning": graph_learning,
     "held_out": held_out,
     "held_out.networks": partial(held_out, networks=True),
-    "held_out.unnamed": partial(by_language, measurements.unnamed_projects, *RULES),
+    "held_out.opened": opened,
     **{f"linked.builds.{link}": partial(linked.by_group, link) for link in ("gc", "icf")},
     "linked.levels": linked.by_level,
     "linked.older_facts": linked.older_facts,
@@ -263,7 +277,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.recipes": linked.recipes,
     "linked.rewards": linked.rewards,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
-    "readme": partial(by_language, measurements.held_out_projects, LAST_CALL),
+    "readme": partial(by_language, {"": measurements.held_out_projects}, LAST_CALL),
     "performance.episodes": episode_speed,
     "performance.throughput": throughput,
     "run_time.held_out": run_time,
