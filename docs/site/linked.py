@@ -94,6 +94,29 @@ def by_step() -> Iterator[Sequence[str]]:
         yield [f"{_NUMBERS.get(step, '')}{title}", *cells]
 
 
+PAIRS = {
+    ("rule", "internal"): ("facts, `last-call`", "facts, clang's own choices"),
+    ("last-call", "Oz"): ("`last-call` without facts", "plain -Oz"),
+    ("smallest", "Oz"): ("smallest of four without facts", "plain -Oz"),
+    ("smallest", "last-call"): ("smallest of four without facts", "`last-call` without facts"),
+    ("last-call, no size limit", "last-call"): ("`last-call` without facts or size limit", "`last-call` without facts"),
+}
+"""Builds that are compared program by program, with their titles."""
+
+
+def by_pair() -> Iterator[Sequence[str]]:
+    """Yield the mean change from one build to another over the C++ programs that have both, by link."""
+    yield ["build", "against", "programs", *(f"{fold}{title}" for fold in ("", "folding: ") for title in _OF_PAIR)]
+    rows = programs(*GROUPS["15 in C++"])
+    for (build, base), titles in PAIRS.items():
+        cells = []
+        for link in ("gc", "icf"):
+            found = changes(rows, build_of(build, link), text(link), build_of(base, link))
+            cells += [percent(found.mean), interval(found.estimate.interval), str(found.worse)]
+        yield [*titles, str(len(found.pairs)), *cells]
+
+
+_OF_PAIR = ("mean", "95 % interval", "larger")
 _NUMBERS = {
     "internal": "4. ",
     "rule": "5. ",

@@ -275,6 +275,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "linked.steps": linked.by_step,
     "linked.view": linked.in_view,
     "linked.recipes": linked.recipes,
+    "linked.pairs": linked.by_pair,
     "linked.rewards": linked.rewards,
     **{f"metrics.{group}": partial(metrics, group) for group in GROUPS},
     "readme": partial(by_language, {"": measurements.held_out_projects}, LAST_CALL),
