@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
 import os
 import re
@@ -188,18 +189,20 @@ class Bench:
         """Return CPU seconds, bytes of the objects and of the linked files by link, and for `CHECKED` the checks."""
         build, start = self.program.builds[name], cpu_seconds()
         known = {path.name for path in self._objects.iterdir()}
+        if build.compiles:
+            self.recipes(build)
+            subprocess.run([_installed("mlgo-gym"), "cc-stats", "--zero"], check=True, stdout=subprocess.DEVNULL)
         objects = self.compile(build, self.sources)
         row: dict[str, Any] = {}
         if not {path.name for path in objects} & known:
             row["seconds"] = round(cpu_seconds() - start, 2)
         if build.compiles:
-            folder = self.recipes(build)
-            row["recipes"] = len(_recipes(str(folder)))
-            searched = folder.with_name("done").stat().st_mtime_ns
-            # `mlgo-clang` sets the time of each recipe that it uses.
-            unused = [path for path in _recipes(str(folder)) if path.stat().st_mtime_ns <= searched]
-            if "seconds" in row and unused:
-                raise SystemExit(f"{self.program.name}: expected a build that uses each recipe, got {unused[0]} unused")
+            row["recipes"] = len(_recipes(str(self.recipes(build))))
+            counted = [_installed("mlgo-gym"), "cc-stats", "--all", "--json"]
+            counts = json.loads(subprocess.run(counted, check=True, stdout=subprocess.PIPE).stdout)
+            used = counts.get("compiled by a recipe", 0)
+            if "seconds" in row and used < row["recipes"]:
+                raise SystemExit(f"{self.program.name}: expected {row['recipes']} recipes in use, got {used}")
         is_lto = any("-flto" in flag for flag in build.flags)
         row["objects"] = None if is_lto else sum(object_sizes(path.read_bytes()).text for path in objects)
         lto = (*build.flags, *LTO, *build.link) if is_lto else ()
