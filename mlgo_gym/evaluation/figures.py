@@ -33,7 +33,7 @@ _STYLE = {
     **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     "grid.linewidth": 0.5,
     **dict.fromkeys(("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color"), INK),
-    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
 }
 WIDTH, HEIGHT = 3.9, 2.9
 """Size of a figure in inches, which fits the screen of a telephone."""

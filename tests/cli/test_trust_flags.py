@@ -233,6 +233,7 @@ def test_the_arguments_of_results_are_checked_before_any_compile() -> None:
     load = ("-load", "./evil.so")
     for options, opened, extra_flags in (
         ({"extra_flags": list(load)}, None, ()),
+        ({"flags": list(load)}, None, ()),
         ({}, "builtin,pypi:evil==1.0", ()),
         ({}, None, (load,)),
     ):

@@ -12,6 +12,7 @@ from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorit
 from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_FACTORS
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.protocol import feature_vector
 from tests.conftest import MakeBitcode
 from tests.fakes.compiles import running_compile
 
@@ -43,6 +44,16 @@ def decisions(env: JointEnv, answer: Any = None) -> Iterator[tuple[dict[str, Any
 
 
 # Observations
+
+
+def test_features_of_the_kind_and_the_mask_are_found_by_name(env: JointEnv) -> None:
+    kinds, last = ["task_inlining", "task_eviction", "task_priority"], env.feature_names[-1]
+    read = feature_vector("policy", env, [*kinds, last])
+    masked = feature_vector("policy", env, ["action_mask[1]", *kinds[:1], last])
+    for observation, _ in decisions(env):
+        task, value = observation["task"], observation["observations"][-1]
+        assert read(observation).tolist() == [task == INLINING, task == EVICTION, task == PRIORITY, value]
+        assert masked(observation).tolist() == [observation["action_mask"][1], task == INLINING, value]
 
 
 def test_inlining_comes_first_then_the_others_interleave_each_with_its_own_mask_and_words(many_calls: str) -> None:

@@ -51,6 +51,8 @@ def test_each_policy_meets_each_module_with_decisions(corpus: Path) -> None:
     configuration = result.configuration
     assert (configuration.modules, configuration.clang, configuration.metric) == (3, "22.1.8", "text")
     assert configuration.levels == {corpus.name: {"Oz": 3}}
+    several = evaluate(INLINE, corpus=f"{corpus},builtin@Oz", policies=["default"], limit=4)
+    assert several.configuration.levels == {corpus.name: {"Oz": 1}, "builtin": {"Oz": 3}}
 
 
 def test_a_second_call_does_only_the_rest_and_tries_failures_again(corpus: Path, tmp_path: Path) -> None:

@@ -213,6 +213,8 @@ def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refus
     last = linked_table(rows).rows[-2:]
     assert last[0] == ("never", "a", "1", "90", "-10.00%", "995", "-0.50%", "50%")
     assert last[1][5] == "not linked"
+    both = linked_table([*rows[:3], LinkResult("never", "b", None, 2, 180, 1990)]).rows[-1]
+    assert both == ("never", "all", "3", "270", "-10.00%", "2,985", "-0.50%", "50%")
     programs = [
         ProgramResult(PLAIN, "a", False, 1, "hardware", 2000, 4_000_000, 1.0, 1 << 20),
         ProgramResult("never", "a", False, 1, "hardware", 1900, 4_400_000, 0.5, 1 << 21),

@@ -125,6 +125,7 @@ def test_other_environments_are_refused(leaf: Path, calls: Path, varied: str) ->
     for compiles, seconds in ((0, None), (None, 0.0), (None, -1.0)):
         with pytest.raises(MlgoError, match="use None for no limit"):
             Budget(compiles, seconds)
+    assert not Budget(seconds=0.5).is_unlimited
 
 
 def test_bundles_are_no_worse_than_their_start_and_portfolio(make_bitcode: MakeBitcode, callee_network: str) -> None:
@@ -163,7 +164,7 @@ def test_failures_count_and_a_failed_first_one_ends(make_bitcode: MakeBitcode, t
 
     result = found("3|6", 10)
     assert (result.failed, result.compiles, result.verified) == (2, 10, True)
-    assert result.cost <= result.baseline
+    assert result.improvements == ((1, 744), (10, 714))
     with pytest.raises(CompilerError, match="exit status 9"):
         found("2", 3)
 

@@ -116,8 +116,10 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
         with pytest.raises(MlgoError, match=r"expected a folder of labels, got .*; make one with `mlgo-gym label`"):
             LabelStore(first, HEADER)
     third = write(tmp_path / "third", users=np.array([0, 0]))
-    with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
-        read_labels([write(tmp_path / "fourth"), third])
+    fourth = write(tmp_path / "fourth")
+    for folders, difference in (([fourth, third], "additional"), ([third, fourth], "missing")):
+        with pytest.raises(MlgoError, match=rf"expected labels of the same features, got .* with {difference} users;"):
+            read_labels(folders)
 
 
 def test_weights_follow_bytes_and_size() -> None:
