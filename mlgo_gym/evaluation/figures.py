@@ -48,7 +48,6 @@ Shown = tuple[Summary, str]
 """A policy and its colour."""
 
 _NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
-_NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 class Figure(NamedTuple):
@@ -155,7 +154,7 @@ def _drawn(
     """
     buffer = io.StringIO()
     with library("matplotlib", PURPOSE, "report").rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        picture.savefig(buffer, format="svg", metadata=_NO_METADATA)
+        picture.savefig(buffer, format="svg")
     for namespace, address in _NAMESPACES.items():
         ElementTree.register_namespace(namespace, address)
     root = ElementTree.fromstring(buffer.getvalue())  # noqa: S314 - matplotlib wrote it just now

@@ -1,5 +1,6 @@
 """`mlgo/InlineBandit-v0` gives what the labels say, to one environment and to many."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,8 @@ def test_its_defaults_are_those_of_the_other_environments(few: Path) -> None:
     envs = [gym.make_vec(name, 2, render_mode=None) for name in ("mlgo/InlineBandit-v0", "mlgo/Inline-v0")]
     assert envs[0].metadata["autoreset_mode"] is envs[1].metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     assert gym.make("mlgo/InlineBandit-v0", labels=few, render_mode=None).render_mode is None
+    same_step = InlineBanditVectorEnv(2, labels=few, autoreset_mode="SameStep")
+    assert copy.deepcopy(same_step).autoreset_mode is AutoresetMode.SAME_STEP
     for made in envs:
         made.close()
 
