@@ -167,6 +167,9 @@ def test_failures_count_and_a_failed_first_one_ends(make_bitcode: MakeBitcode, t
     assert result.improvements == ((1, 744), (10, 714))
     with pytest.raises(CompilerError, match="exit status 9"):
         found("2", 3)
+    arguments = {"corpus": str(make_bitcode("families.c")), "clang": failing_clang(tmp_path, "3|4|5|6")}
+    (failed,) = CorpusSearch(INLINE, arguments, compiles=3).run()
+    assert (failed.cost, failed.baseline, failed.verified, "status 9" in str(failed.error)) == (0, 0, False, True)
 
 
 def test_recipes_are_verified_first(make_bitcode: MakeBitcode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

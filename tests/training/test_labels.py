@@ -254,6 +254,8 @@ def test_a_seed_decides_which_decisions_are_flipped(make_bitcode: MakeBitcode) -
     assert " ".join(map(str, found.columns["bytes"])) == "-11 83 3 14 14 -5 31 14 -5 31 12 7 18 -13"
     counts = " ".join(f"{name}:{count}" for name, count in found.counts.items() if isinstance(count, int))
     assert counts == "text:744 decisions:30 compiles:5 flips:36 missed:12 ambiguous:10 unbalanced:0 failed:0"
+    found = label_by_flips(env, load_policy("never", env), "families", compiles=3, seed=3)
+    assert " ".join(map(str, found.columns["bytes"])) == "0 0 -9 25 3 36 -5 31 -5 31 10 6 17 0"
 
 
 def test_a_failed_flip_is_counted_and_others_follow(make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path) -> None:
