@@ -75,7 +75,9 @@ def test_trees_and_their_network_learn_the_labels_of_all_rounds(torch: Any) -> N
     assert (answers == (labels.bytes < 0)).mean() > 0.85
     (facts,) = monitor.results["network"]
     assert (facts["labels"], facts["modules"], facts["estimates"]["default"]) == (600, 60, 0)
-    assert facts["estimates"]["best"] <= facts["estimates"]["network"] < 0.9 * facts["estimates"]["best"]
+    estimates = facts["estimates"]
+    assert estimates["best"] <= estimates["trees"] < 0.9 * estimates["best"]
+    assert estimates["best"] <= estimates["network"] < 0.9 * estimates["best"]
     assert losses[-1] < losses[0] / 2
 
 
