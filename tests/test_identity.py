@@ -168,7 +168,7 @@ def test_labels_repeat_changed_and_failed_modules_alone(two: Path, tmp_path: Pat
     assert again["mixed"] == after["mixed"]
     assert "error" not in again["calls"]
     assert again["calls"]["labels"] == before["calls"]["labels"]
-    changes: list[dict[str, Any]] = [{"policy": "never"}, {"seed": 1}, {"compiles": 1}, {"seconds": 9.0}, {"check": 1}]
+    changes: list[dict[str, Any]] = [{"policy": "never"}, {"seed": 1}, {"compiles": 1}, {"seconds": 9.0}]
     for change in changes:
         with pytest.raises(MlgoError, match="choose another output"):
             next(replace(labelling, **change).run(lines.parent))
