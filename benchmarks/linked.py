@@ -122,11 +122,13 @@ class Bench:
         def compiled(source: str) -> Path:
             output = self._objects / f"{key_of(source, words, digests)}.o"
             if not output.exists():
-                compiler = COMPILERS[build.compiler][not source.endswith((".c", ".bc"))]
+                is_cxx = not source.endswith((".c", ".bc"))
+                compiler = COMPILERS[build.compiler][is_cxx]
                 part = output.with_suffix(f".{os.getpid()}")
                 command = [compiler, *words, "-c", source, "-o", str(part)]
                 if build.compiles:
-                    command[:1] = [_installed("mlgo-clang++"), f"--mlgo-clang={compiler}"]
+                    wrapper = _installed("mlgo-clang++" if is_cxx else "mlgo-clang")
+                    command[:1] = [wrapper, f"--mlgo-clang={compiler}"]
                 subprocess.run(
                     command, cwd=self.root, env={**os.environ, **settings}, check=True, stdin=subprocess.DEVNULL
                 )
