@@ -4,22 +4,14 @@ import errno
 import logging
 import signal
 import sys
-from itertools import chain
 from types import FrameType
+
+from mlgo_gym.cli.terminal import INTERRUPTED, escape_control_characters
 
 _USAGE_ERROR = 2
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
-
 CLEANUP_SECONDS = 20
 """Time limit for the clean-up after a signal; then the kernel kills the command and everything that it started."""
-
-_CONTROL = {
-    number: f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
-    for number in chain(range(0x20), range(0x7F, 0xA0), range(0x202A, 0x202F), range(0x2066, 0x206A))
-    if chr(number) not in "\t\n"
-}
 
 
 def main() -> None:
@@ -85,11 +77,3 @@ def _exit(number: int, _: FrameType | None) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(CLEANUP_SECONDS)
     raise SystemExit(128 + number)
-
-
-def escape_control_characters(text: str) -> str:
-    """Return a text with control characters as escape sequences, except tabs and line ends.
-
-    Raw, they could write to the clipboard, move the cursor, or reverse the order of characters.
-    """
-    return text.translate(_CONTROL)

@@ -14,10 +14,11 @@ import typer
 from typer import Argument, Option
 
 from mlgo_gym.cache import write_atomically
-from mlgo_gym.cli import INTERRUPTED, options
+from mlgo_gym.cli import options
 from mlgo_gym.cli.interface import echo, exit_with, print_result
 from mlgo_gym.cli.options import environment_arguments
 from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.parts import Part
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError

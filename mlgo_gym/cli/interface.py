@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from mlgo_gym.cli import escape_control_characters
+from mlgo_gym.cli.terminal import escape_control_characters
 
 FAILED = 1
 """Exit status after a failure; the help of each command says which."""

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from mlgo_gym.cli import escape_control_characters
 from mlgo_gym.cli.interface import echo
+from mlgo_gym.cli.terminal import escape_control_characters
 
 LINE_SECONDS = 5.0
 """Interval between two lines, in seconds; shorter work prints none."""

@@ -12,10 +12,10 @@ import typer
 
 import mlgo_gym
 from docs.site.environments import arguments_page, environments_page, features_page
-from mlgo_gym.cli import escape_control_characters
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.options import environment_arguments, parse_settings
 from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.cli.terminal import escape_control_characters
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.evaluation.table import Table
 from tests.cli.command import run, run_json
