@@ -37,6 +37,7 @@ from benchmarks.linked_builds import (
     BUILDS,
     CHECKED,
     INSTRUMENTED,
+    NETWORK,
     OLDER,
     PLAIN,
     RANDOM,
@@ -262,11 +263,15 @@ class Bench:
             (folder / f"{source.replace('/', '-')}.bc").symlink_to(file)
         corpus = open_corpus(folder, flags=(), link_view=True, link_facts=facts)
         modules = [str(module.bitcode.resolve()) for module in corpus]
-        found = {}
-        for policy in VIEW:
-            objects = self.compile(Build(policy=policy, facts="none" if policy == "last-call" else ""), modules)
+        found, policies = {}, {policy or "clang": policy for policy in VIEW}
+        if NETWORK.exists():
+            policies["network"] = f"mlp:{NETWORK}"
+        for name, policy in policies.items():
+            objects = self.compile(
+                Build(policy=policy, facts="none" if name in ("last-call", "network") else ""), modules
+            )
             text = sum(object_sizes(path.read_bytes()).text for path in objects)
-            found[policy or "clang"] = [text, self.link(objects, ())[0]]
+            found[name] = [text, self.link(objects, ())[0]]
         return found
 
 
@@ -287,7 +292,7 @@ def _version(compiler: str) -> str:
 
 
 def _plugin(policy: str, work: Path) -> Path:
-    path = work / f"{policy}.so"
+    path = work / f"{policy.replace('/', '-')}.so"
     if not path.exists():
         features = ("cost_estimate", "callee_basic_block_count", "caller_basic_block_count")
         code = (
@@ -349,7 +354,7 @@ def main() -> None:
         if "view" in options.builds and not bench.program.older and is_missing:
             view = bench.view()
             results = read_json(options.output, {})
-            results[name]["view"] = view
+            results[name].setdefault("view", {}).update(view)
             write_json(options.output, results)
             print(name, view, flush=True)
 

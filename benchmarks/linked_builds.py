@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.measuring import SOURCES
@@ -77,6 +78,10 @@ BUILDS_OF_NEWER = {PLAIN: BUILDS[PLAIN], "rule": BUILDS["rule"], OLDER: Build(po
 
 VIEW = ("", "never", "always", "random", "last-call")
 """Policies in the link view; the first is clang alone."""
+
+NETWORK = Path("runs/networks/link-view.safetensors")
+"""Network of the labels in the link view that docs/results/negative_results.md describes, by `mlgo-gym train imitation
+--models 2 --trees 60 --hidden 32,16 --steps 1500 --margin 0.7`; it is measured if the file exists."""
 
 RANDOM = """static int mlgo_yes(const float *features) {
   unsigned hash = 1;
