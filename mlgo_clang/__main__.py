@@ -7,7 +7,6 @@ import mlgo_clang.import_path  # noqa: F401 - first, because it decides which mo
 # isort: split
 
 import os
-import signal
 import sys
 
 from mlgo_clang.command_lines import missing_linker, shown_text, target_of
@@ -17,6 +16,7 @@ from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.files import working_folder
 from mlgo_clang.invocation import driven, folding_of_link, is_probe, read_invocation, resolve
 from mlgo_clang.settings import BUILD_LOG, PREFIX, show_help, split_arguments
+from mlgo_clang.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     from mlgo_clang.advised import compile_advised
     from mlgo_clang.job import Job
 
-    return compile_advised(Job(settings, invocation, words, rest, clang=compiler))
+    # Python's own end takes a millisecond and has nothing to write.
+    os._exit(compile_advised(Job(settings, invocation, words, rest, clang=compiler)))
 
 
 def _report(settings: Settings, invocation: Invocation) -> None:

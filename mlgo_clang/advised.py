@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from mlgo_clang.channel import INLINING, inlining_rule
 from mlgo_clang.compiler import CLANG, FAILED, become, die_by, say, write_errors
@@ -12,6 +11,7 @@ from mlgo_clang.errors import CandidateError, MlgoError, PolicyError, ProtocolEr
 from mlgo_clang.files import contents_of, digest_of, message_file, remove_file
 from mlgo_clang.interactive import InteractiveCompile, Interrupted, run_alone
 from mlgo_clang.recipes import replay, stored_decisions
+from mlgo_clang.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     _Operand = tuple[int, int]
     _Abbreviation = list[_Operand]
 
-MODULE, CONSTANTS, STRING_TABLE = 8, 11, 23
+MODULE, CONSTANTS, _IDENTIFICATION, STRING_TABLE = 8, 11, 13, 23
 """Blocks."""
 
 MODULE_VERSION, GLOBAL_VARIABLE, FUNCTION = 1, 7, 8
@@ -64,7 +64,7 @@ class Stream:
                 raise ValueError(f"expected a block at byte {self._position // 8}")
             yield from self._enter()
 
-    def _enter(self) -> Iterator[tuple[int, Record | None]]:
+    def _enter(self) -> Iterable[tuple[int, Record | None]]:
         block = self._vbr(8)
         width = self._vbr(4)
         if width > _WIDEST:
@@ -77,16 +77,16 @@ class Stream:
         if block == _BLOCK_INFO:
             self._block_info(width)
         elif block in self._interesting:
-            self._depth += 1
-            if self._depth > _DEEPEST:
-                raise ValueError(f"blocks are nested more than {_DEEPEST} deep at byte {self._position // 8}")
-            yield block, None
-            yield from self._block(block, width)
-            self._depth -= 1
+            return self._block(block, width)
         else:
             self._position = end
+        return ()
 
     def _block(self, block: int, width: int) -> Iterator[tuple[int, Record | None]]:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ValueError(f"blocks are nested more than {_DEEPEST} deep at byte {self._position // 8}")
+        yield block, None
         abbreviations = list(self._inherited.get(block, ()))
         while True:
             kind = self._fixed(width)
@@ -96,6 +96,7 @@ class Stream:
                 yield from self._enter()
             elif kind == _END_BLOCK:
                 self._align()
+                self._depth -= 1
                 return
             elif kind == _DEFINE_ABBREVIATION:
                 abbreviations.append(self._abbreviation())
@@ -175,14 +176,34 @@ class Stream:
     def _unabbreviated(self) -> Record:
         code = self._vbr(6)
         count = self._count()
-        start = self._position
-        return Record(code, [self._vbr(6) for _ in range(count)], start=start)
+        start = position = self._position
+        values: list[int] = []
+        while len(values) < count:
+            # A call for each value would take most of the time.
+            word = int.from_bytes(self._data[position >> 3 : (position >> 3) + 31], "little") >> (position & 7)
+            value = shift = 0
+            for after in range(position + 6, min(position + 240, self._end) + 1, 6):
+                digit = word & 63
+                word >>= 6
+                if digit > 31:
+                    value |= (digit & 31) << shift
+                    shift += 5
+                elif shift > 70 or len(values) == count:
+                    break
+                else:
+                    values.append(value | digit << shift)
+                    value = shift = 0
+                    position = after
+            if position == self._position:
+                self._vbr(6)  # fails, since no number ends here
+            self._position = position
+        return Record(code, values, start=start)
 
-    def places(self, record: Record) -> list[tuple[int, int]]:
-        """Return the position and the length in bits of each value of an unabbreviated record."""
+    def places(self, record: Record, number: int) -> list[tuple[int, int]]:
+        """Return the position and the length in bits of the first values of an unabbreviated record."""
         before, self._position = self._position, record.start
         places = []
-        for _ in record.values:
+        for _ in record.values[:number]:
             start = self._position
             self._vbr(6)
             places.append((start, self._position - start))
@@ -232,3 +253,12 @@ class Stream:
 
     def _align(self) -> None:
         self._position = (self._position + 31) & ~31
+
+
+def llvm_version(bitcode: bytes) -> str:
+    """Return the version of the LLVM that wrote bitcode, such as `22.1.8`; empty if these are other data."""
+    try:
+        records = (record for _, record in Stream(bitcode, frozenset((_IDENTIFICATION,))).blocks() if record)
+        return bytes(next(records).values).decode().removeprefix("LLVM")
+    except (StopIteration, ValueError, IndexError):
+        return ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 from mlgo_clang.errors import UsageError
 from mlgo_clang.files import working_folder
+from mlgo_clang.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def which(program: str) -> str | None:
     if os.sep in program:
         path = os.path.normpath(os.path.join(working_folder(), os.path.expanduser(program)))
         return path if os.access(path, os.X_OK) else None
-    for folder in os.get_exec_path():
+    # `os.get_exec_path()` imports `warnings`.
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, program)
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
+
+from mlgo_clang.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -158,9 +158,9 @@ def read_untrusted(path: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> 
 def host_id() -> str:
     """Return a short name of this boot and process namespace: process ids are unique only within both."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             # Short, because some folders become paths of sockets.
-            return f"{file.read(8)}{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
+            return f"{file.read(8).decode()}{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
     except OSError:
         return _UNKNOWN_HOST
 

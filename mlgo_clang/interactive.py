@@ -1,30 +1,21 @@
-"""One compile by a clang that requests decisions: start it, decide, and leave nothing behind.
-
-A compile in two steps is split as `clang -save-temps` does: the front end writes bitcode, and the back end reads it.
-Clang names callees in remarks. A remark about a line of a system header is never printed, and the back end alone knows
-no headers.
-"""
+"""One compile by a clang that requests decisions: start it, decide, and leave nothing behind."""
 
 from __future__ import annotations
 
 import os
 import select
-import signal
 
 from mlgo_clang.channel import (
-    INLINING,
-    PRINTING,
     PRINTING_FILES,
-    REMARKS,
     WASM_SIZE_LIMIT,
     Channel,
     at_base,
 )
-from mlgo_clang.command_lines import drop_options, expand_response_files, read_commands, target_of
+from mlgo_clang.command_lines import expand_response_files, target_of
 from mlgo_clang.compiler import CLANG, die_by
-from mlgo_clang.errors import PolicyError
-from mlgo_clang.files import contents_of, make_scratch, message_file
+from mlgo_clang.files import make_scratch
 from mlgo_clang.protocol import silence
+from mlgo_clang.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from mlgo_clang.channel import Bind
-    from mlgo_clang.native import NativeNetwork, NativeServer
+    from mlgo_clang.native import NativeServer
 
     Advisor = tuple[Sequence[str], Bind]
     """The options of an advisor (`mlgo_clang.channel`), and the maker of its server."""
@@ -247,111 +238,3 @@ def run_alone(command: Sequence[str]) -> int:
     except Interrupted as interrupted:
         return die_by(interrupted.args[0])
     return die_by(-status) if status < 0 else status
-
-
-_BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes", "-o", "-")
-_FROM_BITCODE = ("-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
-_FRONT_END = (
-    "-dependency-file", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
-    "-fdiagnostics-show-category", "-fdiagnostics-format",
-)  # fmt: skip
-"""Options with a value that the back end does not get: the front end writes these files, remarks need a plain form."""
-_FRONT_END_ALONE = ("-sys-header-deps", "-MP", "-MG", "-module-file-deps", "-w")
-_FORMAT = (
-    "-fdiagnostics-", "-fno-diagnostics-", "-fmessage-length", "-fcolor-", "-fansi-", "-fno-show-", "-fshow-", "-R",
-)  # fmt: skip
-"""Options for the form of messages: remarks need the default form."""
-_OTHER_RESULTS = (
-    "-fsanitize", "-fprofile", "-fcs-profile", "-fxray", "-fcoverage-mapping", "-coverage-", "-femit-coverage",
-    "-opt-record", "-foptimization-record", "-R", "-ftime-", "-print-stats", "-stats-file", "-load", "-plugin",
-    "-add-plugin", "-fpass-plugin", "-fno-builtin", "-ffreestanding", "-stack-usage-file", "-split-dwarf",
-    "-mthread-model", "-fembed-", "-ffat-lto-objects", "-fpseudo-probe-for-profiling",
-)  # fmt: skip
-"""Options with which two steps can give another object or another file than one; a test compares all of clang's table.
-
-The back end does not read some options of the language for bitcode, and both steps embed files.
-"""
-_PRINTS = ("-print-before", "-print-after", "-print-changed", "-print-module", "-filter-print-", "-ir-dump-")
-
-
-class TwoSteps:
-    """The two steps of a compile, of which the front end has run.
-
-    Raises `PolicyError` if clang refuses the source, or the arguments are for more than one compile.
-
-    Attributes:
-        exact: whether the object of the two steps is certain to be that of one.
-        switches: the `-mllvm` options of an inlining advisor whose policy uses callee features.
-        version: version of clang.
-        triple: target of the compile.
-    """
-
-    def __init__(self, compiler: Sequence[str], rest: Sequence[str], timeout: float) -> None:
-        self._timeout = timeout
-        self._bitcode = os.memfd_create("mlgo-clang-bitcode", os.MFD_CLOEXEC)
-        self._warnings = message_file()
-        colour = ["-fcolor-diagnostics"] if os.isatty(2) else []
-        printed = message_file()
-        try:
-            shown = InteractiveCompile([*compiler, "-###", *colour], rest, None, printed, timeout)
-            text = os.fsdecode(contents_of(printed))
-        finally:
-            os.close(printed)
-        commands = read_commands(text)
-        words = commands[0] if len(commands) == 1 else []
-        if shown.status != 0 or words[1:2] != ["-cc1"] or "-emit-obj" not in words:
-            raise PolicyError("expected one compile from clang's driver, got another number or an error")
-        if any(word.startswith(_PRINTS) for word in words):
-            raise PolicyError(
-                "options that print code hide what callee features need; remove them, or use another policy"
-            )
-        # Warnings about the command line itself.
-        warnings = (line for line in text.splitlines() if ": warning: " in line and not line.startswith(' "'))
-        os.write(self._warnings, os.fsencode("".join(f"{line}\n" for line in warnings)))
-        self._program, self._line = words[:2], words[2:]
-        self.exact = not any(word.startswith(_OTHER_RESULTS) for word in self._line)
-        self.version = text.partition("clang version ")[2].partition("\n")[0].partition(" ")[0]
-        self.triple = self._line[self._line.index("-triple") + 1]
-        major = self.version.partition(".")[0]
-        self.switches = (*INLINING, *(PRINTING_FILES if major.isdigit() and int(major) >= 18 else PRINTING))
-        front = [word for word in drop_options(self._line, (), ("-o",)) if word != "-emit-obj"]
-        streams = (-1, self._bitcode)
-        if InteractiveCompile([*self._program, *_BITCODE], front, None, self._warnings, timeout, streams).status != 0:
-            raise PolicyError("the front end does not compile the source")
-
-    def compile(
-        self, network: NativeNetwork | None, advisor: Advisor | None, output: str = ""
-    ) -> tuple[InteractiveCompile, bytes]:
-        """Run the back end; return the compile and what clang printed in this step.
-
-        The network is the one that decides, if it uses callee features. An empty output is that of the command line.
-        """
-        words = drop_options(self._line[:-1], _FORMAT, (*_FRONT_END, "-o") if output else _FRONT_END)
-        back = [word for word in words if word not in _FRONT_END_ALONE]
-        messages = message_file()
-        try:
-            remarks = () if network is None else REMARKS
-            rest = [*back, *(("-o", output) if output else ()), *remarks, *_FROM_BITCODE]
-            run = InteractiveCompile(self._program, rest, advisor, messages, self._timeout, (self._bitcode, -1))
-            if network is None:
-                printed = contents_of(messages)
-            elif run.server is None:
-                printed = network.other_messages(contents_of(messages))
-            else:
-                printed = run.server.other_messages()
-        finally:
-            os.close(messages)
-        return run, printed
-
-    def make_internal(self, names: frozenset[bytes]) -> int:
-        """Give functions of these names internal linkage in the bitcode, and return their number."""
-        from mlgo_clang.internal_linkage import make_internal
-
-        bitcode, number = make_internal(contents_of(self._bitcode), names)
-        os.pwrite(self._bitcode, bitcode, 0)
-        return number
-
-    @property
-    def warnings(self) -> bytes:
-        """Text that clang printed in the first step."""
-        return contents_of(self._warnings)

@@ -41,7 +41,7 @@ def change_linkage(bitcode: bytes, linkages: Mapping[bytes, int]) -> tuple[bytes
     for name, record in changeable_functions(bitcode).items():
         if name in linkages:
             number += 1
-            places = reader.places(record)
+            places = reader.places(record, _COMDAT + 1)
             _write(data, *places[_LINKAGE], linkages[name])
             if len(places) > _COMDAT and linkages[name] != WEAK_ODR:
                 _write(data, *places[_COMDAT], 0)

@@ -6,9 +6,9 @@ import os
 
 from mlgo_clang.compiler import CLANG, Dialect, say
 from mlgo_clang.counters import is_first_of_build
-from mlgo_clang.interactive import TwoSteps
 from mlgo_clang.link_facts import other_origin, own_functions, read_lines
 from mlgo_clang.programs import SourceList, front_end_bitcode
+from mlgo_clang.two_steps import TwoSteps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

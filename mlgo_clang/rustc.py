@@ -16,11 +16,12 @@ from mlgo_clang.advised import compile_advised
 from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, open_standard_streams, say, which
 from mlgo_clang.counters import count, is_first_of_build
 from mlgo_clang.errors import PolicyError, UsageError
-from mlgo_clang.interactive import TwoSteps, run_alone
+from mlgo_clang.interactive import run_alone
 from mlgo_clang.invocation import Invocation
 from mlgo_clang.job import Job
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
 from mlgo_clang.settings import PREFIX, VARIABLES, show_help, split_arguments
+from mlgo_clang.two_steps import TwoSteps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

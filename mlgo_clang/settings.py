@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from mlgo_clang.command_lines import level_of
 from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.files import working_folder
+from mlgo_clang.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import read_counters
 from mlgo_clang.files import scratch_parent
+from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.policies.network import Network
 
@@ -31,6 +32,11 @@ def counted(name: str) -> int:
 def text(path: Path) -> int:
     """Return the bytes of instructions of an object."""
     return object_sizes(path.read_bytes()).text
+
+
+def facts_of_all(path: Path, *names: str) -> None:
+    """Write link facts by which these functions are of one object."""
+    LinkFacts(dict.fromkeys(names, (1, 2)), frozenset({"a.cpp"}), uses=dict.fromkeys(names, "own")).write(path)
 
 
 def channels(driver: int) -> list[Path]:

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.driver import cc1_line
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import write_files, write_program
-from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, counted
+from tests.mlgo_clang.conftest import DRIVERS, SEVERAL, Run, counted, facts_of_all
 from tests.ways_to_answer import cc1_flags
 
 
@@ -284,6 +284,9 @@ INVOCATIONS = r"""
 -o
 -Oz -c with\ space.c
 g++ -Oz -c plus.cpp leaf.c
+g++ -Oz -Wall -L. -MD -MF deps/plus.d -MT target -c plus.cpp -oout.o
+g++ -Oz -MMD -c plus.cpp -o deps/out.o
+g++ -Oz -fstack-usage -c plus.cpp -o deps/out.o
 -Oz -c note.txt
 -Oz -c leaf.c --unknown-option
 -Oz -save-temps=obj -c leaf.c -o deps/out.o
@@ -342,9 +345,10 @@ def test_it_does_as_clang_does(invocation: str, clang: dict[str, list[str]], tmp
     mode = words.pop(0) if words[0] in DRIVERS else "gcc"
     folder = tmp_path / "sources"
     expected = outcome([*clang[mode], *words], folder)
-    for policy in ("default", SEVERAL):
-        recipes = [f"--mlgo-recipes={tmp_path / 'recipes'}"] if policy == SEVERAL else []
-        actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *recipes, *words], folder)
+    facts_of_all(tmp_path / "facts", "_Z6othersi")
+    facts = [f"--mlgo-link-facts={tmp_path / 'facts'}"]
+    for policy, options in (("default", []), ("default", facts), (SEVERAL, [f"--mlgo-recipes={tmp_path / 'recipes'}"])):
+        actual = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *options, *words], folder)
         assert actual[:3] == expected[:3], policy
         assert actual[3].keys() == expected[3].keys(), policy
         assert [name for name, data in actual[3].items() if data != expected[3][name]] == [], policy

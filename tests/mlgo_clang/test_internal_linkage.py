@@ -1,6 +1,7 @@
 """Internal linkage of functions that one object alone uses, by link facts, in builds with `mlgo-clang`."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ from mlgo_clang.link_facts import with_header
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
-from tests.mlgo_clang.conftest import DRIVERS, counted
+from tests.mlgo_clang.conftest import DRIVERS, counted, facts_of_all
 
 BITCODE = ("-emit-llvm", "-Xclang", "-disable-llvm-passes")
 
@@ -53,11 +54,6 @@ def local_functions(data: bytes) -> set[str]:
     table = read_symbol_table(read_elf(data))
     assert table is not None
     return set(table.names(table.symbols[table.functions & ~table.visible]))
-
-
-def facts_of_all(path: Path, *names: str) -> None:
-    """Write facts by which these functions are of one object."""
-    LinkFacts(dict.fromkeys(names, (1, 2)), frozenset({"a.cpp"}), uses=dict.fromkeys(names, "own")).write(path)
 
 
 @pytest.mark.parametrize("flags", [("-Oz",), ("-O2", "-fPIC", "-g"), ("-O0",)])
@@ -110,6 +106,25 @@ def test_what_cannot_be_changed_is_compiled_as_before(tmp_path: Path, own_cache:
         assert objects[0] == objects[1]
         assert printed[1].count("mlgo-clang: warning") == warnings
         assert (frame not in flags) or (printed[0] == printed[1] and "a.cpp:" in printed[0])
+
+
+def test_one_start_of_clang_shows_its_command_and_runs_the_front_end(
+    clang: dict[str, list[str]], tmp_path: Path, own_cache: Path
+) -> None:
+    """A third start would cost 10 to 20 ms; a script is started once more, since it may add flags."""
+    script, facts = tmp_path / "clang", tmp_path / "facts"
+    script.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\nexec {shlex.join(clang["g++"])} "$@"\n')
+    script.chmod(0o755)
+    (tmp_path / "a.cpp").write_text("inline int f(int x) { return x * x; } int g(int x) { return f(x); }")
+    facts_of_all(facts, "_Z1fi")
+    command = [str(DRIVERS["g++"]), f"--mlgo-clang={script}", "-Oz", "-c", "a.cpp", "-fno-inline", "-o", "a.o"]
+    for policy in ("default", "last-call"):
+        (tmp_path / "log").unlink(missing_ok=True)
+        environment = {**os.environ, "MLGO_POLICY": policy, "MLGO_LINK_FACTS": str(facts), "MLGO_STRICT": "1"}
+        subprocess.run(command, cwd=tmp_path, check=True, env=environment)
+        assert local_functions((tmp_path / "a.o").read_bytes()) == {"_Z1fi"}
+        log = [line for line in (tmp_path / "log").read_text().splitlines() if "a.cpp" in line]
+        assert ["-###" in line for line in log] == [True, False]
 
 
 @pytest.mark.parametrize(
