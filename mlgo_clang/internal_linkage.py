@@ -11,13 +11,13 @@ from mlgo_clang.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from mlgo_clang.bitstream import Record
 
 INTERNAL, AVAILABLE_EXTERNALLY, WEAK_ODR = 3, 12, 17
 """Linkages, as bitcode encodes them."""
-_LINKONCE_ODR = 19
+_EXTERNAL, _LINKONCE_ODR = 0, 19
 _ALIASES = 14, 15, 9
 """Records of aliases, of ifuncs, and of aliases in an old form."""
 _OLD_ALIAS = 9
@@ -36,9 +36,13 @@ def make_internal(bitcode: bytes, names: frozenset[bytes]) -> tuple[bytes, int]:
 
 
 def change_linkage(bitcode: bytes, linkages: Mapping[bytes, int]) -> tuple[bytes, int]:
-    """Return bitcode in which changeable functions have a linkage by name, and their number; errors as above."""
+    """Return bitcode in which changeable functions have a linkage by name, and their number; errors as above.
+
+    A function that other objects can use may become `available_externally`.
+    """
     data, reader, number = bytearray(bitcode), Stream(bitcode, frozenset()), 0
-    for name, record in changeable_functions(bitcode).items():
+    external = {name for name, linkage in linkages.items() if linkage == AVAILABLE_EXTERNALLY}
+    for name, record in changeable_functions(bitcode, external).items():
         if name in linkages:
             number += 1
             places = reader.places(record, _COMDAT + 1)
@@ -48,19 +52,20 @@ def change_linkage(bitcode: bytes, linkages: Mapping[bytes, int]) -> tuple[bytes
     return bytes(data), number
 
 
-def changeable_functions(bitcode: bytes) -> dict[bytes, Record]:
+def changeable_functions(bitcode: bytes, external: Container[bytes] = ()) -> dict[bytes, Record]:
     """Return the records of the functions whose linkage may be another one, by name; errors as above.
 
-    These are `linkonce_odr` with a C++ name and alone in their comdat. A function keeps its linkage if it has an alias
-    or a section of its own, is in `llvm.used`, or is named by assembler text.
+    These are `linkonce_odr` with a C++ name and alone in their comdat, and those of the names `external` that other
+    objects can use. A function keeps its linkage if it has an alias or a section of its own, is in `llvm.used`, or is
+    named by assembler text.
     """
     try:
-        return dict(_changeable_functions(bitcode))
+        return dict(_changeable_functions(bitcode, external))
     except (ValueError, IndexError) as error:
         raise PolicyError(f"expected LLVM bitcode from the front end, got other data: {error}") from None
 
 
-def _changeable_functions(bitcode: bytes) -> Iterator[tuple[bytes, Record]]:
+def _changeable_functions(bitcode: bytes, external: Container[bytes]) -> Iterator[tuple[bytes, Record]]:
     blobs = [record.blob for _, record in _records(bitcode, STRING_TABLE) if record.code == _BLOB]
     version, values = 0, list[tuple[bytes, "Record"]]()
     for _, record in _records(bitcode, MODULE):
@@ -88,9 +93,11 @@ def _changeable_functions(bitcode: bytes) -> Iterator[tuple[bytes, Record]]:
     for name, record in values:
         if (
             record.code == FUNCTION
-            and record.values[_LINKAGE] == _LINKONCE_ODR
+            and (
+                (record.values[_LINKAGE] == _LINKONCE_ODR and name.startswith(b"_Z"))
+                or (record.values[_LINKAGE] in (_EXTERNAL, WEAK_ODR) and name in external)
+            )
             and name not in kept
-            and name.startswith(b"_Z")
             and not record.values[_IS_DECLARATION]
             and not record.values[_SECTION]
             and (len(record.values) <= _COMDAT or not record.values[_COMDAT] or comdats[record.values[_COMDAT]] == 1)

@@ -15,8 +15,8 @@ from mlgo_clang.build_log import read_log
 from mlgo_clang.settings import BUILD_LOG
 from mlgo_gym.cli.interface import echo
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_of
+from mlgo_gym.llvm.linker import Folding
 
 _PLAIN = {"MLGO_POLICY": "default", "MLGO_RECIPES": "", "MLGO_LINK_FACTS": "", "CCACHE_DISABLE": "1"}
 

@@ -18,8 +18,8 @@ from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE
 from mlgo_gym.episode.attribution.recipe import stored_recipes
 from mlgo_gym.evaluation.statistics import Change
-from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
+from mlgo_gym.llvm.linker import Folding
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import CorpusSearch, SearchResult

@@ -4,17 +4,18 @@ A module cannot see what the linker does with its `linkonce_odr` functions, the 
 In the view, those that one module alone defines and calls are `internal`, as `mlgo-clang` makes them with the same
 facts. Of those that the objects of several modules define, the first module of a program owns the function
 (`weak_odr`): it always emits it. The others may inline it, and never emit it (`available_externally`). If the program
-refers to the function once, the owner emits it only while it calls it (`linkonce_odr`, as before the link).
+refers to the function once, the owner emits it only while it calls it (`linkonce_odr`, as before the link). No module
+emits a function that the linker drops, or merges with another one.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mlgo_clang.internal_linkage import AVAILABLE_EXTERNALLY, INTERNAL, WEAK_ODR, change_linkage, changeable_functions
 from mlgo_clang.invocation import folding_of_link
@@ -22,14 +23,16 @@ from mlgo_clang.link_facts import OWN, own_functions, read_lines
 from mlgo_gym.cache import FileCache, JsonCache, errors_name_cache, key_of, sha256_of
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus, Module
-from mlgo_gym.corpus.recording.links import read_links
+from mlgo_gym.corpus.recording.links import Link as RecordedLink
+from mlgo_gym.corpus.recording.links import read_links, roots_of_link
 from mlgo_gym.errors import CorpusError, PolicyError
-from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.linker import Folding, Link, Place
+from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 
-_REVISION = 2
-_bitcode, _facts, _owners = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-owners")
+_REVISION = 3
+_bitcode, _facts, _linked = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-linked")
 
 
 @dataclass
@@ -85,17 +88,11 @@ class LinkView:
     def _modules(self) -> list[Module]:
         return list(self.plain.whole())
 
-    @property
-    def _folding(self) -> Folding:
-        foldings = {folding_of_link(link.arguments) for link in self._links}
-        return cast("Folding", foldings.pop()) if len(foldings) == 1 else "none"
-
     @cached_property
     def _key(self) -> str:
         modules = [(module.name, module.contents(), module.flags) for module in self._modules]
-        links = [(link.output, link.modules) for link in self._links]
         facts = None if self.facts is None else sha256_of(self.facts)
-        return key_of(_REVISION, self.toolchain.identity, modules, links, self._folding, facts)
+        return key_of(_REVISION, self.toolchain.identity, modules, list(map(repr, self._links)), facts)
 
     @cached_property
     def _facts_file(self) -> Path:
@@ -103,37 +100,45 @@ class LinkView:
             return Path(self.facts).absolute()
         path = _facts.get(self._key)
         if path is None:
-            facts = LinkFacts.of_objects(self._plain_objects(), self._folding)
+            foldings = {_folding(link) for link in self._links}
+            folding = foldings.pop() if len(foldings) == 1 else "none"
+            facts = LinkFacts.of_objects(self._plain_objects.values(), folding)
             with errors_name_cache():
                 path = _facts.put(self._key, facts.encoded())
         return path
 
-    def _plain_objects(self) -> Iterator[bytes]:
+    @cached_property
+    def _plain_objects(self) -> dict[str, bytes]:
         def compiled(module: Module) -> bytes:
             module = module if self.trust is None else replace(module, trusted=self.trust)
             return plan(module, self.toolchain).plain_object()
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            yield from pool.map(compiled, self._modules)
+            return dict(zip((module.name for module in self._modules), pool.map(compiled, self._modules), strict=True))
 
     @cached_property
     def _read_facts(self) -> LinkFacts:
         return LinkFacts.read(self._facts_file)
 
     @cached_property
-    def _owners(self) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = _owners.remembered(self._key, self._find_owners)["owners"]
+    def _linked(self) -> dict[str, dict[str, Any]]:
+        """By module, the `owners` of functions that several modules define, and the names of those `not_emitted`."""
+        found: dict[str, dict[str, Any]] = _linked.remembered(self._key, self._find_linked)
         return found
 
     def _linkages(self, module: str) -> dict[bytes, int]:
         linkages = {name: INTERNAL for name, use in self._read_facts.uses.items() if use == OWN}
-        owners = self._owners.get(module, {}).items()
+        owners = self._linked["owners"].get(module, {}).items()
         kept = {name for name, (_, references) in self._read_facts.counts.items() if references > 1}
         linkages |= {name: AVAILABLE_EXTERNALLY for name, owner in owners if owner != module}
         linkages |= {name: WEAK_ODR for name, owner in owners if owner == module and name in kept}
+        linkages |= dict.fromkeys(self._linked["not_emitted"].get(module, ()), AVAILABLE_EXTERNALLY)
         return {name.encode(errors="surrogateescape"): linkage for name, linkage in linkages.items()}
 
-    def _find_owners(self) -> dict[str, dict[str, dict[str, str]]]:
+    def _find_linked(self) -> dict[str, dict[str, Any]]:
+        return {"owners": self._find_owners(), "not_emitted": self._find_not_emitted()}
+
+    def _find_owners(self) -> dict[str, dict[str, str]]:
         """Return, by module, the owner of each function that several modules of the same programs share."""
         facts = self._read_facts
         shared = {name for name, (copies, _) in facts.counts.items() if copies - facts.twins.get(name, 0) > 1}
@@ -152,7 +157,48 @@ class LinkView:
         for (_, name), (owner, *others) in definers.items():
             for member in (owner, *others) if others else ():
                 owners.setdefault(member, {})[name] = owner
-        return {"owners": owners}
+        return owners
+
+    def _find_not_emitted(self) -> dict[str, list[str]]:
+        """Return, by module, the functions that its programs lack, because the linker drops them or merges them."""
+        everything = tuple(module.name for module in self._modules)
+        missing: dict[str, set[str]] = {}
+        for program in self._links or (None,):
+            modules = everything if program is None else program.modules
+            names = self._missing_functions(modules, program)
+            for module in modules:
+                missing[module] = missing.get(module, names) & names
+        return {module: sorted(names) for module, names in missing.items() if names}
+
+    def _missing_functions(self, modules: Sequence[str], program: RecordedLink | None) -> set[str]:
+        folding, roots, others = self._read_facts.folding, None, list[bytes]()
+        if program is not None:
+            folding, roots = _folding(program), roots_of_link(program)
+            folder = cast("Path", self.plain.path)
+            others = [(folder / part.file).read_bytes() for part in program.parts if part.file is not None]
+        if folding == "none" and roots is None:
+            return set()
+        objects = [*map(self._plain_objects.__getitem__, modules), *others]
+        tables = [read_symbol_table(read_elf(data)) for data in objects]
+        link = Link([table for table in tables if table is not None])
+        reached = link.functions_of.keys() if roots is None else link.reached_sections(roots)
+        missing = {name for place, names in link.functions_of.items() if place not in reached for name in names}
+        merged: dict[int, list[Place]] = {}
+        for place, number in link.folded_sections(folding).items():
+            if place in reached:
+                merged.setdefault(number, []).append(place)
+        for places in merged.values():
+            missing.update(name for place in sorted(places)[1:] for name in link.functions_of.get(place, ()))
+        return missing
+
+
+def _folding(link: RecordedLink) -> Folding:
+    return cast("Folding", folding_of_link(link.arguments))
+
+
+def merged_functions(module: Module) -> frozenset[str]:
+    """Return the functions of a program that its linker merges with others; none for a module without the view."""
+    return frozenset(LinkFacts.read(module.link_facts).twins if module.link_facts is not None else ())
 
 
 def as_built(module: Module) -> Module:

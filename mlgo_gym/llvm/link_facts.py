@@ -25,7 +25,7 @@ from mlgo_clang.link_facts import ADDRESS, OWN, SHARED, USES, read_lines, with_h
 from mlgo_clang.object_size import SHF_ALLOC, SHF_EXECINSTR
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.folding import Folding, Link, Place
+from mlgo_gym.llvm.linker import Folding, Link, Place
 from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table, relocation_tables
 
 _ELF = b"\x7fELF"

@@ -3,7 +3,8 @@
 The search starts with a compile by each policy of a portfolio, and combines their smallest parts. Each further compile
 tries moves that affect disjoint functions. The growth of a function, from the symbols of the object, belongs to the
 moves that reach it; moves that share a function are rated together. Moves that helped stay in all later compiles.
-Compiles without new moves verify them in between.
+Compiles without new moves verify them in between. In the link view, functions that the linker merges keep the decisions
+of the start policy in a build: only equal functions are merged.
 """
 
 import itertools
@@ -23,6 +24,7 @@ from mlgo_gym.episode.attribution.inline_compile import (
     CallSite,
     InlineCompile,
     InlineDecision,
+    Visits,
     answers_by_call_site,
     run_inline_compile,
 )
@@ -76,6 +78,7 @@ class BundleSearch:
         self._attempts = Counter[MoveKey]()
         self._ambiguous: set[MoveKey] = set()
         self._alone: set[MoveKey] = set()
+        self._merged = space.merged_decisions() if space.budget.remaining > 1 else {}
         first = self._compile(None)
         if first is None:
             self._policy = None
@@ -122,6 +125,8 @@ class BundleSearch:
         def choose(decision: Decision) -> int:
             default = space.action_of(self._policy, decision, next(indices))
             answer = None if plan is None else plan(decision)
+            if decision.site.context in self._merged:
+                answer = self._merged[decision.site.context].get(decision.site, answer)
             if answer is not None and answer != default:
                 overrides.add(decision.site)
             return default if answer is None else answer
@@ -208,15 +213,20 @@ class BundleSearch:
         candidates = (move for move in ordered if move.key not in self._alone)
         return independent(candidates, lambda move: affected.of(move.decisions), MAX_MOVES)
 
+    @property
+    def _free_visits(self) -> Visits:
+        return {visit: calls for visit, calls in self._expected.visits.items() if visit[0] not in self._merged}
+
     def _all_moves(self) -> list[Move]:
-        decisions = self._expected.decisions
+        visits = self._free_visits
+        decisions = [decision for calls in visits.values() for decision in calls]
         for name, answers in self._answers.items():
             for decision in decisions:
                 # The first answer at a call site counts: flips change features of all calls, but few answers.
                 if decision.call_site not in answers:
                     answers[decision.call_site] = self._answer(name, decision)
         policies = {name: [by_site[call.call_site] for call in decisions] for name, by_site in self._answers.items()}
-        return all_moves(self._expected.visits, policies)
+        return all_moves(visits, policies)
 
     def _answer(self, name: str, decision: InlineDecision) -> int:
         return self._space.action_of(self._space.portfolio[name], Decision(0, decision.site, decision.payload), 0)
@@ -228,7 +238,7 @@ class BundleSearch:
     def _pairs(self) -> list[Move]:
         pairs: list[Move] = []
         groups: dict[tuple[str, str], list[Flip]] = {}
-        for move in single_moves(self._expected.visits):
+        for move in single_moves(self._free_visits):
             ((site, _),), (decision,) = move.changes, move.decisions
             for group in (("caller", decision.context), ("callee", decision.callee)):
                 groups.setdefault(group, []).append((site, decision))

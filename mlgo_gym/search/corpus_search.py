@@ -13,7 +13,7 @@ from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.compiler.process import STACK_USAGE_FLAGS
 from mlgo_gym.corpus.corpus import Module
 from mlgo_gym.corpus.flags import without_flags
-from mlgo_gym.corpus.link_view import as_built
+from mlgo_gym.corpus.link_view import as_built, merged_functions
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.attribution.recipe import Recipe, comparable_recipe, keep_recipe, recipe_path
@@ -28,27 +28,32 @@ from mlgo_gym.search.search_space import Budget, SearchSpace, portfolio_names, s
 from mlgo_gym.storage.json_files import JsonLines, read_json_lines
 
 
-def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") -> Recipe:
+def make_recipe(
+    env: CompilerEnv, module: Module, found: "SearchResult | None", start: str = "default", seed: int = 0
+) -> Recipe:
     """Return the recipe of a search result, from a new compile that takes its actions.
 
     A recipe of the link view is of the module that a build compiles, with the actions of the same decision sites. Clang
-    drops some functions there that their owner keeps in the view.
+    drops some functions there that their owner keeps in the view. If the linker merges functions, the start policy
+    decides in these, and the result is used also if it is not better: only equal functions are merged.
 
     Args:
         env: The environment; it gives compiler, flags and metric.
         module: The module that was searched.
         found: The result. None, and a result that is not verified or not better, give a recipe without actions.
+        start, seed: As in the search.
 
     Raises:
         MlgoError: The number of decisions differs.
         CompilerError: The compile failed.
     """
+    space = SearchSpace(env, module, Budget(), start, seed)
     searched, module = env.compilation(module), as_built(module)
     compilation, task = env.compilation(module), env.task
     baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=task.optimization_record)
     assert baseline.sizes is not None, "a plain compile makes an object"
     text, by_site = baseline.sizes.text, dict[DecisionSite, int]()
-    if found is not None and found.improved:
+    if found is not None and (found.improved or (found.verified and merged_functions(module))):
         remaining = iter(found.actions)
         compiled = run_inline_compile(searched, task, lambda _: next(remaining, 0), env.setup.timeout)
         by_site = {decision.site: decision.answer for decision in compiled.decisions}
@@ -58,6 +63,8 @@ def make_recipe(env: CompilerEnv, module: Module, found: "SearchResult | None") 
             )
         if searched.module.digest() != module.digest():
             actions = by_site
+            for decisions in space.merged_decisions().values():
+                actions.update(decisions)
             compiled = run_inline_compile(
                 compilation,
                 task,
@@ -253,7 +260,7 @@ class CorpusSearch:
             for result in done:
                 module = as_built(env.corpus.module(result.module))
                 if self.recipes and result.verified and not recipe_path(self.recipes, module.digest()).exists():
-                    self._keep(env, make_recipe(env, env.corpus.module(result.module), result))
+                    self._keep(env, make_recipe(env, env.corpus.module(result.module), result, self.start, self.seed))
                 yield result
             finished = {result.module for result in done}
             for result in self._search([name for name in names if name not in finished], execution):
@@ -302,7 +309,7 @@ class CorpusSearch:
             module = env.corpus.module(name)
             result = search_module(env, module, seed=self.seed, start=self.start, **limits)
             kept = self.recipes is not None and result.verified
-            return result, make_recipe(env, module, result) if kept else None
+            return result, make_recipe(env, module, result, self.start, self.seed) if kept else None
         except MlgoError as error:
             return self._failure(name, str(error)), None
 

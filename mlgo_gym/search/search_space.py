@@ -1,5 +1,6 @@
 """The decisions of a module, the policies that a search combines, and the budget of a search."""
 
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -10,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.decision import Decision
+from mlgo_gym.compiler.decision import Decision, DecisionSite
 from mlgo_gym.corpus.corpus import Module
+from mlgo_gym.corpus.link_view import as_built, merged_functions
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.affected_functions import Reach
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING
@@ -127,6 +131,27 @@ class SearchSpace:
         if policy is None:
             return int(self.task.default_action(decision))
         return int(decide(policy, self.task, decision, self.module.name, index))
+
+    def merged_decisions(self) -> dict[str, dict[DecisionSite, int]]:
+        """Return the start policy's decisions in a build, by context, that shape functions which the linker merges.
+
+        Empty, and no compile, without the link view or without such functions.
+        """
+        merged, found = merged_functions(self.module), dict[str, dict[DecisionSite, int]]()
+        if merged:
+            indices = itertools.count()
+            compiled = run_inline_compile(
+                self.setup.compilation(as_built(self.module)),
+                self.task,
+                lambda decision: self.action_of(self.start, decision, next(indices)),
+                self.setup.timeout,
+            )
+            self.budget.spent += 1
+            reach = Reach([compiled.decisions])
+            for decision in compiled.decisions:
+                if not merged.isdisjoint(reach.of_context(decision.context)):
+                    found.setdefault(decision.context, {})[decision.site] = decision.answer
+        return found
 
     def record(self, cost: float | None) -> None:
         """Count a finished compile with a cost, or a failed one with None."""

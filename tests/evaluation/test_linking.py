@@ -102,7 +102,8 @@ inline int shared(int x) {
 OWN = "inline int own(int x) { for (int i = 0; i < x; ++i) state ^= sink(x - i) * sink(i); return sink(shared(x)); }"
 SOURCES = {
     "a.cpp": f"{HEADER}{OWN} int first(int x) {{ return own(x) + own(x + 1) + shared(x); }}",
-    "b.cpp": f"{HEADER} int second(int x) {{ return shared(x + 1) + shared(x); }}",
+    "b.cpp": f"{HEADER} int second(int x) {{ return shared(x + 1) + shared(x); }} "
+    'extern "C" int unused(int x) { return sink(second(x)) * sink(x + 3); }',
     "c.cpp": "int state, first(int), second(int); int sink(int x) { return state ? first(x) : second(x); }",
 }
 PROGRAM = "$CXX -nostdlib -static -Wl,--gc-sections -Wl,-e,_Z4sinki a.o b.o c.o -o program"
@@ -166,7 +167,8 @@ def test_in_the_link_view_the_objects_add_up_to_the_linked_file(tmp_path: Path, 
     found = view.corpus[0].link_facts
     assert found is not None
     same = InlineEnv(corpus=str(corpus), link_view=True, link_facts=found)
-    assert [module.digest() for module in same.corpus] == digests
+    # Facts alone do not know which functions the link drops.
+    assert [module.digest() == digest for module, digest in zip(same.corpus, digests, strict=True)] == [1, 0, 1]
     facts, observed = LinkFacts.read(found), []
     for number in (7, 8):
         file = tmp_path / "changed.facts"
@@ -201,6 +203,50 @@ def test_recipes_of_the_link_view_replay_in_modules_that_do_not_keep_what_they_o
     assert [verify_recipe(path, recipe, toolchain) for path, recipe in stored.items()] == [""] * 3
     decisions = {Path(recipe.module).name: len(recipe.answers) for recipe in stored.values()}
     assert decisions["a.o"] < len(results[[result.module for result in results].index("a.o")].actions)
+
+
+TWINS = """
+int sink(int);
+struct A;
+struct B;
+template <class T> struct Box { T *at[9]; };
+template <class T> int leaf(Box<T> &box, int x) {
+    for (int i = 0; i < x; ++i) x += sink(x - i) * sink(box.at[i] != nullptr);
+    return x;
+}
+template <class T> int twin(Box<T> &box, int x) { return leaf(box, x) + leaf(box, x + 1); }
+"""
+
+
+def test_functions_that_the_linker_merges_are_emitted_once_and_stay_equal_in_a_search(
+    tmp_path: Path, toolchain: Toolchain
+) -> None:
+    sources = {
+        "a.cpp": f"{TWINS} int first(Box<A> &b, int x) {{ return twin(b, x) - twin(b, x * 3); }}",
+        "b.cpp": f"{TWINS} int second(Box<B> &b, int x) {{ return twin(b, x) - twin(b, x * 5) + twin(b, 7); }}",
+        "c.cpp": f"{TWINS} int first(Box<A> &, int), second(Box<B> &, int); Box<A> a; Box<B> b;"
+        "int sink(int x) { return x < 7 ? first(a, x) : second(b, x); }",
+    }
+    project = write_files(tmp_path / "project", sources)
+    corpus = record(project, f"$CXX -ffunction-sections -c a.cpp b.cpp c.cpp; {PROGRAM}", toolchain).corpus
+    links = json.loads((corpus / "links.json").read_text())
+    links["links"][0]["arguments"].append("-Wl,--icf=all")  # the bundled linker does not fold
+    (corpus / "links.json").write_text(json.dumps(links))
+    arguments = {"corpus": str(corpus), "link_view": True}
+    view = InlineEnv(corpus=str(corpus), link_view=True)
+    objects = PlainObjects(lambda name: view.compilation(view.corpus.module(name)), 60.0)
+    tables = [read_symbol_table(read_elf(objects.object(name))) for name in ("a.o", "b.o")]
+    defined = [set(table.names(table.symbols[table.functions & table.visible])) for table in tables if table]
+    assert [len(names) for names in defined] == [3, 1]
+    recipes = tmp_path / "kept"
+    results = list(CorpusSearch("mlgo/Inline-v0", arguments, compiles=8, start="always", recipes=recipes).run())
+    assert [result.error for result in results] == [None] * 2
+    answers = [
+        {site.context.replace("1B", "1A"): answer for site, answer in recipe.actions.items() if "4twin" in site.context}
+        for _, recipe in stored_recipes(recipes)
+        if recipe
+    ]
+    assert answers == [{"_Z4twinI1AEiR3BoxIT_Ei": 1}] * 2
 
 
 def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:

@@ -17,8 +17,8 @@ from mlgo_gym.deploy.c_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_in
+from mlgo_gym.llvm.linker import Folding
 from mlgo_gym.llvm.sizes import object_sizes
 from mlgo_gym.make_env import make_environment
 from tests.cli.command import run

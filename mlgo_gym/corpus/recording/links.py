@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,24 @@ class LinkWriter:
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(copy, target)
         return {**part, "file": str(target.relative_to(self._corpus))}
+
+
+_ROOTS = "-e", "--entry", "-u", "--undefined", "-init", "-fini"
+
+
+def roots_of_link(link: Link) -> tuple[frozenset[str], bool] | None:
+    """Return the names that a link keeps without a reference, and whether it keeps what its file exports.
+
+    None if it keeps everything: without `--gc-sections`, with LTO, and with objects or libraries of unknown references.
+    """
+    words = [part for word in link.arguments for part in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
+    removal = ["", *(word for word in words if word in ("--gc-sections", "--no-gc-sections"))]
+    if removal[-1] != "--gc-sections" or link.lto or any(file.kind in ("shared", "file") for file in link.inputs):
+        return None
+    pairs = [(before, word) for before, word in pairwise(words) if before in _ROOTS]
+    pairs += [(option, value) for option, _, value in (word.partition("=") for word in words) if option in _ROOTS]
+    exports = not {"-shared", "-rdynamic", "--export-dynamic", "-E"}.isdisjoint(words)
+    return frozenset(("main", *(name for _, name in pairs if name))), exports
 
 
 _TARGET = re.compile(r"\w[\w.+-]*")

@@ -24,6 +24,7 @@ from mlgo_gym.corpus.recording.links import (
     check_link_arguments,
     read_links,
     relink,
+    roots_of_link,
 )
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -207,6 +208,24 @@ def test_an_untrusted_link_argument_that_may_do_more_is_refused(tmp_path: Path) 
             relink(link, tmp_path, {}, tmp_path / "out", unusable)
     harmless = ("-shared", "-Wl,--gc-sections,-z,now", "-Wl,-soname,x", "-O2", "-lm", "-Wl,--icf=all", "-Wl,-Map=x.map")
     check_link_arguments(replace(link, arguments=harmless, output_position=None))
+
+
+@pytest.mark.parametrize(
+    ("words", "roots", "exports"),
+    [
+        ("-Wl,--gc-sections", "main", False),
+        ("-Wl,--gc-sections -Wl,-e,start,-u,f -u g -Xlinker --undefined=h", "main start f g h", False),
+        ("-Wl,--no-gc-sections,--gc-sections -shared", "main", True),
+        ("-Wl,--gc-sections -rdynamic", "main", True),
+        ("-Wl,--gc-sections,--no-gc-sections", None, False),
+        ("-O2", None, False),
+    ],
+)
+def test_the_roots_of_a_link_are_those_of_its_options(words: str, roots: str | None, *, exports: bool) -> None:
+    link = Link("a.out", "c", ".", tuple(words.split()), None, "a.out", None, ())
+    assert roots_of_link(link) == (None if roots is None else (frozenset(roots.split()), exports))
+    library = LinkInput(0, "libx.so", "shared", (), link="libx.so")
+    assert roots_of_link(replace(link, lto="thin")) is roots_of_link(replace(link, inputs=(library,))) is None
 
 
 def test_a_file_outside_of_the_corpus_or_a_position_of_no_argument_is_refused(tmp_path: Path) -> None:

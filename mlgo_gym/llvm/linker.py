@@ -1,4 +1,4 @@
-"""Functions that identical code folding of a linker merges, found in the objects of a build.
+"""What a linker does with sections of objects: those that `--gc-sections` keeps, and those that folding merges.
 
 lld (`ELF/ICF.cpp`) merges read-only sections with equal bytes and equal relocations. Relocations to two sections are
 equal if these sections are merged, so equality is refined to a fixed point. The classes are those of lld for a program
@@ -6,7 +6,7 @@ that is linked without `--gc-sections`. Symbols that a shared library exports ar
 """
 
 import struct
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,8 +22,12 @@ Place = tuple[int, int]
 
 _PROGBITS, _GROUP, _ADDRESS_SIGNIFICANCE = 1, 17, 0x6FFF4C03
 _WRITE, _MERGE, _STRINGS, _LINK_ORDER, _GROUPED = 1, 0x10, 0x20, 0x80, 0x200
+_EXPORTED = 0, 3
+"""Visibility `default` and `protected` (elf(5))."""
 _STT_FUNC, _STT_SECTION, _STB_WEAK, _COMDAT = 2, 3, 2, 1
 _OUTPUTS = (".data.rel.ro", ".text", ".rodata", ".gcc_except_table")
+_START = (".init", ".fini", ".ctors", ".dtors", ".preinit_array")
+"""Beginnings of the names of sections that run without a reference."""
 
 
 class Link:
@@ -98,6 +102,31 @@ class Link:
                         constants[place].append((offset, kind, constant))
                         targets[place] += [target] if target is not None else []
         return _refine({place: tuple(parts) for place, parts in constants.items()}, targets)
+
+    def reached_sections(self, roots: tuple[Collection[str], bool]) -> set[Place]:
+        """Return the sections that `--gc-sections` keeps for some names, and for all that the file exports if so."""
+        names = [section_names(table.elf) for table in self.tables]
+        references: dict[Place, list[int]] = {}
+        for number, table in enumerate(self.tables):
+            for section, _, symbols in relocation_tables(table):
+                if section < len(names[number]) and names[number][section] != ".eh_frame":
+                    references.setdefault((number, section), []).extend(symbols.tolist())
+        waiting = [
+            (number, int(self.tables[number].sections[symbol]))
+            for name, (number, symbol) in self.definitions.items()
+            if name in roots[0] or (roots[1] and self.tables[number].symbols["other"][symbol] & 3 in _EXPORTED)
+        ]
+        for number, own in enumerate(names):
+            starts = (section for section, name in enumerate(own) if name.startswith(_START) or name.isidentifier())
+            waiting += [(number, section) for section in starts if (number, section) not in self._discarded]
+        reached = set(waiting)
+        while waiting:
+            place = waiting.pop()
+            homes = [self._home(place[0], symbol) for symbol in references.get(place, ())]
+            found = {home[:2] for home in homes if home is not None} - reached
+            reached |= found
+            waiting += found
+        return reached
 
     def _kept_sections(self, folding: Folding) -> set[Place]:
         """Return the sections whose address is significant; with `all`, only those without code."""
