@@ -42,6 +42,7 @@ from benchmarks.linked_builds import (
     PLAIN,
     RANDOM,
     VIEW,
+    VIEWS,
     Build,
     Program,
     read_programs,
@@ -53,16 +54,18 @@ from mlgo_gym.corpus import open_corpus
 from mlgo_gym.deploy.c_code import DecisionCode, decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.episode.metrics.counters import count_program, find_counter
-from mlgo_gym.llvm.folding import Folding
 from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.linker import Folding
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.sizes import object_sizes
+from mlgo_gym.llvm.toolchain import find_toolchain
 
 COMPILERS = {"clang": ("clang-22", "clang++-22"), "gcc": ("gcc", "g++")}
 FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
 LLD = ("clang++-22", "-fuse-ld=lld", "-Wl,--gc-sections")
 ALONE = ("-no-pie", "-nostdlib", "-Wl,-s", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--defsym=__dso_handle=0")
 LINKS = {"gc": (), "icf": ("-Wl,--icf=all",)}
+CLANG = ("--clang", COMPILERS["clang"][0])
 LTO = ("-Wl,-mllvm,-relocation-model=pic",)
 """Compiles of all builds are position-independent, by the default of Debian."""
 
@@ -150,38 +153,54 @@ class Bench:
 
     def recipes(self, build: Build) -> Path:
         """Search the modules of a recorded build in the link view; return the folder of the recipes."""
-        folder = self._work / f"search-{build.facts}-{build.compiles}"
-        recipes, corpus, script = folder / "recipes", folder / "corpus", folder / "build"
+        folder, corpus = self._work / f"search-{build.facts}-{build.compiles}", self.corpus(build.facts)
+        recipes = folder / "recipes"
         if (folder / "done").exists():
             return recipes
         recipes.mkdir(parents=True, exist_ok=True)
-        words = [*FLAGS, *build.flags, *shlex.split(self.program.flags), "-c"]
-        variables = {source: "$CC" if source.endswith(".c") else "$CXX" for source in self.sources}
-        output = shlex.quote(str(folder / "object.o"))
-        lines = [f"{variables[source]} {shlex.join([*words, source])} -o {output}" for source in self.sources]
-        script.write_text("\n".join(["set -e", *lines]))
-        clang, facts = ("--clang", COMPILERS["clang"][0]), self.facts(build.flags[0], build.facts)
-        if not corpus.exists():
-            record = ["corpus", "record", *clang, "--output", str(corpus), "--", "sh", str(script)]
-            subprocess.run([_installed("mlgo-gym"), *record], cwd=self.root, check=True)
-        search = ["search", "mlgo/Inline-v0", "--corpus", str(corpus), *clang, "--trust-flags", "--link-view"]
-        search += ["--set", f"link_facts={facts}", "--start", build.policy, "--compiles", str(build.compiles)]
+        search = ["search", "mlgo/Inline-v0", "--corpus", str(corpus), *CLANG, "--trust-flags", "--link-view"]
+        search += ["--set", f"link_facts={self.facts(build.flags[0], build.facts)}"]
+        search += ["--start", build.policy, "--compiles", str(build.compiles)]
         search += ["--recipes", str(recipes), "--output", str(folder / "search.jsonl")]
         subprocess.run([_installed("mlgo-gym"), *search, "--jobs", str(self._options.jobs)], check=True)
         (folder / "done").touch()
         return recipes
 
-    def link(self, objects: Sequence[Path], arguments: Sequence[str]) -> list[int]:
-        """Link the roots and what they need; return bytes of code, of unwind tables, and of the stripped file."""
+    def corpus(self, folding: str) -> Path:
+        """Record the plain build and a link with this folding; return the folder of the corpus."""
+        folder = self._work / f"recorded-{folding}"
+        if not (folder / "links.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            built = self.root / "recorded"  # links of a temporary folder are probes
+            built.mkdir(exist_ok=True)
+            (built / "roots").write_text("\n".join(self._roots()))
+            words = [*FLAGS, *BUILDS[PLAIN].flags, *shlex.split(self.program.flags), "-c"]
+            objects = [f"recorded/{number}.o" for number in range(len(self.sources))]
+            lines = ["set -e"]
+            for source, output in zip(self.sources, objects, strict=True):
+                compiler = "$CC" if source.endswith(".c") else "$CXX"
+                lines.append(f"{compiler} {shlex.join([*words, source, '-o', output])}")
+            link = [*LLD[1:], *ALONE, *LINKS["icf" if folding == "all" else "gc"], "-o", "recorded/linked"]
+            lines.append(f"$CXX {shlex.join([*link, '@recorded/roots', *objects])}")
+            record = ["corpus", "record", *CLANG, "--output", str(folder), "--", "sh", "-c", "\n".join(lines)]
+            subprocess.run([_installed("mlgo-gym"), *record], cwd=self.root, check=True)
+        return folder
+
+    def _roots(self) -> list[str]:
+        """Return the arguments of a link that keeps the roots of the program."""
         roots = set[str]()
         for file in self.compile(BUILDS[PLAIN], self.sources):
             table = read_symbol_table(read_elf(file.read_bytes()))
             if table is not None:
                 roots.update(table.names(table.symbols[table.functions & (table.symbols["info"] >> 4 == 1)]))
         kept = sorted(root for root in roots if re.search(self.program.roots, root))
+        return [f"-Wl,-e,{kept[0]}", *(f"-Wl,-u,{root}" for root in kept)]
+
+    def link(self, objects: Sequence[Path], arguments: Sequence[str]) -> list[int]:
+        """Link the roots and what they need; return bytes of code, of unwind tables, and of the stripped file."""
         with tempfile.TemporaryDirectory() as folder:
             symbols, output = Path(folder, "roots"), Path(folder, "linked")
-            symbols.write_text("\n".join([f"-Wl,-e,{kept[0]}", *(f"-Wl,-u,{root}" for root in kept)]))
+            symbols.write_text("\n".join(self._roots()))
             subprocess.run([*LLD, *ALONE, *arguments, "-o", output, f"@{symbols}", *objects], check=True)
             data = output.read_bytes()
         sections = read_elf(data).named_sections()
@@ -253,25 +272,21 @@ class Bench:
             row["tests"] = subprocess.run(command, cwd=self._work, env=settings, check=False).returncode == 0
         return row
 
-    def view(self) -> dict[str, list[int]]:
+    def view(self, folding: str) -> dict[str, list[int]]:
         """Return by policy the bytes of the objects of all modules in the link view, and those of the linked file."""
-        folder, facts = self._work / "view", self.facts("-Oz", "none")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        front_end = Build(("-Oz", "-emit-llvm", "-Xclang", "-disable-llvm-passes"))
-        for source, file in zip(self.sources, self.compile(front_end, self.sources), strict=True):
-            (folder / f"{source.replace('/', '-')}.bc").symlink_to(file)
-        corpus = open_corpus(folder, flags=(), link_view=True, link_facts=facts)
+        clang, facts = find_toolchain(COMPILERS["clang"][0]), self.facts("-Oz", folding)
+        recorded = self.corpus(folding)
+        corpus = open_corpus(recorded, toolchain=clang, trust_flags=True, link_view=True, link_facts=facts)
         modules = [str(module.bitcode.resolve()) for module in corpus]
         found, policies = {}, {policy or "clang": policy for policy in VIEW}
-        if NETWORK.exists():
+        if NETWORK.exists() and folding == "none":
             policies["network"] = f"mlp:{NETWORK}"
         for name, policy in policies.items():
             objects = self.compile(
-                Build(policy=policy, facts="none" if name in ("last-call", "network") else ""), modules
+                Build(policy=policy, facts=folding if name in ("last-call", "network") else ""), modules
             )
             text = sum(object_sizes(path.read_bytes()).text for path in objects)
-            found[name] = [text, self.link(objects, ())[0]]
+            found[name] = [text, self.link(objects, LINKS["icf" if folding == "all" else "gc"])[0]]
         return found
 
 
@@ -313,8 +328,8 @@ def main() -> None:
     parser.add_argument(
         "--builds",
         nargs="+",
-        choices=[*BUILDS, *INSTRUMENTED, OLDER, "view"],
-        default=[*BUILDS, *INSTRUMENTED, OLDER, "view"],
+        choices=[*BUILDS, *INSTRUMENTED, OLDER, *VIEWS],
+        default=[*BUILDS, *INSTRUMENTED, OLDER, *VIEWS],
         help="builds (default: all)",
     )
     parser.add_argument("--jobs", type=int, default=2, help="concurrent compiles (default: 2)")
@@ -349,14 +364,15 @@ def main() -> None:
                     raise SystemExit(f"{name}, {build}: expected the output of the plain build, got another")
                 changes = [row[kind][0] / plain[kind][0] - 1 if kind in row else math.nan for kind in LINKS]
                 table.row(name, build, *changes, str(row.get("tests", "")))
-    for name, bench in benches.items():
-        is_missing = options.again or "view" not in read_json(options.output, {})[name]
-        if "view" in options.builds and not bench.program.older and is_missing:
-            view = bench.view()
-            results = read_json(options.output, {})
-            results[name].setdefault("view", {}).update(view)
-            write_json(options.output, results)
-            print(name, view, flush=True)
+    for view, folding in VIEWS.items():
+        for name, bench in benches.items():
+            is_missing = options.again or view not in read_json(options.output, {})[name]
+            if view in options.builds and not bench.program.older and is_missing:
+                found = bench.view(folding)
+                results = read_json(options.output, {})
+                results[name].setdefault(view, {}).update(found)
+                write_json(options.output, results)
+                print(name, view, found, flush=True)
 
 
 if __name__ == "__main__":

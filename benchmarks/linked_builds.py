@@ -79,6 +79,9 @@ BUILDS_OF_NEWER = {PLAIN: BUILDS[PLAIN], "rule": BUILDS["rule"], OLDER: Build(po
 VIEW = ("", "never", "always", "random", "last-call")
 """Policies in the link view; the first is clang alone."""
 
+VIEWS = {"view": "none", "view, folding": "all"}
+"""Link views, by the folding of their link."""
+
 NETWORK = Path("runs/networks/link-view.safetensors")
 """Network of the labels in the link view that docs/results/negative_results.md describes, by `mlgo-gym train imitation
 --models 2 --trees 60 --hidden 32,16 --steps 1500 --margin 0.7`; it is measured if the file exists."""
