@@ -73,11 +73,10 @@ class Schedule:
         self._running += 1
         return assignment
 
-    def extendleft(self, assignments: Iterable[Assignment]) -> None:
-        """Put assignments without a result, the last one first, back at the front."""
-        for assignment in assignments:
-            self._running -= 1
-            self._waiting.appendleft(assignment)
+    def appendleft(self, assignment: Assignment) -> None:
+        """Put an assignment without a result back at the front."""
+        self._running -= 1
+        self._waiting.appendleft(assignment)
 
     def finish(self, result: EpisodeRecord) -> None:
         """Record the result of an assignment; a module without decisions leaves the schedule."""

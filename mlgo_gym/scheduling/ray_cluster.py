@@ -186,15 +186,15 @@ class _RayWorker(Worker[Item, Result]):
     def send(self, item: Item) -> None:
         self.reference = self._actor.work.remote(*self._cluster.message(item))
 
-    def receive(self) -> Sequence[Result] | WorkerFailure:
+    def receive(self) -> Result | WorkerFailure:
         try:
-            message: Sequence[Result] | str = self._ray.get(self.reference)
+            message: Result = self._ray.get(self.reference)
         except self._ray.exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             status = -1 if isinstance(error, self._ray.exceptions.RayActorError) else 1
             return WorkerFailure(f"{type(error).__name__}: {lines[-1] if lines else ''}", status)
-        if isinstance(message, str):
-            raise MlgoError(message)
+        if not self.ready and message is not None:
+            raise MlgoError(str(message))
         return message
 
     def stop(self, timeout: float) -> None:
@@ -207,8 +207,8 @@ class _RayWorker(Worker[Item, Result]):
 class _Actor:
     """A worker on one CPU of a node. A reference within a list is fetched only on request."""
 
-    def start(self, version: str, start: list[Any], common: dict[str, list[Any]]) -> list[Any] | str:
-        """Start the work; return an error message, or no results."""
+    def start(self, version: str, start: list[Any], common: dict[str, list[Any]]) -> str | None:
+        """Start the work; return an error message, or None."""
         self._ray = ray_library()
         where = f"the node {platform.node()} ({self._ray.util.get_node_ip_address()})"
         if (own := metadata.version("mlgo-gym")) != version:
@@ -220,14 +220,14 @@ class _Actor:
             self._compute = self._ray.cloudpickle.loads(self._ray.get(start[0]))(self._store)
         except MlgoError as error:
             return f"{where}: {error}"
-        return []
+        return None
 
     def _put(self, name: str, reference: list[Any]) -> None:
         self._store.put(name, lambda: self._ray.get(reference[0]))
 
-    def work(self, item: Any, name: str, reference: list[Any]) -> list[Any]:
+    def work(self, item: Any, name: str, reference: list[Any]) -> Any:
         self._put(name, reference)
-        return [self._compute(item)]
+        return self._compute(item)
 
     def close(self) -> None:
         self._store.close()

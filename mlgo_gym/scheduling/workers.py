@@ -48,26 +48,26 @@ class Queue(Protocol[Item]):
     def popleft(self) -> Item:
         """Remove and return the next item."""
 
-    def extendleft(self, items: Iterable[Item], /) -> None:
-        """Return unfinished items, the last one first, to the front of the queue."""
+    def appendleft(self, item: Item, /) -> None:
+        """Return an unfinished item to the front of the queue."""
 
     def __len__(self) -> int: ...
 
 
 class Worker(ABC, Generic[Item, Result]):
-    """One worker, whether it has started, and the item that it works on, in a list that is empty without one."""
+    """One worker: `ready` once it has started; `item` is the one that it works on, None without one."""
 
     def __init__(self) -> None:
         self.ready = False
-        self.items: list[Item] = []
+        self.item: Item | None = None
 
     @abstractmethod
     def send(self, item: Item) -> None:
         """Send an item. The worker replies with its result."""
 
     @abstractmethod
-    def receive(self) -> Sequence[Result] | WorkerFailure:
-        """Return the message that `Workers.wait()` announced: a result, none in the first, or how the worker exited.
+    def receive(self) -> Result | WorkerFailure:
+        """Return the message that `Workers.wait()` announced: how the worker exited, or a result, none in the first.
 
         Raises `MlgoError` if no worker can do this work.
         """
@@ -109,55 +109,49 @@ class Workers(Generic[Item, Result]):
         Closing the generator early ends the unfinished work; `run()` may be called again. Raises `MlgoError` if a
         worker cannot start.
         """
-        workers = self._workers
         try:
-            for _ in range(min(self._jobs, len(queue)) - len(workers)):
-                workers.append(self._start_worker())
-            self._assign(queue)
-            while busy := [worker for worker in workers if worker.items or not worker.ready]:
+            while busy := self._assign(queue):
                 for worker in self._wait(busy):
                     message = worker.receive()
+                    item, worker.item = worker.item, None
                     if isinstance(message, WorkerFailure):
-                        yield from self._replace(worker, message, queue)
+                        self._workers.remove(worker)
+                        worker.stop(0.0)
+                        if item is None:
+                            self._count_failed_start(message)
+                        elif self._exits[item] < self._retries:
+                            self._exits[item] += 1
+                            queue.appendleft(item)
+                        else:
+                            yield item, message
                         continue
                     worker.ready = True
                     self._failed_starts = 0
-                    for result in message:
-                        item = worker.items.pop()
-                        self._exits.pop(item, None)
-                        yield item, result
-                    self._assign(queue)
+                    if item is not None:
+                        del self._exits[item]
+                        yield item, message
         except BaseException:
             self._stop_all(0.0)
             raise
 
-    def _replace(
-        self, worker: Worker[Item, Result], failure: WorkerFailure, queue: Queue[Item]
-    ) -> Generator[tuple[Item, WorkerFailure], None, None]:
-        self._workers.remove(worker)
-        worker.stop(0.0)
-        if not worker.items:
-            self._failed_starts += 1
-            if not self._retries or self._failed_starts > _MAX_FAILED_STARTS:
-                raise MlgoError(
-                    f"expected a worker that starts, got {failure.how} before its first item; read its standard error, "
-                    "try jobs=1, and in a script start it below `if __name__ == '__main__':`"
-                )
-        for item in worker.items:
-            self._exits[item] += 1
-            if self._exits[item] > self._retries:
-                yield item, failure
-            else:
-                queue.extendleft([item])
-        if len(queue):
-            self._workers.append(self._start_worker())
-            self._assign(queue)
+    def _count_failed_start(self, failure: WorkerFailure) -> None:
+        self._failed_starts += 1
+        if not self._retries or self._failed_starts > _MAX_FAILED_STARTS:
+            raise MlgoError(
+                f"expected a worker that starts, got {failure.how} before its first item; read its standard error, "
+                "try jobs=1, and in a script start it below `if __name__ == '__main__':`"
+            )
 
-    def _assign(self, queue: Queue[Item]) -> None:
+    def _assign(self, queue: Queue[Item]) -> list[Worker[Item, Result]]:
+        """Start the workers that are missing, assign waiting items, and return the workers that send a message."""
+        unfinished = len(queue) + sum(worker.item is not None for worker in self._workers)
+        for _ in range(min(self._jobs, unfinished) - len(self._workers)):
+            self._workers.append(self._start_worker())
         for worker in self._workers:
-            if worker.ready and not worker.items and len(queue):
-                worker.items.append(queue.popleft())
-                worker.send(worker.items[0])
+            if worker.ready and worker.item is None and len(queue):
+                worker.item = queue.popleft()
+                worker.send(worker.item)
+        return [worker for worker in self._workers if worker.item is not None or not worker.ready]
 
     def close(self) -> None:
         """Stop all workers. Idempotent."""
@@ -166,7 +160,7 @@ class Workers(Generic[Item, Result]):
     def _stop_all(self, timeout: float) -> None:
         workers, self._workers = self._workers, []
         for worker in workers:
-            worker.stop(timeout if worker.ready and not worker.items else 0.0)
+            worker.stop(timeout if worker.ready and worker.item is None else 0.0)
 
     def __enter__(self) -> Self:
         return self
@@ -178,13 +172,15 @@ class Workers(Generic[Item, Result]):
 class _LocalWorker(Worker[Item, Result]):
     def __init__(self, work: Callable[[Item], Result]) -> None:
         super().__init__()
+        self.ready = True
         self._work = work
 
     def send(self, item: Item) -> None:
         """Wait for `receive()`."""
 
-    def receive(self) -> Sequence[Result]:
-        return [self._work(item) for item in self.items]
+    def receive(self) -> Result:
+        assert self.item is not None, "a ready worker sends nothing without an item"
+        return self._work(self.item)
 
     def stop(self, timeout: float) -> None:
         """There is nothing to stop."""
@@ -217,11 +213,11 @@ class _ProcessWorker(Worker[Item, Result]):
             theirs.close()
 
     def send(self, item: Item) -> None:
-        self.connection.send([item])
+        self.connection.send(item)
 
-    def receive(self) -> Sequence[Result] | WorkerFailure:
+    def receive(self) -> Result | WorkerFailure:
         try:
-            message: Sequence[Result] | MlgoError = self.connection.recv()
+            message: Result | MlgoError = self.connection.recv()
         except (EOFError, OSError):
             status = self._end(_EXIT_SECONDS)
             how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
@@ -282,7 +278,7 @@ def processes(
 
 
 def _work(channel: Connection, start: Callable[[], Callable[[Any], Any]]) -> None:
-    """Work in a worker process: reply to each message with an item, until one is None."""
+    """Work in a worker process: reply to each item with its result, until one is None."""
     # Its compilers exit with this process, as soon as its parent has exited.
     threading.Thread(target=_follow_parent, daemon=True).start()
     try:
@@ -290,9 +286,9 @@ def _work(channel: Connection, start: Callable[[], Callable[[Any], Any]]) -> Non
     except MlgoError as error:
         channel.send(error)
         return
-    channel.send([])
-    while (items := channel.recv()) is not None:
-        channel.send([compute(item) for item in items])
+    channel.send(None)
+    while (item := channel.recv()) is not None:
+        channel.send(compute(item))
 
 
 def _follow_parent() -> None:

@@ -79,18 +79,15 @@ class Scripted(Worker[int, int]):
     def __init__(self, exits: Counter[int]) -> None:
         super().__init__()
         self.exits, self.stopped = exits, False
-        self.inbox: list[int] | None = []
 
     def send(self, item: int) -> None:
-        self.inbox = [item]
+        """The item of the worker shows it."""
 
-    def receive(self) -> list[int] | WorkerFailure:
-        items, self.inbox = self.inbox or [], None
-        for item in items:
-            if self.exits[item]:
-                self.exits[item] -= 1
-                return WorkerFailure("exit status 3", 3)
-        return items
+    def receive(self) -> int | WorkerFailure:
+        if self.item is not None and self.exits[self.item]:
+            self.exits[self.item] -= 1
+            return WorkerFailure("exit status 3", 3)
+        return self.item or 0
 
     def stop(self, timeout: float) -> None:
         self.stopped = True
@@ -105,7 +102,7 @@ def test_each_item_has_one_result_and_one_whose_worker_exited_is_retried(retries
         started.append(Scripted(exits))
         return started[-1]
 
-    with Workers(begin, lambda _: [one for one in started if one.inbox is not None], 2, retries) as pool:
+    with Workers(begin, lambda busy: busy, 2, retries) as pool:
         found = dict(pool.run(deque(range(1, 9))))
     assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == lost
     assert set(found) == set(range(1, 9))
