@@ -148,13 +148,6 @@ def shown_text(
     return "" if shown.returncode else os.fsdecode(shown.stderr)
 
 
-def shown_commands(
-    command: Sequence[str], seconds: float = 60.0, environment: Mapping[str, str] | None = None
-) -> list[list[str]]:
-    """Return the commands that a driver would run; none if it fails, or is silent for too long."""
-    return read_commands(shown_text(command, seconds=seconds, environment=environment))
-
-
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:
     """Return arguments without options that begin with one of `joined`, or that take the next word as their value."""
     remaining: list[str] = []
@@ -202,6 +195,6 @@ def missing_linker(command: Sequence[str]) -> str:
     """
     if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{MULTIARCH}-ld"):
         return ""
-    commands = shown_commands(command)
+    commands = read_commands(shown_text(command))
     program = commands[-1][0] if commands else ""
     return "" if which(program) else program

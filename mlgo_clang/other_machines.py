@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from mlgo_clang.command_lines import shown_commands, target_of
+from mlgo_clang.command_lines import read_commands, shown_text, target_of
 from mlgo_clang.files import cache_folder, read_checked, write_cached, write_program
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def library_headers(zig: str, target: Sequence[str]) -> list[str]:
     # prints nothing or does not end; it stores nothing for this question.
     with tempfile.TemporaryDirectory() as cache:
         words = [zig, "c++", "-target", *target, "-c", "-x", "c++", os.devnull]
-        commands = shown_commands(words, environment={**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache})
+        commands = read_commands(shown_text(words, environment={**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache}))
     line = next((command for command in commands if "-cc1" in command), [])
     words = []
     for option, value in itertools.pairwise(line):

@@ -117,13 +117,11 @@ class EnvironmentWork(Generic[Item, Result]):
 
     def _remote_work(self, env: CompilerEnv) -> RemoteWork[Item, Result]:
         remote = RemoteEnvironment.of(self.environment, self.arguments, env)
-        start = partial(_start_remotely, remote, self.start)
-        return RemoteWork(start, self.module, partial(pack_module, env.corpus), remote.stored_files(self.policies))
+        start = self.start
 
+        def start_remotely(store: FileStore) -> Callable[[Item], Result]:
+            return start(make_environment(remote.environment, remote.arguments_on(store)), store)
 
-def _start_remotely(
-    remote: RemoteEnvironment,
-    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]],
-    store: FileStore,
-) -> Callable[[Item], Result]:
-    return start(make_environment(remote.environment, remote.arguments_on(store)), store)
+        return RemoteWork(
+            start_remotely, self.module, partial(pack_module, env.corpus), remote.stored_files(self.policies)
+        )

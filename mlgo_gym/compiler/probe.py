@@ -50,31 +50,30 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
         source = folder / "probe.ll"
         source.write_text(advisor.trial or _tiny_module())
         command = [*toolchain.command, "-cc1", "-Oz", "-emit-obj", "-w", *flags, "-x", "ir", str(source)]
-        payloads: list[bytes] = []
+        probes: list[Probe] = []
 
         def advise(decision: Decision) -> bytes:
-            payloads.append(decision.payload)
             header = session.header()
             assert header is not None, "clang has requested a decision"
+            probes.append(Probe(header, decision.payload))
             return advisor.answer(header, decision.payload)
 
         try:
             with Session(command, [advisor]) as session:
                 object_sizes(drive(session, advise, _TIMEOUT).object_bytes)
-                header = session.header()
         except MlgoError as error:
             status = f" ({error.kind})" if isinstance(error, CompilerError) else ""
             raise ToolchainError(
                 f"expected {toolchain.command[0]} (clang {toolchain.version_text}) to compile a tiny module with its "
                 f"{advisor.name} advisor in interactive mode, got an error{status}: {error}; choose another clang"
             ) from error
-    if header is None or not payloads:
+    if not probes:
         raise ToolchainError(
             f"expected decisions of the {advisor.name} advisor of {toolchain.command[0]} (clang "
             f"{toolchain.version_text}), got none: this build has no interactive mode; choose another clang, or the "
             "bundled one"
         )
-    return Probe(header, payloads[0])
+    return probes[0]
 
 
 def _tiny_module() -> str:

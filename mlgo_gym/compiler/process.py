@@ -214,12 +214,6 @@ class CompilerProcess:
             self.exit_status = -signal.SIGKILL
 
     @uninterrupted()
-    def close(self) -> None:
-        """Kill the process if it still runs, and close its descriptors. Idempotent."""
-        self.kill()
-        self.abandon()
-
-    @uninterrupted()
     def abandon(self) -> None:
         """Close the descriptors and leave the process alone: for a fork of this process."""
         close_descriptors(self.pidfd, self.guard)

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,8 +34,6 @@ _SECONDS = 600.0
 
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
 """Flags that embed bitcode in the object for extraction."""
-
-_expansions = JsonCache("driver-flags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,8 @@ class Compilation:
         link_facts = None
         if self.link_facts is not None:
             bitcode = self.module.bitcode
-            link_facts = self.link_facts.of_module(_facts(bitcode, bitcode.stat().st_mtime_ns).source_filename)
+            source = Path(_facts(bitcode, bitcode.stat().st_mtime_ns).source_filename).name
+            link_facts = replace(self.link_facts, covers_module=source in self.link_facts.sources)
         return Session(
             self.command,
             advisors,
@@ -186,10 +185,9 @@ def _is_compiled(program: Path) -> bool:
 @lru_cache(maxsize=4096)
 def _expand(flags: tuple[str, ...], toolchain: Toolchain) -> tuple[str, ...]:
     """Return the `-cc1` line for driver flags, cached on disk."""
-    key = key_of(toolchain.identity, flags)
-    expansion = _expansions.get(key)
-    if expansion is None:
+
+    def expand() -> dict[str, list[str]]:
         line = cc1_line(toolchain, [*flags, "-c", "-x", "ir", os.devnull, "-o", "-"])
-        expansion = {"flags": drop_options(line, (*_LOCAL_JOINED, os.devnull), _LOCAL_WITH_VALUE)}
-        _expansions.put(key, expansion)
-    return tuple(expansion["flags"])
+        return {"flags": drop_options(line, (*_LOCAL_JOINED, os.devnull), _LOCAL_WITH_VALUE)}
+
+    return tuple(JsonCache("driver-flags").remembered(key_of(toolchain.identity, flags), expand)["flags"])

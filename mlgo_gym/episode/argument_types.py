@@ -57,12 +57,9 @@ def plain(value: Any) -> Any:
 def check_type(name: str, value: object, form: Any) -> None:
     """Raise `MlgoError` unless a value has a type, as `matches()`; the message has the type in words."""
     if not matches(value, form):
-        hint = f"write {value.split()!r}" if isinstance(value, str) and _has_list(form) else f"correct {name}"
+        is_list = Sequence in (get_origin(form), *map(get_origin, get_args(form)))
+        hint = f"write {value.split()!r}" if isinstance(value, str) and is_list else f"correct {name}"
         raise MlgoError(f"expected {name} as {_words(form)}, got {value!r:.200}; {hint}")
-
-
-def _has_list(form: Any) -> bool:
-    return Sequence in (get_origin(form), *map(get_origin, get_args(form)))
 
 
 def _words(form: Any) -> str:

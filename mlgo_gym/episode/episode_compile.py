@@ -10,7 +10,7 @@ from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import SnapshotError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS
+from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS, read_allocation_remarks
 from mlgo_gym.tasks.measurement import Measurement
 
 
@@ -85,7 +85,7 @@ class EpisodeCompile:
         if self.setup.measures_functions_alone and self.function is not None:
             if LAST_REMARK not in session.captured:
                 session.finish(0.0)
-            return Measurement.of_function(self.function, session.captured), b"", None
+            return Measurement(None, {self.function: read_allocation_remarks(session.captured)}), b"", None
         compiled, inline_compile = session.finish(0.0), None
         if self.credit:
             answers = [int.from_bytes(advice, "little") for advice in self.answers]

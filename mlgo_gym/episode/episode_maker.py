@@ -277,10 +277,5 @@ class EpisodeMaker:
     def leave(self, user: object) -> None:
         """End the waiting clangs if no other environment uses them. Idempotent."""
         self._users.discard(user)
-        if not self._users:
-            self.close()
-
-    def close(self) -> None:
-        """End the waiting clangs. Idempotent."""
-        if self._fork_pool is not None:
+        if not self._users and self._fork_pool is not None:
             self._fork_pool.close()

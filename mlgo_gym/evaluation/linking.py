@@ -8,8 +8,7 @@ from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.flags import without_flags
-from mlgo_gym.corpus.recording.links import Link, check_link_arguments, read_links, relink
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym.corpus.recording.links import check_link_arguments, read_links, relink
 from mlgo_gym.episode.metrics.counters import Counter
 from mlgo_gym.episode.metrics.programs import link_program, measure_program, modules_of, program_counter, read_programs
 from mlgo_gym.errors import MlgoError
@@ -106,7 +105,7 @@ def linked_sizes(evaluated: EvaluatedPolicies, *, trust_flags: bool = False) -> 
     result. Raises `MlgoError` if the corpus has no links.
     """
     env = evaluated.env
-    build = env.corpus.path
+    build, limits = env.corpus.path, env.setup.options.compile_options.limits
     links = read_links(build) if build is not None and build.is_dir() else ()
     if build is None or not links:
         raise MlgoError(
@@ -114,6 +113,7 @@ def linked_sizes(evaluated: EvaluatedPolicies, *, trust_flags: bool = False) -> 
             "and name its folder alone"
         )
     with temporary_folder() as scratch:
+        (linked := scratch / "linked").mkdir()
         for policy in (PLAIN, *evaluated.settings.policies):
             objects = PolicyObjects(evaluated, policy, scratch / "policy")
             libraries: dict[str, Path] = {}
@@ -122,33 +122,24 @@ def linked_sizes(evaluated: EvaluatedPolicies, *, trust_flags: bool = False) -> 
                 try:
                     if not trust_flags:
                         check_link_arguments(link)
-                    sizes = _link_again(env, build, link, objects, scratch / "linked", libraries, trust=trust_flags)
+                    size = sum(object_sizes(objects.file(name).read_bytes()).text for name in link.modules)
+                    files = {name: objects.file(name, link.lto) for name in link.modules}
+                    output = linked / str(len(libraries))
+                    relink(
+                        link,
+                        build,
+                        files,
+                        output,
+                        env.toolchain,
+                        libraries=libraries,
+                        trust_flags=trust_flags,
+                        limits=limits,
+                    )
+                    libraries[link.output] = output
+                    yield replace(row, objects=size, linked=object_sizes(output.read_bytes()).text)
                 except MlgoError as error:
                     yield replace(row, error=str(error))
-                else:
-                    yield replace(row, objects=sizes[0], linked=sizes[1])
             objects.clear()
-
-
-def _link_again(
-    env: CompilerEnv,
-    build: Path,
-    link: Link,
-    objects: PolicyObjects,
-    folder: Path,
-    libraries: dict[str, Path],
-    *,
-    trust: bool,
-) -> tuple[int, int]:
-    """Repeat a link, add its output to `libraries`, and return the executable bytes of objects and output."""
-    size = sum(object_sizes(objects.file(name).read_bytes()).text for name in link.modules)
-    files = {name: objects.file(name, link.lto) for name in link.modules}
-    folder.mkdir(exist_ok=True)
-    output = folder / str(len(libraries))
-    limits = env.setup.options.compile_options.limits
-    relink(link, build, files, output, env.toolchain, libraries=libraries, trust_flags=trust, limits=limits)
-    libraries[link.output] = output
-    return size, object_sizes(output.read_bytes()).text
 
 
 def linked_table(rows: Sequence[LinkResult]) -> Table:

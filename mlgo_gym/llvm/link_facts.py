@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast, get_args
 
@@ -70,10 +70,6 @@ class LinkFacts:
     compilers: frozenset[str] = frozenset()
     targets: frozenset[str] = frozenset()
     folding: Folding = "none"
-
-    def of_module(self, source: str) -> LinkFacts:
-        """Return the facts for the compile of a source."""
-        return replace(self, covers_module=Path(source).name in self.sources)
 
     def of(self, function: str) -> tuple[int, int]:
         """Return the two numbers of a function, as `mlgo_clang.link_facts.FEATURES` has them."""

@@ -69,10 +69,6 @@ class FunctionSizes(NamedTuple):
         """Return the name that a function is counted under; None where the object has no such function."""
         return function if function in self.functions else self.aliases.get(function)
 
-    def size(self, function: str) -> int:
-        """Return the bytes of a function by any of its names; 0 where the object has no such function."""
-        return self.functions.get(self.name(function) or "", 0)
-
 
 def function_sizes(data: bytes) -> FunctionSizes:
     """Measure every function of an object file: ELF of 32 or 64 bits in either byte order, or WebAssembly.

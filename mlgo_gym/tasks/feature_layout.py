@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.llvm.training_log import LogHeader, TensorSpec
+from mlgo_gym.llvm.training_log import LogHeader
 
 BOUND = float(2**53)
 """Largest float of an observation: infinities become ±2^53. No count or cost of clang is near it."""
@@ -39,7 +39,7 @@ class FeatureLayout:
         caps: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.header = header
-        self._bounds = {**bounds, **{name: (-cap, cap) for name, cap in caps.items()}}
+        bounds = {**bounds, **{name: (-cap, cap) for name, cap in caps.items()}}
         self.dtype = header.dtype
         excluded = frozenset(exclude_features)
         names: list[str] = []
@@ -50,7 +50,8 @@ class FeatureLayout:
             start, offset = len(names), fields[spec.name][1]
             if spec.name not in excluded:
                 names += _elements(spec.name, spec.size)
-                limits += [self._limits(spec)] * spec.size
+                unbounded = (0.0 if spec.dtype.kind == "u" else -np.inf, np.inf)
+                limits += [bounds.get(spec.name, unbounded)] * spec.size
                 last = runs[-1] if runs else None
                 if last and last[0] == spec.dtype and last[1] + last[3] * spec.dtype.itemsize == offset:
                     runs[-1] = (last[0], last[1], last[2], last[3] + spec.size)
@@ -79,9 +80,6 @@ class FeatureLayout:
     def flat_space(self) -> gym.spaces.Box:
         """Return the space of `flat()`: float32, shape (number of names,), infinite where nothing bounds a feature."""
         return gym.spaces.Box(self._low.copy(), self._high.copy(), dtype=np.float32)
-
-    def _limits(self, spec: TensorSpec) -> tuple[float, float]:
-        return self._bounds.get(spec.name, (0.0 if spec.dtype.kind == "u" else -np.inf, np.inf))
 
     def flat(self, payload: bytes) -> npt.NDArray[np.float32]:
         """Return a fresh float32 vector of the features, shape (number of names,); NaN becomes 0."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.allocation_record import read_allocation_record, read_allocation_remarks
+from mlgo_gym.llvm.allocation_record import read_allocation_record
 from mlgo_gym.llvm.sizes import ObjectSizes, object_sizes
 
 SIZE_METRICS = ("text", "llvm_size", "loaded", "object")
@@ -65,11 +65,6 @@ class Measurement:
         except MlgoError as error:
             message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
-
-    @classmethod
-    def of_function(cls, function: str, remarks: str) -> "Measurement":
-        """Measure one function by clang's remarks since its first decision; `MlgoError` if they lack its costs."""
-        return cls(None, {function: read_allocation_remarks(remarks)})
 
     def costs(self) -> dict[str, float]:
         """Return the costs of the module by metric, as far as this compile has them; sizes and frames are integers."""

@@ -297,37 +297,21 @@ def _part(folder: Path, line: Mapping[str, Any]) -> Path:
 
 def _of_table(path: Path, table: Any) -> Labels:
     """Return the labels of a module, or of a file with the rounds of many modules."""
-    is_file = "dataset" in table.column_names
+    columns = {name: table.column(name) for name in table.column_names}
     try:
-        names = _names(table, "dataset" if is_file else "project")
-        rounds = table.column("round").to_pylist() if is_file else [0] * len(names)
-        keys = [f"{round_index} {name}" for round_index, name in zip(rounds, names, strict=True)]
+        rounds = columns.pop("round").to_pylist() if "dataset" in columns else [0] * len(table)
+        projects = columns.pop("dataset" if "dataset" in columns else "project").to_pylist()
+        pairs = zip(projects, columns["module"].to_pylist(), strict=True)
+        # Project and name of the module of each label.
+        modules = np.array([sys.intern("/".join(pair)) for pair in pairs], np.object_)
+        keys = [f"{round_index} {name}" for round_index, name in zip(rounds, modules, strict=True)]
         _, groups, count = np.unique(keys, return_inverse=True, return_counts=True)
-        share = table.column("decisions").to_numpy(zero_copy_only=False) / count[groups]
-        return _labels(table.drop_columns(["round", "dataset"]) if is_file else table, share, groups, names)
+        share = columns["decisions"].to_numpy(zero_copy_only=False) / count[groups]
+        answers, text = columns["answer"].to_numpy().astype(np.int64), columns["text"].to_numpy()
+        values = {name: _matrix(column) for name, column in columns.items() if name not in FACTS}
+        size = columns["bytes"].to_numpy().astype(np.float64)
     except (KeyError, _parquet()[0].ArrowException) as error:
         raise MlgoError(f"expected a Parquet file of labels, got {path} with {error}; name another file") from error
-
-
-def _names(table: Any, project: str) -> npt.NDArray[np.object_]:
-    """Return project and name of the module of each label, joined by a slash."""
-    columns = (table.column(name).to_pylist() for name in (project, "module"))
-    return np.array([sys.intern("/".join(pair)) for pair in zip(*columns, strict=True)], np.object_)
-
-
-def _table(path: Path, remedy: str) -> Any:
-    arrow, parquet = _parquet()
-    try:
-        return parquet.read_table(path)
-    except (OSError, arrow.ArrowException) as error:
-        raise MlgoError(f"expected a Parquet file of labels in {path}, got {error}; {remedy}") from error
-
-
-def _labels(
-    table: Any, share: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], modules: npt.NDArray[np.object_]
-) -> Labels:
-    columns = {name: table.column(name) for name in table.column_names}
-    values = {name: _matrix(column) for name, column in columns.items() if name not in FACTS}
     if uses_callee_features(values):
         # Labels without link facts may lack these features; -1 is unknown.
         for name in LINK_FEATURES:
@@ -337,19 +321,19 @@ def _labels(
         for name, part in values.items()
         for index in range(part.shape[1])
     ]
-    answers, text = columns["answer"].to_numpy().astype(np.int64), columns["text"].to_numpy()
     digests = columns["digest"].to_pylist() if "digest" in columns else [""] * len(answers)
+    observations = np.concatenate(list(values.values()), axis=1)
     return Labels(
-        tuple(features),
-        np.concatenate(list(values.values()), axis=1),
-        answers,
-        columns["bytes"].to_numpy().astype(np.float64),
-        text,
-        share,
-        groups,
-        modules,
-        np.array(digests, np.object_),
+        tuple(features), observations, answers, size, text, share, groups, modules, np.array(digests, np.object_)
     )
+
+
+def _table(path: Path, remedy: str) -> Any:
+    arrow, parquet = _parquet()
+    try:
+        return parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        raise MlgoError(f"expected a Parquet file of labels in {path}, got {error}; {remedy}") from error
 
 
 def _matrix(column: Any) -> npt.NDArray[np.float64]:

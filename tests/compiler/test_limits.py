@@ -89,7 +89,8 @@ def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
         assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (1 << 29, 1 << 29)
         assert resource.prlimit(process.pid, resource.RLIMIT_CPU) == (10, 15)
     finally:
-        process.close()
+        process.kill()
+        process.abandon()
 
 
 def test_modules_beyond_a_limit_fail_alone(make_bitcode: MakeBitcode, calls: Path, tmp_path: Path) -> None:

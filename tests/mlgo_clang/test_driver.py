@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.command_lines import cc1_commands, level_of, shown_commands, shown_text, target_of
+from mlgo_clang.command_lines import cc1_commands, level_of, read_commands, shown_text, target_of
 from mlgo_clang.invocation import driven, is_probe, read_invocation, resolve
 from mlgo_clang.other_machines import library_headers, library_target, link_command
 from mlgo_gym.corpus.driver import cc1_line
@@ -124,8 +124,8 @@ def test_every_caller_reads_the_given_words(toolchain: Toolchain, clang: dict[st
 
 def test_a_driver_that_fails_or_is_silent_shows_nothing(tmp_path: Path) -> None:
     driver = write_program(tmp_path / "clang", "echo ' \"a\"' >&2\nexec sleep 60")
-    assert shown_commands([str(driver)], 0.05) == []
-    assert shown_commands(["/bin/false"]) == []
+    assert shown_text([str(driver)], seconds=0.05) == ""
+    assert shown_text(["/bin/false"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def meaning(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
 
 def meaning_by_the_driver(clang: list[str], words: list[str]) -> tuple[str, str, str] | None:
     """Return the same of the one command that clang's driver would run; None for another number or for other work."""
-    commands = shown_commands([*clang, "-Oz", "-c", *words, "calls.c", "-o", "out.o"])
+    commands = read_commands(shown_text([*clang, "-Oz", "-c", *words, "calls.c", "-o", "out.o"]))
     line = commands[0] if len(commands) == 1 else []
     if "-emit-obj" not in line:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.episode.attribution.affected_functions import causes_of_changes
-from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, differing, with_counterpart
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, differing, with_counterpart
 from mlgo_gym.llvm.sizes import size_changes
 
 Number = TypeVar("Number", int, float)
@@ -90,7 +90,8 @@ def credit(
     if costs is None:
         growth_by_function = size_changes(reference.functions, episode.functions)
         costs = CostChanges(growth_by_function, episode.text - reference.text, reference.functions.functions)
-        expected = np.array([_growth_by(episode.decisions[index]) for index in causes])
+        decisions = [episode.decisions[index] for index in causes]
+        expected = np.array([expected_growth(one.estimate) * (1 if one.answer else -1) for one in decisions])
     else:
         expected = np.zeros(len(causes))
     changes = merge_split_parts(costs.functions, names)
@@ -117,11 +118,6 @@ def credit(
         saved[sharing] += left / len(sharing)
         exact[sharing] = False
     return Credit(saved, exact)
-
-
-def _growth_by(decision: InlineDecision) -> float:
-    growth = expected_growth(decision.estimate)
-    return growth if decision.answer else -growth
 
 
 def is_last_call(estimate: float) -> bool:

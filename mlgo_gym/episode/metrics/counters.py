@@ -16,9 +16,10 @@ from typing import Literal
 
 from mlgo_gym.cache import FileCache, errors_name_cache, key_of, sha256_of
 from mlgo_gym.compiler.limits import Limits
+from mlgo_gym.compiler.native_library import output_of
 from mlgo_gym.compiler.process import run_bounded
 from mlgo_gym.corpus.driver import Target, bundled_target
-from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.storage.temporary_folders import temporary_folder
@@ -216,9 +217,6 @@ def _built_program(source: Path, options: Sequence[str], suffix: str = "") -> Pa
         return known
     with temporary_folder() as folder:
         built = folder / "built"
-        command = [*bundled_command("cc"), *options, str(source), "-o", str(built)]
-        answer = run_bounded(command, writable=None, name="the bundled compiler")
-        if answer.returncode != 0:
-            raise ToolchainError(f"{source.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
+        output_of([*bundled_command("cc"), *options, str(source), "-o", str(built)])
         with errors_name_cache():
             return programs.put(key, built.read_bytes(), 0o777)
