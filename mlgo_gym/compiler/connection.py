@@ -13,11 +13,7 @@ from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
-from mlgo_clang.files import (
-    contents_of,
-    message_file,
-    scratch_parent,
-)
+from mlgo_clang.files import contents_of, message_file, scratch_parent
 from mlgo_gym.compiler.channel import Channel
 from mlgo_gym.compiler.limits import Limits
 from mlgo_gym.compiler.process import (

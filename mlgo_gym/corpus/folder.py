@@ -79,9 +79,7 @@ def read_description(folder: str | os.PathLike[str]) -> Description:
     )
 
 
-def write_description(
-    folder: str | os.PathLike[str], modules: Iterable[str], *, has_thinlto: bool = False, **extra: object
-) -> None:
+def write_description(folder: str | os.PathLike[str], modules: Iterable[str], **extra: object) -> None:
     """Write `folder/corpus_description.json` atomically.
 
     `extra` are further keys about the whole corpus. Facts about one module belong in `write_metadata()`.
@@ -91,7 +89,7 @@ def write_description(
     for name in names:
         _check_name(path, name)
     # The long list comes last, so that `head` shows the rest.
-    content = {"has_thinlto": has_thinlto, **extra, "modules": names}
+    content = {"has_thinlto": False, **extra, "modules": names}
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 

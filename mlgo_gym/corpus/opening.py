@@ -11,10 +11,7 @@ from typing import cast
 from mlgo_gym.corpus.builtin import compile_builtin
 from mlgo_gym.corpus.corpus import Corpus, join_corpora
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, rust_names
-from mlgo_gym.corpus.datasets.dataset import (
-    fetch_dataset,
-    missing_in_folder,
-)
+from mlgo_gym.corpus.datasets.dataset import fetch_dataset, missing_in_folder
 from mlgo_gym.corpus.driver import BUILTIN_LEVELS, DEFAULT_LEVEL, DEFAULT_TARGET, LEVELS, check_level, find_target
 from mlgo_gym.corpus.folder import DESCRIPTION_FILE, FolderModules
 from mlgo_gym.corpus.link_view import LinkView

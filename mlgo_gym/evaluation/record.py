@@ -15,7 +15,7 @@ import numpy as np
 
 from mlgo_gym.cache import JsonCache
 from mlgo_gym.corpus.corpus import Module
-from mlgo_gym.episode.outcome import FAILURE_KEYS, describe_failure
+from mlgo_gym.episode.outcome import describe_failure
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.storage.json_files import check_fields
@@ -216,28 +216,6 @@ class EpisodeRecord:
             lines = "".join(traceback.format_exception(error))
             details = {"kind": "policy", "message": f"{type(error).__name__}: {error}", "traceback": lines}
         return cls(*assignment, FAILED, error=details)
-
-    @classmethod
-    def of_episode(
-        cls,
-        assignment: Assignment,
-        info: Mapping[str, Any],
-        actions: Sequence[Any],
-        space: gym.Space[Any],
-        **measured: Any,
-    ) -> EpisodeRecord:
-        """Return the record of a finished episode by its last info, its actions and further fields."""
-        return cls(
-            *assignment,
-            FAILED if info["error"] else DONE,
-            metrics={} if info["error"] else metrics_of(info),
-            decisions=info["decisions"],
-            handed_over=info["handed_over"],
-            actions=pack_actions(actions, space),
-            error={key: info["error"][key] for key in FAILURE_KEYS} if info["error"] else None,
-            grown_frames=info.get("grown_frames"),
-            **{name: round(value, 6) if name.endswith("seconds") else value for name, value in measured.items()},
-        )
 
 
 def metrics_of(info: Mapping[str, Any]) -> Metrics:

@@ -15,8 +15,9 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.episode_maker import EpisodeStart
 from mlgo_gym.episode.options import with_compile_options
+from mlgo_gym.episode.outcome import FAILURE_KEYS
 from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError, PolicyError
-from mlgo_gym.evaluation.record import DONE, NO_DECISIONS, Assignment, EpisodeRecord, metrics_of
+from mlgo_gym.evaluation.record import DONE, FAILED, NO_DECISIONS, Assignment, EpisodeRecord, metrics_of, pack_actions
 from mlgo_gym.make_env import EnvironmentWork, make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, unpack_policy, with_callee_features
@@ -181,17 +182,22 @@ def record_trajectory(
             if with_steps:
                 steps.append(Step(decision, advice, observation, action))
     assert episode.outcome is not None, "no decision is left"
-    result = EpisodeRecord.of_episode(
-        assignment,
-        episode.full_info,
-        episode.actions,
-        env.action_space,
+    last = episode.full_info
+    result = EpisodeRecord(
+        *assignment,
+        FAILED if last["error"] else DONE,
+        metrics={} if last["error"] else metrics_of(last),
         reward=episode.outcome.reward,
+        decisions=last["decisions"],
+        handed_over=last["handed_over"],
         illegal_actions=illegal_actions,
-        policy_seconds=policy_seconds,
-        seconds=time.perf_counter() - started,
+        actions=pack_actions(episode.actions, env.action_space),
+        seconds=round(time.perf_counter() - started, 6),
+        error={key: last["error"][key] for key in FAILURE_KEYS} if last["error"] else None,
+        policy_seconds=round(policy_seconds, 6),
+        grown_frames=last.get("grown_frames"),
     )
-    return Trajectory(result, steps, episode.full_info.get("rewards"))
+    return Trajectory(result, steps, last.get("rewards"))
 
 
 def episode_workers(evaluated: EvaluatedPolicies, execution: Execution) -> Workers[Assignment, EpisodeRecord]:

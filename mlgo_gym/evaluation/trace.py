@@ -19,13 +19,7 @@ from mlgo_gym.errors import CompilerError, MlgoError, PolicyError, UntrustedErro
 from mlgo_gym.evaluation import Evaluation, EvaluationResult
 from mlgo_gym.evaluation.record import DONE, Assignment, EpisodeRecord, Metrics, unpack_actions
 from mlgo_gym.evaluation.result import HEADER, load_result
-from mlgo_gym.evaluation.runner import (
-    EvaluatedPolicies,
-    RunnerSettings,
-    Trajectory,
-    is_plain_clang,
-    record_trajectory,
-)
+from mlgo_gym.evaluation.runner import EvaluatedPolicies, RunnerSettings, Trajectory, is_plain_clang, record_trajectory
 from mlgo_gym.llvm.training_log import LogHeader, LogWriter, TensorSpec
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.policies.loading import plain_clang_flags, with_callee_features

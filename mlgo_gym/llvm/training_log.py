@@ -1,6 +1,7 @@
 """Tensors and headers of LLVM's training logs with NumPy's types, and a writer; `mlgo_clang.protocol` reads logs."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -54,9 +55,8 @@ class LogWriter:
     def __init__(self, stream: IO[bytes], header: LogHeader) -> None:
         self._stream = stream
         self._header = header
-        self._context: str | None = None
-        self._next_index: dict[str, int] = {}
-        self._current = -1
+        self._context = ""
+        self._next_index: Counter[str] = Counter()
         stream.write(header.json.encode() + b"\n")
 
     def _line(self, value: dict[str, object]) -> None:
@@ -67,31 +67,19 @@ class LogWriter:
 
     def context(self, name: str) -> None:
         """Begin a context; every observation belongs to one."""
-        self._context, self._current = name, -1
+        self._context = name
         self._line({"context": name})
 
     def observation(self, payload: bytes) -> int:
-        """Write the bytes of an observation's tensors, and return its number; raise `ValueError` for another size."""
-        if self._context is None:
-            raise ValueError("an observation needs a context: call context() first")
-        if len(payload) != self._header.observation_bytes:
-            raise ValueError(f"an observation has {self._header.observation_bytes} bytes, found {len(payload)}")
-        self._current = self._next_index.get(self._context, 0)
-        self._next_index[self._context] = self._current + 1
+        """Write the bytes of an observation's tensors, and return its number in its context."""
+        self._current = self._next_index[self._context]
+        self._next_index[self._context] += 1
         self._line({"observation": self._current})
         self._stream.write(payload + b"\n")
         return self._current
 
     def outcome(self, score: npt.ArrayLike) -> None:
-        """Write the score of the last observation; raise `ValueError` for another size, a second one, or no score."""
-        spec = self._header.score
-        if spec is None:
-            raise ValueError("the header has no score: outcomes cannot be written")
-        if self._current < 0:
-            raise ValueError("an outcome follows an observation, once: write the observation first")
-        array = np.asarray(score, spec.dtype)
-        if array.size != spec.size:
-            raise ValueError(f"tensor {spec.name!r} has {spec.size} elements, found {array.size}")
+        """Write the score of the last observation."""
+        assert self._header.score is not None, "only a log with scores has outcomes"
         self._line({"outcome": self._current})
-        self._stream.write(array.tobytes() + b"\n")
-        self._current = -1
+        self._stream.write(np.asarray(score, self._header.score.dtype).tobytes() + b"\n")

@@ -175,8 +175,7 @@ class LabelStore:
         project, local = origin
         facts = {"module": module, "project": project, "identity": identity}
         if isinstance(labels, str):
-            line = {**facts, "labels": 0, "error": labels}
-            self._lines.append(line)
+            self._lines.append(line := {**facts, "labels": 0, "error": labels})
             return line
         size = len(labels.columns.get("answer", ()))
         if size:
@@ -187,8 +186,7 @@ class LabelStore:
             buffer = io.BytesIO()
             self._parquet.write_table(table, buffer, compression="zstd")
             write_atomically(_part(self._folder, facts), buffer.getvalue())
-        line = {**facts, "labels": size, **labels.counts}
-        self._lines.append(line)
+        self._lines.append(line := {**facts, "labels": size, **labels.counts})
         return line
 
 

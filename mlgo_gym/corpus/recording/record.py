@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from mlgo_gym.cache import FileCache, cache_directory, errors_name_cache, key_of
 from mlgo_gym.compiler.process import run_bounded
@@ -129,14 +128,11 @@ def record_build(
         before = recorder.objects()
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
-                status = _run_build(
-                    command,
-                    folder,
-                    variables,
-                    out,
-                    lambda: progress(recorder.compiles),
-                    keep_interrupted=keep_interrupted,
+                # A build under make inherits the descriptors of its jobserver.
+                build = subprocess.Popen(
+                    command, cwd=folder, env=variables, stdout=out, stderr=out, start_new_session=True, close_fds=False
                 )
+                status = _wait_for(build, lambda: progress(recorder.compiles), keep_interrupted=keep_interrupted)
         except OSError as error:
             raise CorpusError(f"expected a command that runs in {folder}: {error}") from error
         unseen = recorder.count_unseen(before)
@@ -149,20 +145,8 @@ def record_build(
         return replace(recording, status=status, skipped={**recording.skipped, **skipped})
 
 
-def _run_build(
-    command: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str],
-    out: IO[bytes] | None,
-    progress: Callable[[], object],
-    *,
-    keep_interrupted: bool,
-) -> int:
-    """Run a build and return its exit status; an interruption ends all of its processes."""
-    # A build under make inherits the descriptors of its jobserver.
-    build = subprocess.Popen(
-        list(command), cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True, close_fds=False
-    )
+def _wait_for(build: subprocess.Popen[bytes], progress: Callable[[], object], *, keep_interrupted: bool) -> int:
+    """Return the exit status of a build; an interruption ends all of its processes."""
     try:
         with _terminations_raised():
             while True:

@@ -128,7 +128,15 @@ def causes_of_changes(
             by_callee[decision.callee].add(index)
         for context in {decision.context for decision in cause}:
             spread(context, index, 0)
-    _follow_decisions(before, after, causes, by_callee, reached, spread)
+    # Other decisions that changed are effects.
+    own = {decision.site for cause in causes for decision in cause}
+    answers = answers_by_call_site(before)
+    for decision in after:
+        if answers.get(decision.call_site, decision.answer) == decision.answer or decision.site in own:
+            continue
+        reaching = dict.fromkeys(by_callee.get(decision.callee, ()), 0) | dict(reached.get(decision.callee, {}))
+        for index, distance in reaching.items():
+            spread(decision.context, index, distance + 1)
     kept = _kept_calls(before), _kept_calls(after)
     unstable = {name for name, change in changes.items() if name not in sizes or change == -sizes.get(name, 0)}
     for index, cause in enumerate(causes):
@@ -150,26 +158,6 @@ def _kept_calls(decisions: Iterable[InlineDecision]) -> dict[str, Counter[str]]:
         if not decision.answer:
             kept[decision.callee][decision.context] += 1
     return kept
-
-
-def _follow_decisions(
-    before: Sequence[InlineDecision],
-    after: Sequence[InlineDecision],
-    causes: Sequence[Sequence[InlineDecision]],
-    by_callee: Mapping[str, set[int]],
-    reached: Causes,
-    spread: Callable[[str, int, int], None],
-) -> None:
-    """Spread causes to the decisions that changed as their effect."""
-    own = {decision.site for cause in causes for decision in cause}
-    answers = answers_by_call_site(before)
-    for decision in after:
-        old = answers.get(decision.call_site)
-        if old is None or old == decision.answer or decision.site in own:
-            continue
-        reaching = dict.fromkeys(by_callee.get(decision.callee, ()), 0) | dict(reached.get(decision.callee, {}))
-        for cause, distance in reaching.items():
-            spread(decision.context, cause, distance + 1)
 
 
 def _follow_calls(
