@@ -95,7 +95,7 @@ def evaluate(
         interrupted = False
         try:
             with (
-                progress_over(evaluation.remaining, "Episodes") as advance,
+                progress_over(evaluation.schedule.unfinished, "Episodes") as advance,
                 closing(evaluation.run(Execution(jobs, ray))) as episodes,
             ):
                 for _ in episodes:
@@ -120,7 +120,7 @@ def evaluate(
         print_tables([], list(dict.fromkeys(failures)))
     if interrupted:
         remedy = "the same command continues" if output else "--output makes an evaluation resumable"
-        echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes left; {remedy}", err=True)
+        echo(f"mlgo-gym: interrupted with {evaluation.schedule.unfinished} episodes left; {remedy}", err=True)
         raise typer.Exit(INTERRUPTED)
     exit_with(result.failures or any(row.error for row in linked) or any(row.error for row in programs))
 

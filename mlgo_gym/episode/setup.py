@@ -195,10 +195,9 @@ class Setup:
     @property
     def info_conditions(self) -> set[str]:
         """The conditions of keys of the last info that hold here (`mlgo_gym.tasks.infos.KEYS`)."""
-        sizes = set() if self.measures_functions_alone else {SIZES}
-        function = {FUNCTION} if self.options.scope == "function" else set()
-        credit = {CREDIT} if self.options.credit else set()
-        return {*sizes, *function, *credit, *map(with_metric, (*self.weights, self.metric))}
+        is_function, has_sizes = self.options.scope == "function", not self.measures_functions_alone
+        holds = {SIZES: has_sizes, FUNCTION: is_function, CREDIT: self.options.credit}
+        return {*filter(holds.get, holds), *map(with_metric, (*self.weights, self.metric))}
 
     def compilation(self, module: Module) -> Compilation:
         """Return the compile of a module; preoptimise the module first if the arguments say so."""

@@ -86,7 +86,7 @@ class Schedule:
 
     @property
     def unfinished(self) -> int:
-        """Number of assignments without a result."""
+        """Upper bound of the assignments without a result: modules without decisions need fewer."""
         return len(self) + self._running
 
 
@@ -137,13 +137,12 @@ class Evaluation:
         levels, self._modules = _describe(everything, modules)
         configuration = self._configure(modules, levels, split, limit)
         self._results: dict[tuple[str, str], EpisodeRecord] = {}
-        self._output = None if output is None else Path(output)
-        self._folder = None if self._output is None else ResultFolder(self._output, configuration)
+        self._folder = None if output is None else ResultFolder(Path(output), configuration)
         self.configuration = configuration if self._folder is None else self._folder.configuration
         deciding_first = sorted(named, key=lambda name: is_plain_clang(named[name]))
         try:
-            if self._output is not None:
-                write_modules(self._output, self._modules.values())
+            if self._folder is not None:
+                write_modules(self._folder.path, self._modules.values())
             self.schedule = Schedule(deciding_first, self._modules, everything, self._episodes())
         except BaseException:
             self.close()
@@ -174,12 +173,7 @@ class Evaluation:
 
     def _episodes(self) -> Iterable[EpisodeRecord]:
         """Return the results so far; those on disk are not kept in memory."""
-        return self._results.values() if self._output is None else read_episodes(self._output)
-
-    @property
-    def remaining(self) -> int:
-        """Upper bound of the episodes without a result: modules without decisions need fewer."""
-        return self.schedule.unfinished
+        return self._results.values() if self._folder is None else read_episodes(self._folder.path)
 
     @property
     def result(self) -> EvaluationResult:

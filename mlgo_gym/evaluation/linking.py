@@ -37,7 +37,10 @@ class PolicyObjects:
         if path is None:
             compilation = self._env.compilation(self._env.corpus.module(name))
             path = self._folder / f"{len(self._files)}.o"
-            path.write_bytes(self._compile(compilation if lto is None else _for_lto(compilation, lto)))
+            if lto is not None:
+                flags = without_flags(compilation.flags, ("-emit-obj",))
+                compilation = replace(compilation, flags=(*flags, "-emit-llvm-bc", f"-flto={lto}", "-flto-unit"))
+            path.write_bytes(self._compile(compilation))
             self._files[name, lto] = path
         return path
 
@@ -66,11 +69,6 @@ class PolicyObjects:
 
         with compilation.session(advisors, contexts=features or code, callee_features=features, code=code) as session:
             return drive(session, choose, setup.timeout).object_bytes
-
-
-def _for_lto(compilation: Compilation, lto: str) -> Compilation:
-    flags = without_flags(compilation.flags, ("-emit-obj",))
-    return replace(compilation, flags=(*flags, "-emit-llvm-bc", f"-flto={lto}", "-flto-unit"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,16 +150,12 @@ class EvaluationResult:
             policy: {name: value for name, value in self.values(policy, metric).items() if name in compared}
             for policy in self.policies
         }
-        return [
-            (
-                first,
-                second,
-                Change.between(
-                    values[first], values[second], projects, self.trained_on(first) | self.trained_on(second)
-                ),
-            )
-            for first, second in combinations(reversed(self.policies), 2)
-        ]
+
+        def change(first: str, second: str) -> Change:
+            trained = self.trained_on(first) | self.trained_on(second)
+            return Change.between(values[first], values[second], projects, trained)
+
+        return [(first, second, change(first, second)) for first, second in combinations(reversed(self.policies), 2)]
 
     def trained_on(self, policy: str) -> frozenset[str]:
         """Return the evaluated modules that a policy was trained on."""
@@ -330,7 +326,7 @@ class ResultFolder:
     """
 
     def __init__(self, path: Path, configuration: Configuration) -> None:
-        self._path = path
+        self.path = path
         self._lines = JsonLines(path / EPISODES)
         try:
             remove_unfinished(path)
@@ -360,7 +356,7 @@ class ResultFolder:
 
     def write_rows(self, name: str, rows: Iterable[Any]) -> None:
         """Write dataclasses as `LINKS` or `PROGRAMS`; an existing file is replaced."""
-        write_atomically(self._path / name, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
+        write_atomically(self.path / name, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
 
     def close(self) -> None:
         """Release the folder. Idempotent."""

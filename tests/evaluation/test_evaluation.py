@@ -79,11 +79,11 @@ def test_an_evaluation_that_was_left_resumes(varied: str, tmp_path: Path, nothin
     with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
         episodes = evaluation.run()
         first = next(episodes)
-        remaining = evaluation.remaining
+        remaining = evaluation.schedule.unfinished
         episodes.close()
     with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
         assert first in evaluation.result.episodes
-        assert evaluation.remaining == remaining
+        assert evaluation.schedule.unfinished == remaining
         assert first not in list(evaluation.run())
         resumed = evaluation.result
     assert everything(resumed) == everything(evaluate(INLINE, **arguments))

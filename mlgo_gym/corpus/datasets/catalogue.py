@@ -106,12 +106,8 @@ class Dataset:
         rest = [sorted(mapping.items()) for mapping in (self.exclude, self.files, self.amalgamations)]
         archives = {"": self.archive, **self.needs}
         pins = [[folder, *astuple(archive)] for folder, archive in sorted(archives.items())]
-        return [
-            pins,
-            parts,
-            *rest,
-            *filter(None, (self.folder, self.programs, self.target, [*map(astuple, self.crates)])),
-        ]
+        optional = filter(None, (self.folder, self.programs, self.target, [*map(astuple, self.crates)]))
+        return [pins, parts, *rest, *optional]
 
 
 def dataset_names() -> list[str]:

@@ -154,8 +154,7 @@ def fetch_source(package: str, version: str, sha256: str | None = None) -> Sourc
         CorpusError: there is no such source distribution, or the download is damaged; nothing is kept.
         MissingExtraError: pypi-simple is not installed.
     """
-    cached = None if sha256 is None else _cached(sha256)
-    if cached is not None:
+    if sha256 is not None and (cached := _cached(sha256)) is not None:
         return cached
     pypi_simple, requests = (
         library(name, "fetching source distributions", "corpus") for name in ("pypi_simple", "requests")
@@ -194,8 +193,7 @@ def _download(client: PyPISimple, file: DistributionPackage, sha256: str | None)
     expected = sha256 or file.digests.get("sha256")
     if expected is None:
         raise CorpusError(f"expected a sha256 digest of {file.filename} on the package index, got none; use another")
-    cached = _cached(expected)
-    if cached is not None:
+    if (cached := _cached(expected)) is not None:
         return cached
     folder = cache_directory() / "downloads" / expected
     folder.mkdir(parents=True, exist_ok=True)

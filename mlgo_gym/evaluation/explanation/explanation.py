@@ -195,7 +195,7 @@ def explain_module(
             env.step(answer)
         flipped = env.counterfactual(*(difference.decision.site for difference in exact))
         note(3, _STEPS, "features")
-        effects = feature_effects(env, loaded, second.decisions, [difference.decision for difference in exact])
+        effects = feature_effects(env, loaded, second.decisions, [difference.decision_index for difference in exact])
         exact = [
             replace(difference, measured=round(-flip.saved), features=features, random_policies=random)
             for difference, flip, (features, random) in zip(exact, flipped, effects, strict=True)
@@ -275,17 +275,16 @@ class FeatureEffect:
 
 
 def feature_effects(
-    env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision], at: Sequence[InlineDecision]
+    env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision], indices: Sequence[int]
 ) -> list[tuple[list[FeatureEffect], list[str]]]:
-    """Return, for the decisions `at`, the features to show, and the policies whose answers are random.
+    """Return, for the decisions of some indices, the features to show, and the policies whose answers are random.
 
     Decisive features come first, then those in `ALWAYS_SHOWN`. A policy is random if it answers the same call in two
     ways; its features are unknown. Medians are over all `decisions` of the compile.
     """
-    observed = [env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
-    by_site = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
-    medians = np.median(np.stack(observed), axis=0)
-    return [_effects(env, policies, decision, by_site[decision.site], medians) for decision in at]
+    observed = np.stack([env.task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions])
+    medians = np.median(observed, axis=0)
+    return [_effects(env, policies, decisions[index], observed[index], medians) for index in indices]
 
 
 def _effects(
