@@ -27,9 +27,9 @@ _BITCODE = ("-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes")
 _NAMED_BY_OUTPUT = (
     "-gsplit-dwarf", "--coverage", "-coverage", "-fprofile-arcs", "-ftest-coverage", "-ftime-trace", "-fstack-usage",
     "-fsave-optimization-record", "-foptimization-record", "-save-stats", "--save-stats", "-Wp,", "-dumpdir", "@",
+    "--write-",
 )  # fmt: skip
 """Beginnings of options of the driver with which the output names other files, and of response files."""
-_DEPENDENCIES = ("-MD", "-MMD", "--write-")
 _FROM_BITCODE = ("-fno-caret-diagnostics", "-x", "ir", "/dev/stdin")
 _FRONT_END = (
     "-dependency-file", "-serialize-diagnostic-file", "-header-include-file", "-x", "-include-pch",
@@ -102,14 +102,18 @@ class TwoSteps:
         20 ms of CPU time.
         """
         position, name = named_output(rest) or (-1, "")
-        is_explicit = "-MF" in rest and ("-MT" in rest or "-MQ" in rest)
-        names = _NAMED_BY_OUTPUT if is_explicit else (*_NAMED_BY_OUTPUT, *_DEPENDENCIES)
-        if position < 0 or any(word.startswith(names) for word in rest):
+        if position < 0 or any(word.startswith(_NAMED_BY_OUTPUT) for word in rest):
             return []
         output, log = (f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in (self._bitcode, printed))
         words = [*rest]
         words[position] = words[position].removesuffix(name) + output
         compiler = [*driver, *CLANG.without_reports, *(word for flag in _BITCODE for word in ("-Xclang", flag))]
+        if "-MD" in rest or "-MMD" in rest:
+            # By default the names in the list of dependencies follow from the output.
+            named = {word[:3] for word in rest}
+            file = os.path.basename(name)
+            compiler += () if "-MF" in named else ("-MF", f"{name.removesuffix(file)}{file.rsplit('.', 1)[0]}.d")
+            compiler += () if named & {"-MT", "-MQ"} else ("-MQ", name)
         environment = {**os.environ, "CC_PRINT_OPTIONS": "1", "CC_PRINT_OPTIONS_FILE": log}
         run = InteractiveCompile(compiler, words, None, self._warnings, self._timeout, environment=environment)
         if run.status != 0:

@@ -285,7 +285,8 @@ INVOCATIONS = r"""
 -Oz -c with\ space.c
 g++ -Oz -c plus.cpp leaf.c
 g++ -Oz -Wall -L. -MD -MF deps/plus.d -MT target -c plus.cpp -oout.o
-g++ -Oz -MMD -c plus.cpp -o deps/out.o
+g++ -Oz -MMD -MP -c plus.cpp -o "deps/a b\$.o"
+g++ -Oz -MD -c plus.cpp -o .o
 g++ -Oz -fstack-usage -c plus.cpp -o deps/out.o
 -Oz -c note.txt
 -Oz -c leaf.c --unknown-option
