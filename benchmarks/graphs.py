@@ -31,15 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import held_out
-from benchmarks.measuring import (
-    RESULTS,
-    ROOT,
-    CheckedModules,
-    command_line,
-    own_decisions,
-    read_json,
-    write_json,
-)
+from benchmarks.measuring import RESULTS, ROOT, CheckedModules, command_line, own_decisions, read_json, write_json
 from mlgo_gym.compiler.decision_code import DecisionCode, DecisionIR
 from mlgo_gym.compiler.printed_module import MODULE_FLAGS, PARSE_FLAGS, PrintedModule
 from mlgo_gym.deploy.c_code import DecisionCode as PolicyCode

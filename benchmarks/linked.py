@@ -9,7 +9,7 @@ program: `main`, or the interface of a library, by default all functions with ex
 with `--gc-sections`, and with `--icf=all` too. Builds of `CHECKED` are also linked with the program and the own tests
 of the project, those of `INSTRUMENTED` with the tests alone. The output of the program must be that of the plain build.
 Objects are kept under the digest of their command. The same command resumes, and `--again` measures again. The results
-also have sums of objects in the link view.
+also have sums of objects in the link view, and the CPU time of a compile of all sources in each way.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import json
 import math
 import os
 import re
+import resource
 import shlex
 import shutil
 import subprocess
@@ -27,9 +28,10 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +45,7 @@ from benchmarks.linked_builds import (
     RANDOM,
     VIEW,
     VIEWS,
+    WAYS,
     Build,
     Program,
     read_programs,
@@ -66,6 +69,7 @@ LLD = ("clang++-22", "-fuse-ld=lld", "-Wl,--gc-sections")
 ALONE = ("-no-pie", "-nostdlib", "-Wl,-s", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--defsym=__dso_handle=0")
 LINKS = {"gc": (), "icf": ("-Wl,--icf=all",)}
 CLANG = ("--clang", COMPILERS["clang"][0])
+_CHILDREN = (resource.RUSAGE_CHILDREN,)
 LTO = ("-Wl,-mllvm,-relocation-model=pic",)
 """Compiles of all builds are position-independent, by the default of Debian."""
 
@@ -108,8 +112,8 @@ class Bench:
         """Return the objects of sources in their order; compile those that are missing."""
         if "," in build.policy:
             policies = [policy if policy != "default" else "" for policy in build.policy.split(",")]
-            objects = [self.compile(replace(build, policy=policy), sources) for policy in policies]
-            return [min(files, key=_loaded) for files in zip(*objects, strict=True)]
+            objects = zip(*(self.compile(replace(build, policy=policy), sources) for policy in policies), strict=True)
+            return [min(files, key=lambda file: object_sizes(file.read_bytes()).loaded) for files in objects]
         words, settings = [*FLAGS, *build.flags, *shlex.split(self.program.flags)], {}
         digests = [self.program.sha256, self.program.configure, _version(build.compiler)]
         if build.policy and not build.compiles:
@@ -126,21 +130,44 @@ class Bench:
         def compiled(source: str) -> Path:
             output = self._objects / f"{key_of(source, words, digests)}.o"
             if not output.exists():
-                is_cxx = not source.endswith((".c", ".bc"))
-                compiler = COMPILERS[build.compiler][is_cxx]
                 part = output.with_suffix(f".{os.getpid()}")
-                command = [compiler, *words, "-c", source, "-o", str(part)]
-                if build.compiles:
-                    wrapper = _installed("mlgo-clang++" if is_cxx else "mlgo-clang")
-                    command[:1] = [wrapper, f"--mlgo-clang={compiler}"]
-                subprocess.run(
-                    command, cwd=self.root, env={**os.environ, **settings}, check=True, stdin=subprocess.DEVNULL
-                )
+                self._run(build, [*words, "-c", source, "-o", str(part)], settings)
                 part.rename(output)
             return output
 
         with ThreadPoolExecutor(self._options.jobs) as pool:
             return list(pool.map(compiled, sources))
+
+    def _run(self, build: Build, words: Sequence[str], settings: Mapping[str, str]) -> None:
+        is_cxx = not words[-3].endswith((".c", ".bc"))
+        command = [COMPILERS[build.compiler][is_cxx]]
+        if build.compiles:
+            command = [_installed("mlgo-clang++" if is_cxx else "mlgo-clang"), f"--mlgo-clang={command[0]}"]
+        settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **settings}
+        subprocess.run([*command, *words], cwd=self.root, env=settings, check=True, stdin=subprocess.DEVNULL)
+
+    def cpu_time(self) -> dict[str, Any]:
+        """Return the CPU seconds of a compile of all sources by way, and the objects of wrapper and plugin that differ.
+
+        These are bytes of code by source and policy; with 0 bytes only names such as `.Lstr.64` differ. All ways
+        compile a source before the next one, under the same load. The first source is compiled once more before.
+        """
+        settings = {"MLGO_LINK_FACTS": str(self.facts("-Oz", "none")), "MLGO_STRICT": "1"}
+        words, seconds = [*FLAGS, "-Oz", *shlex.split(self.program.flags)], dict.fromkeys(WAYS, 0.0)
+        differences = dict[str, int]()
+        with tempfile.NamedTemporaryFile(suffix=".o") as file:
+            for number, source in enumerate([self.sources[0], *self.sources]):
+                objects = dict[str, bytes]()
+                for name in WAYS:
+                    way, _, policy = name.partition(", ")
+                    plugin = [f"-fpass-plugin={_plugin(policy, self._options.work)}"] if way == "plugin" else []
+                    line, start = [*words, *plugin, "-c", source, "-o", file.name], cpu_seconds(_CHILDREN)
+                    self._run(Build(compiles=way == "wrapper"), line, settings | {"MLGO_POLICY": policy})
+                    seconds[name] += bool(number) * (cpu_seconds(_CHILDREN) - start)
+                    if (data := Path(file.name).read_bytes()) != objects.setdefault(policy, data):
+                        more = object_sizes(data).text - object_sizes(objects[policy]).text
+                        differences[f"{source}, {policy}"] = more
+        return {name: round(value, 2) for name, value in seconds.items()} | {"differences": differences}
 
     def facts(self, level: str, folding: str) -> Path:
         """Return the file of the link facts of the plain build of a level, or of an older version."""
@@ -290,8 +317,9 @@ class Bench:
         return found
 
 
-def _loaded(file: Path) -> int:
-    return object_sizes(file.read_bytes()).loaded
+FURTHER: dict[str, Callable[[Bench], dict[str, Any]]] = {"CPU time": Bench.cpu_time}
+FURTHER |= {view: partial(Bench.view, folding=folding) for view, folding in VIEWS.items()}
+"""Measurements beside the builds."""
 
 
 def _recipes(folder: str) -> list[Path]:
@@ -325,13 +353,8 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
     parser.add_argument("--only", nargs="+", choices=programs, default=list(programs), help="programs (default: all)")
-    parser.add_argument(
-        "--builds",
-        nargs="+",
-        choices=[*BUILDS, *INSTRUMENTED, OLDER, *VIEWS],
-        default=[*BUILDS, *INSTRUMENTED, OLDER, *VIEWS],
-        help="builds (default: all)",
-    )
+    known = [*BUILDS, *INSTRUMENTED, OLDER, *FURTHER]
+    parser.add_argument("--builds", nargs="+", choices=known, default=known, help="builds (default: all)")
     parser.add_argument("--jobs", type=int, default=2, help="concurrent compiles (default: 2)")
     parser.add_argument("--again", action="store_true", help="measure again what the results have")
     parser.add_argument("--output", type=Path, default=RESULTS / "linked.json", help="JSON file of the results")
@@ -340,11 +363,7 @@ def main() -> None:
     benches = {name: Bench(programs[name], options) for name in options.only}
     table = Table({"program": "<10", "build": "<20", **dict.fromkeys(LINKS, ">+12.2%"), "tests": ">8"})
     measured = [build for build in options.builds if build not in INSTRUMENTED]
-    steps = (
-        (Bench.measure, "gc", measured),
-        (Bench.check, "instructions", CHECKED),
-        (Bench.test, "tests", INSTRUMENTED),
-    )
+    steps = (Bench.measure, "gc", measured), (Bench.check, "instructions", CHECKED), (Bench.test, "tests", INSTRUMENTED)
     for step, key, builds in steps:
         for build in (build for build in builds if build in options.builds):
             for name, bench in benches.items():
@@ -364,15 +383,14 @@ def main() -> None:
                     raise SystemExit(f"{name}, {build}: expected the output of the plain build, got another")
                 changes = [row[kind][0] / plain[kind][0] - 1 if kind in row else math.nan for kind in LINKS]
                 table.row(name, build, *changes, str(row.get("tests", "")))
-    for view, folding in VIEWS.items():
-        for name, bench in benches.items():
-            is_missing = options.again or view not in read_json(options.output, {})[name]
-            if view in options.builds and not bench.program.older and is_missing:
-                found = bench.view(folding)
-                results = read_json(options.output, {})
-                results[name].setdefault(view, {}).update(found)
-                write_json(options.output, results)
-                print(name, view, found, flush=True)
+    for key, name in ((key, name) for key in FURTHER if key in options.builds for name in benches):
+        is_missing = options.again or key not in read_json(options.output, {})[name]
+        if not programs[name].older and is_missing:
+            found = FURTHER[key](benches[name])
+            results = read_json(options.output, {})
+            results[name].setdefault(key, {}).update(found)
+            write_json(options.output, results)
+            print(name, key, found, flush=True)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,9 @@ VIEW = ("", "never", "always", "random", "last-call")
 VIEWS = {"view": "none", "view, folding": "all"}
 """Link views, by the folding of their link."""
 
+WAYS = ("plain", *(f"{way}, {policy}" for way in ("plugin", "wrapper") for policy in ("default", "last-call")))
+"""Ways to compile whose CPU time is compared."""
+
 NETWORK = Path("runs/networks/link-view.safetensors")
 """Network of the labels in the link view that docs/results/negative_results.md describes, by `mlgo-gym train imitation
 --models 2 --trees 60 --hidden 32,16 --steps 1500 --margin 0.7`; it is measured if the file exists."""

@@ -27,15 +27,7 @@ from typing import Any
 
 from benchmarks import protocol
 from benchmarks.learning import METHODS, WORK, Method
-from benchmarks.measuring import (
-    RESULTS,
-    ROOT,
-    command_line,
-    cpu_seconds,
-    read_json,
-    write_json,
-    write_result,
-)
+from benchmarks.measuring import RESULTS, ROOT, command_line, cpu_seconds, read_json, write_json, write_result
 from benchmarks.protocol import ENVIRONMENT, LEVELS, Row, protocol_corpus
 from mlgo_gym import Execution, __version__, evaluate
 from mlgo_gym.corpus.opening import BENCHMARK

@@ -59,10 +59,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 LOOPS = {"Inline": INLINING, "RegAllocEvict": EVICTION, "RegAllocPriority": PRIORITY}
 """Advisors of the forms with one channel."""
 
-POLICIES: dict[str, dict[str, Any]] = {
-    "threshold:5": {},
-    "last-call": {"callee_features": True},
-}
+POLICIES: dict[str, dict[str, Any]] = {"threshold:5": {}, "last-call": {"callee_features": True}}
 """Policies that are timed, with the arguments of their environment."""
 
 PROCESSES = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN

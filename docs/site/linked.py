@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.linked_builds import WAYS
 from docs.site.measurements import interval, percent, read
 from mlgo_gym.evaluation.statistics import Change
 
@@ -201,6 +202,18 @@ def rewards() -> Iterator[Sequence[str]]:
         cells = [percent(change.mean), interval(change.estimate.interval), percent(change.total), str(change.worse)]
         cells += ["", ""] if policy == "last-call" else [percent(against.mean), interval(against.estimate.interval)]
         yield [policy if policy in ("network", "random") else f"`{policy}`", str(len(rows)), *cells]
+
+
+def cpu_time() -> Iterator[Sequence[str]]:
+    """Yield the CPU time of each way to build with link facts, as a multiple of that of plain clang."""
+    yield ["build with link facts", "programs", "in total", "lowest", "highest"]
+    rows = [row["CPU time"] for row in programs(*GROUPS["15 in C++"]).values() if "CPU time" in row]
+    for name in WAYS[1:] if rows else ():
+        ratios = [row[name] / row["plain"] for row in rows]
+        total = sum(row[name] for row in rows) / sum(row["plain"] for row in rows)
+        way, _, policy = name.partition(", ")
+        title = "clang's own choices" if policy == "default" else f"`{policy}`"
+        yield [f"{way}, {title}", str(len(rows)), *(f"{ratio:.2f}" for ratio in (total, min(ratios), max(ratios)))]
 
 
 def older_facts() -> Iterator[Sequence[str]]:

@@ -270,6 +270,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     "held_out.networks": partial(held_out, networks=True),
     "held_out.opened": opened,
     **{f"linked.builds.{link}": partial(linked.by_group, link) for link in ("gc", "icf")},
+    "linked.cpu_time": linked.cpu_time,
     "linked.levels": linked.by_level,
     "linked.older_facts": linked.older_facts,
     "linked.steps": linked.by_step,
