@@ -110,8 +110,8 @@ def play_default(env: gym.Env[Any, Any], **options: Any) -> dict[str, Any]:
 
     The options are those of `reset()`, for instance `module`.
     """
-    _, failed, info = run_episode(env, lambda _, info: info["default_action"], options=options)
-    if failed:
+    info = run_episode(env, lambda _, info: info["default_action"], options=options)
+    if info.get("error"):
         raise SystemExit(f"{info['module']}: {info['error']['message']}")
     return info
 

@@ -52,7 +52,7 @@ def measure(group: Group, policy: str) -> dict[str, dict[str, tuple[float, float
             act = evaluated.policies[policy].act
             for name in evaluated.env.corpus.names:
                 try:
-                    _, _, info = run_episode(evaluated.env, act, options={"module": name})
+                    info = run_episode(evaluated.env, act, options={"module": name})
                 except (CompilerError, NoDecisionError):
                     continue
                 if not info["error"]:

@@ -349,7 +349,7 @@ def _run(env: CompilerEnv, choose: Choose, name: str, *, explain: bool) -> _Outc
         return action
 
     try:
-        _, _, info = run_episode(env, act, options={"module": name})
+        info = run_episode(env, act, options={"module": name})
     except NoDecisionError:
         return _Outcome()
     if info["error"]:

@@ -46,14 +46,14 @@ def decide(policy: Policy, task: Task, decision: Decision, module: str, index: i
 
 def run_episode(
     env: gym.Env[Any, Any], choose: Callable[[Any, Mapping[str, Any]], Any], **reset: Any
-) -> tuple[float, bool, dict[str, Any]]:
-    """Run an episode whose actions `choose` returns; return the last reward, whether it failed, and the last info."""
+) -> dict[str, Any]:
+    """Run an episode whose actions `choose` returns, and return the last info."""
     observation, info = env.reset(**reset)
     over = False
     while not over:
-        observation, reward, terminated, truncated, info = env.step(choose(observation, info))
+        observation, _, terminated, truncated, info = env.step(choose(observation, info))
         over = terminated or truncated
-    return float(reward), bool(info.get("error")), info
+    return info
 
 
 MASK = "action_mask"

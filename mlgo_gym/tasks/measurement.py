@@ -96,12 +96,6 @@ def frames_of(compiled: CompileResult) -> dict[str, int] | None:
     return {place.rpartition(":")[2]: int(size) for place, size, _ in rows}
 
 
-def grown_frames(frames: Mapping[str, int], baseline: Mapping[str, int]) -> dict[str, int]:
-    """Return by how many bytes each frame is larger than in a baseline that has the function, the largest first."""
-    growth = {name: size - baseline[name] for name, size in frames.items() if size > baseline.get(name, size)}
-    return dict(sorted(growth.items(), key=lambda item: (-item[1], item[0])))
-
-
 RewardFunction = Callable[[float, float], float]
 """Takes the outcome and the baseline, both costs (smaller is better), and returns the reward."""
 

@@ -17,7 +17,7 @@ from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.tasks.features import FeatureTable
-from mlgo_gym.tasks.measurement import MAX_FRAME, PROJECT_METRICS, SIZE_METRICS, Measurement, grown_frames
+from mlgo_gym.tasks.measurement import MAX_FRAME, PROJECT_METRICS, SIZE_METRICS, Measurement
 
 GRAPH = "graph"
 """The form of an observation that is the call graph."""
@@ -165,7 +165,8 @@ class Task(ABC):
             if metric in reference:
                 report |= {metric: costs[metric], f"baseline_{metric}": reference[metric]}
         if measurement.frames is not None and baseline.frames is not None:
-            report["grown_frames"] = len(grown_frames(measurement.frames, baseline.frames))
+            plain = baseline.frames
+            report["grown_frames"] = sum(size > plain.get(name, size) for name, size in measurement.frames.items())
         return report
 
 

@@ -235,11 +235,11 @@ def test_labels_by_flips_equal_single_flips(varied: str) -> None:
     def choose(_: Any, info: Mapping[str, Any]) -> int:
         return int(info["default_action"]) ^ (tuple(info["site"]) == flipped)
 
-    plain = run_episode(env, choose, options={"module": "mixed"})[2]["text"]
+    plain = run_episode(env, choose, options={"module": "mixed"})["text"]
     names = "context", "visit", "position", "answer", "bytes"
     for *site, answer, label in list(zip(*(list(columns[name]) for name in names), strict=True))[::3]:
         flipped = tuple(site)
-        change = run_episode(env, choose, options={"module": "mixed"})[2]["text"] - plain
+        change = run_episode(env, choose, options={"module": "mixed"})["text"] - plain
         assert abs((-change if answer else change) - label) <= 16, site
     assert set(env.task.headers[0].dtype.names or ()) < set(columns)
     assert {len(values) for values in columns.values()} == {len(columns["bytes"])}

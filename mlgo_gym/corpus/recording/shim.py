@@ -58,7 +58,12 @@ def main(argv: Sequence[str]) -> int:
         return _run_cache(list(argv[5:]), settings_path)
     if argv[0] == "rust":
         return _run_rustc(list(argv[1:]), settings_path)
-    mode, linker, linker_after, compiler, after, arguments = _groups(argv)
+    groups, arguments = [], list(argv[1:])
+    for _ in range(4):
+        end = int(arguments[0]) + 1
+        groups.append(arguments[1:end])
+        arguments = arguments[end:]
+    mode, (linker, linker_after, compiler, after) = argv[0], groups
     compiler_path = None
     if mode == "by-path":
         compiler_path, *arguments = arguments
@@ -146,15 +151,6 @@ def _run(command: list[str], settings_path: str, record: Callable[[dict[str, Any
             message = f"{type(error).__name__}: {error}"
             records.note_failure(os.path.dirname(settings_path), " ".join(command)[:500], message)
     return status if status >= 0 else 128 - status
-
-
-def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], list[str], list[str]]:
-    groups, rest = [], list(argv[1:])
-    for _ in range(4):
-        end = int(rest[0]) + 1
-        groups.append(rest[1:end])
-        rest = rest[end:]
-    return argv[0], groups[0], groups[1], groups[2], groups[3], rest
 
 
 def _load(name: str) -> Any:

@@ -303,12 +303,12 @@ class ModulePrograms:
     counts_calls = True
 
     def __init__(self, corpus: Corpus, toolchain: Toolchain, plain: Callable[[str], bytes], *, trust: bool) -> None:
-        assert corpus.path is not None or not read_programs(corpus), "read_programs() needs a folder"
-        self._folder = corpus.path or Path()
         self._toolchain = toolchain
         self._plain = plain
         self._programs: dict[str, list[tuple[Program, tuple[str, ...]]]] = {}
         self._corpus, self._described = corpus.whole(), read_programs(corpus, trust=trust)
+        assert corpus.path is not None, "read_programs() needs it"
+        self._folder = corpus.path
         self.counter = program_counter(self._described[0], self._folder)
         for program in self._described:
             modules = modules_of(program, self._folder)
