@@ -69,7 +69,7 @@ def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TA
 def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Target) -> None:
     sources = _sources()
     # The sources are the same for each target, since their digests tell which policies were trained on them.
-    types = [] if target.has_int128 else ["-D__int128=_BitInt(128)"]
+    types = [] if "64" in target.architecture else ["-D__int128=_BitInt(128)"]
     libc = _libc_flags(toolchain, target)
     libcxx = ["-nostdinc", *library_headers(bundled_command()[0], target.zig)]
     driver_flags: dict[str, list[str]] = {}

@@ -61,14 +61,9 @@ class Target:
         return self.triple.startswith("wasm")
 
     @property
-    def has_int128(self) -> bool:
-        """Whether clang has the type `__int128` for it."""
-        return "64" in self.triple.partition("-")[0]
-
-    @property
-    def is_native(self) -> bool:
-        """Whether this machine runs its programs without an emulator."""
-        return self.triple.partition("-")[0] == platform.machine()
+    def architecture(self) -> str:
+        """The first word of the triple."""
+        return self.triple.partition("-")[0]
 
 
 _TARGETS = (

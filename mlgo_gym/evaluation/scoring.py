@@ -327,13 +327,9 @@ def _candidate_errors() -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it may raise anything
-        raise _CandidateError(_reason(error)) from None
-
-
-def _reason(error: BaseException) -> str:
-    """Return an exception in one line, with the candidate's line that raised it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "candidate.py"]
-    return f"{type(error).__name__}: {error}" + (f" in line {lines[-1]}" if lines else "")
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f" in line {frame.lineno}" for frame in frames if frame.filename == "candidate.py"]
+        raise _CandidateError(f"{type(error).__name__}: {error}{''.join(lines[-1:])}") from None
 
 
 def _run(env: CompilerEnv, choose: Choose, name: str, *, explain: bool) -> _Outcome:

@@ -183,13 +183,12 @@ def _launcher() -> Path:
 
 def find_emulator(target: Target | None) -> Emulator | None:
     """Return the emulator of a target, None where this machine runs its programs; `MlgoError` without it."""
-    if target is None or target.is_native:
+    if target is None or target.architecture == platform.machine():
         return None
     if target.is_webassembly:
         library("wasmtime", "Running WebAssembly programs", "run-time")
         return Emulator("wasmtime", sys.executable)
-    architecture = target.triple.partition("-")[0]
-    name = f"qemu-{_ARCHITECTURES.get(architecture, architecture)}"
+    name = f"qemu-{_ARCHITECTURES.get(target.architecture, target.architecture)}"
     program = shutil.which(name)
     if program is None:
         raise MlgoError(
