@@ -82,23 +82,14 @@ def load_model(kind: str, file: Path) -> ForeignModel:
 
     Raises:
         MissingExtraError: The library that runs it is not installed.
-        PolicyError: The file is no such model, or has an input of other elements than numbers.
+        PolicyError: The file is no such model.
     """
     load, name, module = _LOADERS[kind]
     runtime = library(module, name, kind)
     try:
-        model = load(runtime, file, read_untrusted(file))
+        return load(runtime, file, read_untrusted(file))
     except Exception as error:
         raise PolicyError(f"expected {name}, got {file}: {error}") from error
-    for tensor in model.inputs:
-        check_numbers(model, tensor)
-    return model
-
-
-def check_numbers(model: ForeignModel, tensor: ModelTensor) -> None:
-    """Raise a PolicyError if the elements of a tensor are no numbers."""
-    if tensor.dtype.kind not in "biuf":
-        raise PolicyError(f"expected tensors of numbers, got {tensor.name} in {model.file}; export another model")
 
 
 def _onnx(onnxruntime: Any, file: Path, data: bytes) -> ForeignModel:
@@ -164,7 +155,7 @@ class ForeignPolicy:
         output: index of the output that decides; it is divided by `unit`.
 
     Raises:
-        PolicyError: a feature is missing or has another size, or the output is no action.
+        PolicyError: a feature is missing or has another size, elements are no numbers, or the output is no action.
     """
 
     def __init__(
@@ -177,9 +168,11 @@ class ForeignPolicy:
         unit: float = 1.0,
     ) -> None:
         self._model, self._output, self._unit = model, output, np.float32(unit)
-        self._inputs = _inputs(kind, env, inputs)
         tensor = model.outputs[output]
-        check_numbers(model, tensor)
+        for used in (*inputs, tensor):
+            if used.dtype.kind not in "biuf":
+                raise PolicyError(f"expected tensors of numbers, got {used.name} in {model.file}; export another model")
+        self._inputs = _inputs(kind, env, inputs)
         is_action = tensor.dtype.kind in "iu" and tensor.size == 1 and isinstance(env.action_space, gym.spaces.Discrete)
         self._choose = None if is_action else chooser(kind, env, tensor.size)
         self._kind, self._space = kind, env.action_space
