@@ -111,7 +111,7 @@ class Bench:
     def compile(self, build: Build, sources: Sequence[str]) -> list[Path]:
         """Return the objects of sources in their order; compile those that are missing."""
         if "," in build.policy:
-            policies = [policy if policy != "default" else "" for policy in build.policy.split(",")]
+            policies = [policy if policy != "default" or build.facts else "" for policy in build.policy.split(",")]
             objects = zip(*(self.compile(replace(build, policy=policy), sources) for policy in policies), strict=True)
             return [min(files, key=lambda file: object_sizes(file.read_bytes()).loaded) for files in objects]
         words, settings = [*FLAGS, *build.flags, *shlex.split(self.program.flags)], {}
@@ -180,28 +180,29 @@ class Bench:
 
     def recipes(self, build: Build) -> Path:
         """Search the modules of a recorded build in the link view; return the folder of the recipes."""
-        folder, corpus = self._work / f"search-{build.facts}-{build.compiles}", self.corpus(build.facts)
+        level, facts = build.flags[0], build.facts
+        folder, corpus = self._work / f"search{level}-{facts}-{build.compiles}", self.corpus(level, facts)
         recipes = folder / "recipes"
         if (folder / "done").exists():
             return recipes
         recipes.mkdir(parents=True, exist_ok=True)
         search = ["search", "mlgo/Inline-v0", "--corpus", str(corpus), *CLANG, "--trust-flags", "--link-view"]
-        search += ["--set", f"link_facts={self.facts(build.flags[0], build.facts)}"]
+        search += ["--set", f"link_facts={self.facts(level, facts)}"]
         search += ["--start", build.policy, "--compiles", str(build.compiles)]
         search += ["--recipes", str(recipes), "--output", str(folder / "search.jsonl")]
         subprocess.run([_installed("mlgo-gym"), *search, "--jobs", str(self._options.jobs)], check=True)
         (folder / "done").touch()
         return recipes
 
-    def corpus(self, folding: str) -> Path:
-        """Record the plain build and a link with this folding; return the folder of the corpus."""
-        folder = self._work / f"recorded-{folding}"
+    def corpus(self, level: str, folding: str) -> Path:
+        """Record the plain build of a level and a link with this folding; return the folder of the corpus."""
+        folder = self._work / f"recorded{level}-{folding}"
         if not (folder / "links.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
             built = self.root / "recorded"  # links of a temporary folder are probes
             built.mkdir(exist_ok=True)
             (built / "roots").write_text("\n".join(self._roots()))
-            words = [*FLAGS, *BUILDS[PLAIN].flags, *shlex.split(self.program.flags), "-c"]
+            words = [*FLAGS, level, *shlex.split(self.program.flags), "-c"]
             objects = [f"recorded/{number}.o" for number in range(len(self.sources))]
             lines = ["set -e"]
             for source, output in zip(self.sources, objects, strict=True):
@@ -302,7 +303,7 @@ class Bench:
     def view(self, folding: str) -> dict[str, list[int]]:
         """Return by policy the bytes of the objects of all modules in the link view, and those of the linked file."""
         clang, facts = find_toolchain(COMPILERS["clang"][0]), self.facts("-Oz", folding)
-        recorded = self.corpus(folding)
+        recorded = self.corpus("-Oz", folding)
         corpus = open_corpus(recorded, toolchain=clang, trust_flags=True, link_view=True, link_facts=facts)
         modules = [str(module.bitcode.resolve()) for module in corpus]
         found, policies = {}, {policy or "clang": policy for policy in VIEW}

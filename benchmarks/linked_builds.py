@@ -38,6 +38,9 @@ PLAIN = "Oz"
 NO_LIMIT = ("-mllvm", "-ml-advisor-size-increase-threshold=1000")
 """A size limit of the ML advisor that no module reaches."""
 
+FOUR = "never,threshold:0,default,last-call"
+"""Four compiles, of which the smallest object is linked."""
+
 BUILDS = {
     PLAIN: Build(),
     "internal": Build(policy="default", facts="none"),
@@ -48,12 +51,15 @@ BUILDS = {
     "recipes, folding": Build(policy="last-call", facts="all", compiles=10),
     "last-call": Build(policy="last-call"),
     "threshold:5": Build(policy="threshold:5"),
-    "smallest": Build(policy="never,threshold:0,default,last-call"),
+    "smallest": Build(policy=FOUR),
+    "smallest with facts": Build(policy=FOUR, facts="none"),
+    "smallest with facts, folding": Build(policy=FOUR, facts="all"),
     "rule, no size limit": Build(("-Oz", *NO_LIMIT), "last-call", "none"),
     "last-call, no size limit": Build(("-Oz", *NO_LIMIT), "last-call"),
     "g++": Build(compiler="gcc"),
     "Os": Build(("-Os",)),
     "Os rule": Build(("-Os",), "last-call", "none"),
+    "Os recipes": Build(("-Os",), "last-call", "none", compiles=10),
     "O2": Build(("-O2",)),
     "O2 internal": Build(("-O2",), "default", "none"),
     "thin": Build(("-Oz", "-flto=thin")),
@@ -97,7 +103,7 @@ RANDOM = """static int mlgo_yes(const float *features) {
 }"""
 """Decisions by a hash of features."""
 
-CHECKED = (PLAIN, "internal", "rule", "Os rule", "O2", "O2 internal", OLDER)
+CHECKED = (PLAIN, "internal", "rule", "Os rule", "Os recipes", "O2", "O2 internal", OLDER)
 """Builds whose programs and tests run."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from benchmarks.linked_builds import WAYS
@@ -34,6 +33,10 @@ STEPS = {
 """Builds at -Oz, in the order of the tables."""
 
 
+_OF_LINK = ("internal", "rule", "recipes", "smallest with facts")
+"""Builds whose facts are those of the link."""
+
+
 def programs(*groups: str) -> dict[str, Program]:
     """Return the programs of groups by name."""
     return {name: row for name, row in read("linked").items() if row["group"] in groups}
@@ -41,7 +44,7 @@ def programs(*groups: str) -> dict[str, Program]:
 
 def build_of(step: str, link: str) -> str:
     """Return the build for a link: with folding, facts are those of folding."""
-    return f"{step}, folding" if link == "icf" and step in ("internal", "rule", "recipes") else step
+    return f"{step}, folding" if link == "icf" and step in _OF_LINK else step
 
 
 def changes(rows: Mapping[str, Program], build: str, value: Callable[[Any], Any], base: str = "Oz") -> Change:
@@ -100,6 +103,8 @@ PAIRS = {
     ("last-call", "Oz"): ("`last-call` without facts", "plain -Oz"),
     ("smallest", "Oz"): ("smallest of four without facts", "plain -Oz"),
     ("smallest", "last-call"): ("smallest of four without facts", "`last-call` without facts"),
+    ("smallest with facts", "Oz"): ("smallest of four with facts", "plain -Oz"),
+    ("smallest with facts", "rule"): ("smallest of four with facts", "facts, `last-call`"),
     ("last-call, no size limit", "last-call"): ("`last-call` without facts or size limit", "`last-call` without facts"),
 }
 """Builds that are compared program by program, with their titles."""
@@ -132,6 +137,7 @@ LEVELS = {
     ("Os", "Oz"): "plain -Os",
     ("Os rule", "Oz"): "-Os, facts, `last-call`",
     ("Os rule", "Os"): "-Os, facts, `last-call`",
+    ("Os recipes", "Oz"): "-Os, facts, recipes",
     ("O2", "Oz"): "plain -O2",
     ("O2 internal", "O2"): "-O2, facts, clang's own choices",
 }
@@ -180,13 +186,16 @@ def recipes() -> Iterator[Sequence[str]]:
 
 def in_view() -> Iterator[Sequence[str]]:
     """Yield for each policy how far the sum of a program's objects in the link view is from its linked file."""
-    rows = [row["view"] for row in programs(*GROUPS["15 in C++"], "C").values() if "view" in row]
-    yield ["policy", "programs", "within 0.6 %", "median", "smallest", "largest"]
-    for policy in (policy for policy in rows[0] if policy != "network"):  # too few programs in C
-        found = [row[policy][0] / row[policy][1] - 1 for row in rows]
-        name = policy if policy in ("clang", "random") else f"`{policy}`"
-        exact = sum(abs(change) <= 0.006 for change in found)
-        yield [name, str(len(rows)), str(exact), *map(percent, (median(found), min(found), max(found)))]
+    every = programs(*GROUPS["15 in C++"], "C").values()
+    titles = (f"{link}{title}" for link in ("", "folding: ") for title in ("within 0.6 %", "smallest", "largest"))
+    yield ["policy", "programs", *titles]
+    for policy in ("clang", "last-call", "never", "always", "random"):
+        cells = list[str]()
+        for view in ("view", "view, folding"):
+            found = [row[view][policy][0] / row[view][policy][1] - 1 for row in every if view in row]
+            exact = sum(abs(change) <= 0.006 for change in found)
+            cells += [str(exact), *(percent(change(found, default=0.0)) for change in (min, max))]
+        yield [policy if policy in ("clang", "random") else f"`{policy}`", str(len(found)), *cells]
 
 
 def rewards() -> Iterator[Sequence[str]]:
