@@ -26,7 +26,7 @@ from mlgo_gym.corpus.corpus import Corpus, Module
 from mlgo_gym.corpus.recording.links import Link as RecordedLink
 from mlgo_gym.corpus.recording.links import read_links, roots_of_link
 from mlgo_gym.errors import CorpusError, PolicyError
-from mlgo_gym.llvm.link_facts import LinkFacts
+from mlgo_gym.llvm.link_facts import LinkFacts, objects_of
 from mlgo_gym.llvm.linker import Folding, Link, Place
 from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -173,9 +173,9 @@ class LinkView:
     def _missing_functions(self, modules: Sequence[str], program: RecordedLink | None) -> set[str]:
         folding, roots, others = self._read_facts.folding, None, list[bytes]()
         if program is not None:
-            folding, roots = _folding(program), roots_of_link(program)
+            folding, roots = "none" if program.lto else _folding(program), roots_of_link(program)
             folder = cast("Path", self.plain.path)
-            others = [(folder / part.file).read_bytes() for part in program.parts if part.file is not None]
+            others = list(objects_of([folder / part.file for part in program.parts if part.file is not None]))
         if folding == "none" and roots is None:
             return set()
         objects = [*map(self._plain_objects.__getitem__, modules), *others]
