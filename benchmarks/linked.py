@@ -154,7 +154,7 @@ class Bench:
         """
         settings = {"MLGO_LINK_FACTS": str(self.facts("-Oz", "none")), "MLGO_STRICT": "1"}
         words, seconds = [*FLAGS, "-Oz", *shlex.split(self.program.flags)], dict.fromkeys(WAYS, 0.0)
-        differences = dict[str, int]()
+        differing = dict[str, int]()
         with tempfile.NamedTemporaryFile(suffix=".o") as file:
             for number, source in enumerate([self.sources[0], *self.sources]):
                 objects = dict[str, bytes]()
@@ -165,9 +165,8 @@ class Bench:
                     self._run(Build(compiles=way == "wrapper"), line, settings | {"MLGO_POLICY": policy})
                     seconds[name] += bool(number) * (cpu_seconds(_CHILDREN) - start)
                     if (data := Path(file.name).read_bytes()) != objects.setdefault(policy, data):
-                        more = object_sizes(data).text - object_sizes(objects[policy]).text
-                        differences[f"{source}, {policy}"] = more
-        return {name: round(value, 2) for name, value in seconds.items()} | {"differences": differences}
+                        differing[f"{source}, {policy}"] = object_sizes(data).text - object_sizes(objects[policy]).text
+        return {name: round(value, 2) for name, value in seconds.items()} | {"differences": differing}
 
     def facts(self, level: str, folding: str) -> Path:
         """Return the file of the link facts of the plain build of a level, or of an older version."""
@@ -187,10 +186,10 @@ class Bench:
             return recipes
         recipes.mkdir(parents=True, exist_ok=True)
         search = ["search", "mlgo/Inline-v0", "--corpus", str(corpus), *CLANG, "--trust-flags", "--link-view"]
-        search += ["--set", f"link_facts={self.facts(level, facts)}"]
-        search += ["--start", build.policy, "--compiles", str(build.compiles)]
-        search += ["--recipes", str(recipes), "--output", str(folder / "search.jsonl")]
-        subprocess.run([_installed("mlgo-gym"), *search, "--jobs", str(self._options.jobs)], check=True)
+        search += ["--set", f"link_facts={self.facts(level, facts)}", "--start", build.policy]
+        search += ["--compiles", str(build.compiles), "--recipes", str(recipes)]
+        search += ["--output", str(folder / "search.jsonl"), "--jobs", str(self._options.jobs)]
+        subprocess.run([_installed("mlgo-gym"), *search], check=True)
         (folder / "done").touch()
         return recipes
 
@@ -199,37 +198,36 @@ class Bench:
         folder = self._work / f"recorded{level}-{folding}"
         if not (folder / "links.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            built = self.root / "recorded"  # links of a temporary folder are probes
-            built.mkdir(exist_ok=True)
-            (built / "roots").write_text("\n".join(self._roots()))
+            (self.root / "recorded").mkdir(exist_ok=True)  # links of a temporary folder are probes
             words = [*FLAGS, level, *shlex.split(self.program.flags), "-c"]
             objects = [f"recorded/{number}.o" for number in range(len(self.sources))]
-            lines = ["set -e"]
-            for source, output in zip(self.sources, objects, strict=True):
-                compiler = "$CC" if source.endswith(".c") else "$CXX"
-                lines.append(f"{compiler} {shlex.join([*words, source, '-o', output])}")
+            lines = [
+                f"${'CC' if source.endswith('.c') else 'CXX'} {shlex.join([*words, source, '-o', output])}"
+                for source, output in zip(self.sources, objects, strict=True)
+            ]
             link = [*LLD[1:], *ALONE, *LINKS["icf" if folding == "all" else "gc"], "-o", "recorded/linked"]
-            lines.append(f"$CXX {shlex.join([*link, '@recorded/roots', *objects])}")
-            record = ["corpus", "record", *CLANG, "--output", str(folder), "--", "sh", "-c", "\n".join(lines)]
+            lines.append(f"$CXX {shlex.join([*link, f'@{self._roots()}', *objects])}")
+            record = ["corpus", "record", *CLANG, "--output", str(folder), "--", "sh", "-ec", "\n".join(lines)]
             subprocess.run([_installed("mlgo-gym"), *record], cwd=self.root, check=True)
         return folder
 
-    def _roots(self) -> list[str]:
-        """Return the arguments of a link that keeps the roots of the program."""
+    def _roots(self) -> Path:
+        """Return a file with the arguments of a link that keeps the roots of the program."""
         roots = set[str]()
         for file in self.compile(BUILDS[PLAIN], self.sources):
             table = read_symbol_table(read_elf(file.read_bytes()))
             if table is not None:
                 roots.update(table.names(table.symbols[table.functions & (table.symbols["info"] >> 4 == 1)]))
         kept = sorted(root for root in roots if re.search(self.program.roots, root))
-        return [f"-Wl,-e,{kept[0]}", *(f"-Wl,-u,{root}" for root in kept)]
+        path = self._work / "roots"
+        path.write_text("\n".join([f"-Wl,-e,{kept[0]}", *(f"-Wl,-u,{root}" for root in kept)]))
+        return path
 
     def link(self, objects: Sequence[Path], arguments: Sequence[str]) -> list[int]:
         """Link the roots and what they need; return bytes of code, of unwind tables, and of the stripped file."""
         with tempfile.TemporaryDirectory() as folder:
-            symbols, output = Path(folder, "roots"), Path(folder, "linked")
-            symbols.write_text("\n".join(self._roots()))
-            subprocess.run([*LLD, *ALONE, *arguments, "-o", output, f"@{symbols}", *objects], check=True)
+            output = Path(folder, "linked")
+            subprocess.run([*LLD, *ALONE, *arguments, "-o", output, f"@{self._roots()}", *objects], check=True)
             data = output.read_bytes()
         sections = read_elf(data).named_sections()
         unwind = sum(len(sections.get(section, b"")) for section in (".eh_frame", ".gcc_except_table"))
@@ -302,17 +300,15 @@ class Bench:
 
     def view(self, folding: str) -> dict[str, list[int]]:
         """Return by policy the bytes of the objects of all modules in the link view, and those of the linked file."""
-        clang, facts = find_toolchain(COMPILERS["clang"][0]), self.facts("-Oz", folding)
-        recorded = self.corpus("-Oz", folding)
-        corpus = open_corpus(recorded, toolchain=clang, trust_flags=True, link_view=True, link_facts=facts)
+        clang, facts, plain = find_toolchain(CLANG[1]), self.facts("-Oz", folding), self.corpus("-Oz", folding)
+        corpus = open_corpus(plain, toolchain=clang, trust_flags=True, link_view=True, link_facts=facts)
         modules = [str(module.bitcode.resolve()) for module in corpus]
         found, policies = {}, {policy or "clang": policy for policy in VIEW}
         if NETWORK.exists() and folding == "none":
             policies["network"] = f"mlp:{NETWORK}"
         for name, policy in policies.items():
-            objects = self.compile(
-                Build(policy=policy, facts=folding if name in ("last-call", "network") else ""), modules
-            )
+            build = Build(policy=policy, facts=folding if name in ("last-call", "network") else "")
+            objects = self.compile(build, modules)
             text = sum(object_sizes(path.read_bytes()).text for path in objects)
             found[name] = [text, self.link(objects, LINKS["icf" if folding == "all" else "gc"])[0]]
         return found

@@ -38,8 +38,7 @@ PLAIN = "Oz"
 NO_LIMIT = ("-mllvm", "-ml-advisor-size-increase-threshold=1000")
 """A size limit of the ML advisor that no module reaches."""
 
-FOUR = "never,threshold:0,default,last-call"
-"""Four compiles, of which the smallest object is linked."""
+FOUR = "never,threshold:0,default,last-call"  # the smallest of the four objects is linked
 
 BUILDS = {
     PLAIN: Build(),
