@@ -28,10 +28,10 @@ from mlgo_gym.corpus.recording.links import read_links, roots_of_link
 from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.link_facts import LinkFacts, objects_of
 from mlgo_gym.llvm.linker import Folding, Link, Place
-from mlgo_gym.llvm.object_file import read_elf, read_symbol_table
+from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 
-_REVISION = 3
+_REVISION = 4
 _bitcode, _facts, _linked = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-linked")
 
 
@@ -109,9 +109,16 @@ class LinkView:
 
     @cached_property
     def _plain_objects(self) -> dict[str, bytes]:
+        return self._objects()
+
+    @cached_property
+    def _objects_without_inlining(self) -> dict[str, bytes]:
+        return self._objects("-mllvm", "-inline-threshold=-1000000")
+
+    def _objects(self, *flags: str) -> dict[str, bytes]:
         def compiled(module: Module) -> bytes:
             module = module if self.trust is None else replace(module, trusted=self.trust)
-            return plan(module, self.toolchain).plain_object()
+            return plan(module, self.toolchain, flags).plain_object()
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return dict(zip((module.name for module in self._modules), pool.map(compiled, self._modules), strict=True))
@@ -136,7 +143,16 @@ class LinkView:
         return {name.encode(errors="surrogateescape"): linkage for name, linkage in linkages.items()}
 
     def _find_linked(self) -> dict[str, dict[str, Any]]:
-        return {"owners": self._find_owners(), "not_emitted": self._find_not_emitted()}
+        everything = tuple(module.name for module in self._modules)
+        owners, missing = self._find_owners(), dict[str, set[str]]()
+        for program in self._links or (None,):
+            modules = everything if program is None else program.modules
+            names, merged_into = self._lost_functions(modules, program)
+            for module in modules:
+                missing[module] = missing.get(module, names) & names
+            for name, module in merged_into.items():
+                owners.setdefault(module, {}).setdefault(name, module)
+        return {"owners": owners, "not_emitted": {module: sorted(names) for module, names in missing.items() if names}}
 
     def _find_owners(self) -> dict[str, dict[str, str]]:
         """Return, by module, the owner of each function that several modules of the same programs share."""
@@ -159,37 +175,37 @@ class LinkView:
                 owners.setdefault(member, {})[name] = owner
         return owners
 
-    def _find_not_emitted(self) -> dict[str, list[str]]:
-        """Return, by module, the functions that its programs lack, because the linker drops them or merges them."""
-        everything = tuple(module.name for module in self._modules)
-        missing: dict[str, set[str]] = {}
-        for program in self._links or (None,):
-            modules = everything if program is None else program.modules
-            names = self._missing_functions(modules, program)
-            for module in modules:
-                missing[module] = missing.get(module, names) & names
-        return {module: sorted(names) for module, names in missing.items() if names}
+    def _lost_functions(self, modules: Sequence[str], program: RecordedLink | None) -> tuple[set[str], dict[str, str]]:
+        """Return the functions that a linked file lacks, and those with which others were merged, by module.
 
-    def _missing_functions(self, modules: Sequence[str], program: RecordedLink | None) -> set[str]:
+        It lacks a function that nothing refers to before clang inlines, or that is merged with an equal one.
+        """
         folding, roots, others = self._read_facts.folding, None, list[bytes]()
         if program is not None:
             folding, roots = "none" if program.lto else _folding(program), roots_of_link(program)
             folder = cast("Path", self.plain.path)
             others = list(objects_of([folder / part.file for part in program.parts if part.file is not None]))
-        if folding == "none" and roots is None:
-            return set()
-        objects = [*map(self._plain_objects.__getitem__, modules), *others]
-        tables = [read_symbol_table(read_elf(data)) for data in objects]
-        link = Link([table for table in tables if table is not None])
-        reached = link.functions_of.keys() if roots is None else link.reached_sections(roots)
-        missing = {name for place, names in link.functions_of.items() if place not in reached for name in names}
-        merged: dict[int, list[Place]] = {}
-        for place, number in link.folded_sections(folding).items():
-            if place in reached:
-                merged.setdefault(number, []).append(place)
-        for places in merged.values():
-            missing.update(name for place in sorted(places)[1:] for name in link.functions_of.get(place, ()))
-        return missing
+        missing, merged_into = set[str](), dict[str, str]()
+        if roots is not None:
+            link = Link(_tables([*map(self._objects_without_inlining.__getitem__, modules), *others]))
+            reached = link.reached_sections(roots)
+            missing.update(name for place, names in link.functions_of.items() if place not in reached for name in names)
+        if folding != "none":
+            link = Link(_tables([*map(self._plain_objects.__getitem__, modules), *others]))
+            groups: dict[int, list[Place]] = {}
+            for place, number in sorted(link.folded_sections(folding).items()):
+                if not link.functions_of.get(place, set()) <= missing:
+                    groups.setdefault(number, []).append(place)
+            for first, *places in groups.values():
+                missing.update(name for place in places for name in link.functions_of[place])
+                if places and first[0] < len(modules):
+                    merged_into.update(dict.fromkeys(link.functions_of[first], modules[first[0]]))
+        return missing, merged_into
+
+
+def _tables(objects: Sequence[bytes]) -> list[SymbolTable]:
+    tables = [read_symbol_table(read_elf(data)) for data in objects]
+    return [table for table in tables if table is not None]
 
 
 def _folding(link: RecordedLink) -> Folding:
