@@ -115,11 +115,10 @@ def by_pair() -> Iterator[Sequence[str]]:
     yield ["build", "against", "programs", *(f"{fold}{title}" for fold in ("", "folding: ") for title in _OF_PAIR)]
     rows = programs(*GROUPS["15 in C++"])
     for (build, base), titles in PAIRS.items():
-        cells = []
-        for link in ("gc", "icf"):
-            found = changes(rows, build_of(build, link), text(link), build_of(base, link))
-            cells += [percent(found.mean), interval(found.estimate.interval), str(found.worse)]
-        yield [*titles, str(len(found.pairs)), *cells]
+        links = [changes(rows, build_of(build, link), text(link), build_of(base, link)) for link in ("gc", "icf")]
+        if all(found.pairs for found in links):
+            cells = [(percent(found.mean), interval(found.estimate.interval), str(found.worse)) for found in links]
+            yield [*titles, str(len(links[0].pairs)), *(cell for link in cells for cell in link)]
 
 
 _OF_PAIR = ("mean", "95 % interval", "larger")
