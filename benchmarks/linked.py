@@ -181,15 +181,14 @@ class Bench:
         """Search the modules of a recorded build in the link view; return the folder of the recipes."""
         level, facts = build.flags[0], build.facts
         folder, corpus = self._work / f"search{level}-{facts}-{build.compiles}", self.corpus(level, facts)
-        recipes = folder / "recipes"
+        recipes, output = folder / "recipes", folder / "search.jsonl"
         if (folder / "done").exists():
             return recipes
         recipes.mkdir(parents=True, exist_ok=True)
         search = ["search", "mlgo/Inline-v0", "--corpus", str(corpus), *CLANG, "--trust-flags", "--link-view"]
         search += ["--set", f"link_facts={self.facts(level, facts)}", "--start", build.policy]
-        search += ["--compiles", str(build.compiles), "--recipes", str(recipes)]
-        search += ["--output", str(folder / "search.jsonl"), "--jobs", str(self._options.jobs)]
-        subprocess.run([_installed("mlgo-gym"), *search], check=True)
+        search += ["--compiles", str(build.compiles), "--recipes", str(recipes), "--output", str(output)]
+        subprocess.run([_installed("mlgo-gym"), *search, "--jobs", str(self._options.jobs)], check=True)
         (folder / "done").touch()
         return recipes
 
@@ -207,8 +206,9 @@ class Bench:
             ]
             link = [*LLD[1:], *ALONE, *LINKS["icf" if folding == "all" else "gc"], "-o", "recorded/linked"]
             lines.append(f"$CXX {shlex.join([*link, f'@{self._roots()}', *objects])}")
-            record = ["corpus", "record", *CLANG, "--output", str(folder), "--", "sh", "-ec", "\n".join(lines)]
-            subprocess.run([_installed("mlgo-gym"), *record], cwd=self.root, check=True)
+            record = [_installed("mlgo-gym"), "corpus", "record", *CLANG, "--optimize", level[1:]]
+            record += ["--output", str(folder), "--", "sh", "-ec", "\n".join(lines)]
+            subprocess.run(record, cwd=self.root, check=True)
         return folder
 
     def _roots(self) -> Path:
