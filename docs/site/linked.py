@@ -149,7 +149,6 @@ LEVELS = {
     ("Os", "Oz"): "plain -Os",
     ("Os rule", "Oz"): "-Os, facts, `last-call`",
     ("Os rule", "Os"): "-Os, facts, `last-call`",
-    ("Os recipes", "Oz"): "-Os, facts, recipes",
     ("O2", "Oz"): "plain -O2",
     ("O2 internal", "O2"): "-O2, facts, clang's own choices",
 }
