@@ -31,7 +31,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,6 +68,7 @@ FLAGS = ("-w", "-DNDEBUG", "-ffunction-sections", "-fdata-sections")
 LLD = ("clang++-22", "-fuse-ld=lld", "-Wl,--gc-sections")
 ALONE = ("-no-pie", "-nostdlib", "-Wl,-s", "-Wl,--unresolved-symbols=ignore-all", "-Wl,--defsym=__dso_handle=0")
 LINKS = {"gc": (), "icf": ("-Wl,--icf=all",)}
+LINK_OF = {"none": "gc", "all": "icf"}
 CLANG = ("--clang", COMPILERS["clang"][0])
 _CHILDREN = (resource.RUSAGE_CHILDREN,)
 LTO = ("-Wl,-mllvm,-relocation-model=pic",)
@@ -149,8 +150,8 @@ class Bench:
     def cpu_time(self) -> dict[str, Any]:
         """Return the CPU seconds of a compile of all sources by way, and the objects of wrapper and plugin that differ.
 
-        These are bytes of code by source and policy; with 0 bytes only names such as `.Lstr.64` differ. All ways
-        compile a source before the next one, under the same load. The first source is compiled once more before.
+        These are bytes of code by source and policy; with 0 bytes only names differ. All ways compile a source before
+        the next one, under the same load. The first source is compiled once more before.
         """
         settings = {"MLGO_LINK_FACTS": str(self.facts("-Oz", "none")), "MLGO_STRICT": "1"}
         words, seconds = [*FLAGS, "-Oz", *shlex.split(self.program.flags)], dict.fromkeys(WAYS, 0.0)
@@ -204,13 +205,14 @@ class Bench:
                 f"${'CC' if source.endswith('.c') else 'CXX'} {shlex.join([*words, source, '-o', output])}"
                 for source, output in zip(self.sources, objects, strict=True)
             ]
-            link = [*LLD[1:], *ALONE, *LINKS["icf" if folding == "all" else "gc"], "-o", "recorded/linked"]
-            lines.append(f"$CXX {shlex.join([*link, f'@{self._roots()}', *objects])}")
+            link = [*LLD[1:], *ALONE, *LINKS[LINK_OF[folding]], "-o", "recorded/linked"]
+            lines.append(f"$CXX {shlex.join([*link, f'@{self._roots}', *objects])}")
             record = [_installed("mlgo-gym"), "corpus", "record", *CLANG, "--optimize", level[1:]]
             record += ["--output", str(folder), "--", "sh", "-ec", "\n".join(lines)]
             subprocess.run(record, cwd=self.root, check=True)
         return folder
 
+    @cached_property
     def _roots(self) -> Path:
         """Return a file with the arguments of a link that keeps the roots of the program."""
         roots = set[str]()
@@ -225,34 +227,29 @@ class Bench:
 
     def link(self, objects: Sequence[Path], arguments: Sequence[str]) -> list[int]:
         """Link the roots and what they need; return bytes of code, of unwind tables, and of the stripped file."""
-        with tempfile.TemporaryDirectory() as folder:
-            output = Path(folder, "linked")
-            subprocess.run([*LLD, *ALONE, *arguments, "-o", output, f"@{self._roots()}", *objects], check=True)
-            data = output.read_bytes()
+        with tempfile.NamedTemporaryFile() as file:
+            subprocess.run([*LLD, *ALONE, *arguments, "-o", file.name, f"@{self._roots}", *objects], check=True)
+            data = Path(file.name).read_bytes()
         sections = read_elf(data).named_sections()
         unwind = sum(len(sections.get(section, b"")) for section in (".eh_frame", ".gcc_except_table"))
         return [object_sizes(data).text, unwind, len(data)]
 
     def measure(self, name: str) -> dict[str, Any]:
-        """Return CPU seconds, bytes of the objects and of the linked files by link, and for `CHECKED` the checks."""
-        build, start = self.program.builds[name], cpu_seconds()
-        known = {path.name for path in self._objects.iterdir()}
+        """Return the bytes of the objects and of the linked files by link, and the number of recipes."""
+        build, known = self.program.builds[name], {path.name for path in self._objects.iterdir()}
         if build.compiles:
             self.recipes(build)
             subprocess.run([_installed("mlgo-gym"), "cc-stats", "--zero"], check=True, stdout=subprocess.DEVNULL)
         objects = self.compile(build, self.sources)
-        row: dict[str, Any] = {}
-        if not {path.name for path in objects} & known:
-            row["seconds"] = round(cpu_seconds() - start, 2)
+        is_lto = any("-flto" in flag for flag in build.flags)
+        text = None if is_lto else sum(object_sizes(path.read_bytes()).text for path in objects)
+        row: dict[str, Any] = {"objects": text}
         if build.compiles:
             row["recipes"] = len(_recipes(str(self.recipes(build))))
             counted = [_installed("mlgo-gym"), "cc-stats", "--all", "--json"]
-            counts = json.loads(subprocess.run(counted, check=True, stdout=subprocess.PIPE).stdout)
-            used = counts.get("compiled by a recipe", 0)
-            if "seconds" in row and used < row["recipes"]:
+            used = json.loads(subprocess.check_output(counted)).get("compiled by a recipe", 0)
+            if not {path.name for path in objects} & known and used < row["recipes"]:
                 raise SystemExit(f"{self.program.name}: expected {row['recipes']} recipes in use, got {used}")
-        is_lto = any("-flto" in flag for flag in build.flags)
-        row["objects"] = None if is_lto else sum(object_sizes(path.read_bytes()).text for path in objects)
         lto = (*build.flags, *LTO, *build.link) if is_lto else ()
         if name == PLAIN:
             row["whole"] = self.link(objects, ("-Wl,--no-gc-sections",))
@@ -310,7 +307,7 @@ class Bench:
             build = Build(policy=policy, facts=folding if name in ("last-call", "network") else "")
             objects = self.compile(build, modules)
             text = sum(object_sizes(path.read_bytes()).text for path in objects)
-            found[name] = [text, self.link(objects, LINKS["icf" if folding == "all" else "gc"])[0]]
+            found[name] = [text, self.link(objects, LINKS[LINK_OF[folding]])[0]]
         return found
 
 
@@ -359,9 +356,8 @@ def main() -> None:
     options.work = options.work.absolute()
     benches = {name: Bench(programs[name], options) for name in options.only}
     table = Table({"program": "<10", "build": "<20", **dict.fromkeys(LINKS, ">+12.2%"), "tests": ">8"})
-    measured = [build for build in options.builds if build not in INSTRUMENTED]
-    steps = (Bench.measure, "gc", measured), (Bench.check, "instructions", CHECKED), (Bench.test, "tests", INSTRUMENTED)
-    for step, key, builds in steps:
+    built = (Bench.measure, "gc", [*BUILDS, OLDER])
+    for step, key, builds in (built, (Bench.check, "instructions", CHECKED), (Bench.test, "tests", INSTRUMENTED)):
         for build in (build for build in builds if build in options.builds):
             for name, bench in benches.items():
                 if build not in bench.program.builds or (build in INSTRUMENTED and not bench.program.tests):
@@ -381,8 +377,7 @@ def main() -> None:
                 changes = [row[kind][0] / plain[kind][0] - 1 if kind in row else math.nan for kind in LINKS]
                 table.row(name, build, *changes, str(row.get("tests", "")))
     for key, name in ((key, name) for key in FURTHER if key in options.builds for name in benches):
-        is_missing = options.again or key not in read_json(options.output, {})[name]
-        if not programs[name].older and is_missing:
+        if not programs[name].older and (options.again or key not in read_json(options.output, {})[name]):
             found = FURTHER[key](benches[name])
             results = read_json(options.output, {})
             results[name].setdefault(key, {}).update(found)
