@@ -255,13 +255,16 @@ def is_stream(name: str) -> bool:
     return not stat.S_ISDIR(mode) and name != os.devnull
 
 
+def linker_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a link command, also those that `-Wl,` and `-Xlinker` pass to the linker."""
+    passed = (word.split(",")[1:] if word.startswith("-Wl,") else [word] for word in words if word != "-Xlinker")
+    return [part for parts in passed for part in parts]
+
+
 def folding_of_link(words: Sequence[str]) -> str:
     """Return the mode of identical code folding with which a command line links: `none`, `safe` or `all`."""
-    mode = "none"
-    for before, word in zip(["", *words], words, strict=False):
-        for option in word.split(",") if word.startswith("-Wl,") or before == "-Xlinker" else ():
-            mode = option.partition("--icf=")[2] or mode
-    return mode
+    options = (word.partition("=") for word in linker_words(words))
+    return (["none"] + [mode for option, _, mode in options if option in ("--icf", "-icf")])[-1]
 
 
 _ACTIONS = frozenset(

@@ -204,7 +204,7 @@ def test_flags_of_other_work_have_a_reason() -> None:
         ("-Wl,-O1,--icf=safe", "safe"),
         ("-Wl,--icf=safe -Xlinker --icf=all", "all"),
         ("-Xlinker --icf=all -Wl,--icf=none", "none"),
-        ("--icf=all -o --icf=safe", "none"),
+        ("-Wl,-icf=all,--print-icf-sections", "all"),
     ):
         assert folding_of_link(words.split()) == mode
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_clang.command_lines import drop_options
+from mlgo_clang.invocation import linker_words
 from mlgo_gym.cache import write_atomically
 from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.compiler.process import run_bounded
@@ -222,7 +223,8 @@ class LinkWriter:
         return {**part, "file": str(target.relative_to(self._corpus))}
 
 
-_ROOTS = "-e", "--entry", "-u", "--undefined", "-init", "-fini"
+_ROOT = re.compile(r"--?(entry|undefined|require-defined|export-dynamic-symbol|init|fini)(=|$)|-(u|e(?!xport-dynamic))")
+_EXPORTS = {"-shared", "--shared", "-rdynamic", "-E", "--export-dynamic", "-export-dynamic"}
 
 
 def roots_of_link(link: Link) -> tuple[frozenset[str], bool] | None:
@@ -230,14 +232,13 @@ def roots_of_link(link: Link) -> tuple[frozenset[str], bool] | None:
 
     None if it keeps everything: without `--gc-sections`, with LTO, and with objects or libraries of unknown references.
     """
-    words = [part for word in link.arguments for part in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
-    removal = ["", *(word for word in words if word in ("--gc-sections", "--no-gc-sections"))]
-    if removal[-1] != "--gc-sections" or link.lto or any(file.kind in ("shared", "file") for file in link.inputs):
+    words = linker_words(link.arguments)
+    removal = [word for word in words if word.lstrip("-") in ("gc-sections", "no-gc-sections")]
+    if not removal or "no-" in removal[-1] or link.lto or any(file.kind in ("shared", "file") for file in link.inputs):
         return None
-    pairs = [(before, word) for before, word in pairwise(words) if before in _ROOTS]
-    pairs += [(option, value) for option, _, value in (word.partition("=") for word in words) if option in _ROOTS]
-    exports = not {"-shared", "-rdynamic", "--export-dynamic", "-E"}.isdisjoint(words)
-    return frozenset(("main", *(name for _, name in pairs if name))), exports
+    options = ((_ROOT.match(word), word, value) for word, value in pairwise([*words, ""]))
+    roots = (word[option.end() :] or value for option, word, value in options if option)
+    return frozenset(("main", *roots)), not _EXPORTS.isdisjoint(words)
 
 
 _TARGET = re.compile(r"\w[\w.+-]*")

@@ -215,7 +215,9 @@ def test_an_untrusted_link_argument_that_may_do_more_is_refused(tmp_path: Path) 
     [
         ("-Wl,--gc-sections", "main", False),
         ("-Wl,--gc-sections -Wl,-e,start,-u,f -u g -Xlinker --undefined=h", "main start f g h", False),
-        ("-Wl,--no-gc-sections,--gc-sections -shared", "main", True),
+        ("-Wl,-gc-sections,-entry=e,-uf -Xlinker -u -Xlinker g -Wl,--export-dynamic-symbol=h", "main e f g h", False),
+        ("-Wl,--no-gc-sections,--gc-sections,--print-gc-sections -shared", "main", True),
+        ("-Wl,--gc-sections,-export-dynamic", "main", True),
         ("-Wl,--gc-sections -rdynamic", "main", True),
         ("-Wl,--gc-sections,--no-gc-sections", None, False),
         ("-O2", None, False),
