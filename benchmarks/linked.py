@@ -9,7 +9,8 @@ program: `main`, or the interface of a library, by default all functions with ex
 with `--gc-sections`, and with `--icf=all` too. Builds of `CHECKED` are also linked with the program and the own tests
 of the project, those of `INSTRUMENTED` with the tests alone. The output of the program must be that of the plain build.
 Objects are kept under the digest of their command. The same command resumes, and `--again` measures again. The results
-also have sums of objects in the link view, and the CPU time of a compile of all sources in each way.
+also have sums of objects in the link view, and the CPU time of a compile of all sources in each way. The time of the
+wrapper is that of the installed one: an editable install starts more slowly.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from mlgo_clang.recipes import SUFFIX
 from mlgo_gym.cache import key_of, sha256_of
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.deploy.c_code import DecisionCode, decision_code
-from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
 from mlgo_gym.episode.metrics.counters import count_program, find_counter
 from mlgo_gym.llvm.link_facts import LinkFacts
 from mlgo_gym.llvm.linker import Folding
@@ -329,15 +330,13 @@ def _version(compiler: str) -> str:
 
 
 def _plugin(policy: str, work: Path) -> Path:
-    path = work / f"{policy.replace('/', '-')}.so"
+    features = ("cost_estimate", "callee_basic_block_count", "caller_basic_block_count")
+    is_random = policy == "random"
+    code = DecisionCode(policy, features, RANDOM) if is_random else decision_code(policy, callee_features=True)
+    llvm = installed_llvm("llvm-config-22")
+    path = work / f"{policy.replace('/', '-')}-{key_of(plugin_code(code, llvm))}.so"
     if not path.exists():
-        features = ("cost_estimate", "callee_basic_block_count", "caller_basic_block_count")
-        code = (
-            DecisionCode(policy, features, RANDOM)
-            if policy == "random"
-            else decision_code(policy, callee_features=True)
-        )
-        build_plugin(code, installed_llvm("llvm-config-22"), path)
+        build_plugin(code, llvm, path)
     return path
 
 

@@ -1,6 +1,6 @@
 """The file of link facts: per weak function, how often a build defines and uses it, and the functions that equal it.
 
-`mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 3 LINES BYTES SHA256`; the numbers and the digest
+`mlgo-gym link-facts` writes it. The first line is `mlgo-link-facts 4 LINES BYTES CRC32`; the numbers and the checksum
 are those of the lines that follow. Each of these is `COPIES REFERENCES TWINS USE NAME`, sorted by the name's bytes.
 Copies are objects of the build that define the function, and its twins: the functions with which the linker merges it.
 Use is one of `USES`.
@@ -12,11 +12,12 @@ A line `0 0 0 KIND TEXT` describes the build. Kinds are `source`, the name of a 
 from __future__ import annotations
 
 import os
+import zlib
 
 from mlgo_clang.errors import PolicyError
-from mlgo_clang.files import digest_of, read_untrusted
+from mlgo_clang.files import read_untrusted
 
-_MAGIC = b"mlgo-link-facts 3 "
+_MAGIC = b"mlgo-link-facts 4 "
 
 OWN, ADDRESS, SHARED = USES = "own", "address", "shared"
 """Uses of a weak function: one object defines it and calls it; the same with its address taken; all others.
@@ -87,4 +88,4 @@ def own_functions(lines: bytes) -> frozenset[bytes]:
 
 def with_header(lines: bytes) -> bytes:
     """Return the contents of a file with these lines."""
-    return b"%s%d %d %s\n%s" % (_MAGIC, lines.count(b"\n"), len(lines), digest_of(lines).encode(), lines)
+    return b"%s%d %d %08x\n%s" % (_MAGIC, lines.count(b"\n"), len(lines), zlib.crc32(lines), lines)

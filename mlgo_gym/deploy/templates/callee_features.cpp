@@ -2,9 +2,9 @@
 // ---- callee features ------------------------------------------------------------------------------------------------
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
-#include "llvm/Support/Path.h"
 
 namespace {
 
@@ -31,18 +31,6 @@ struct Named {
 // The decisions of a module so far. Features have the order of mlgo_gym.compiler.callee_features.
 class DecisionHistory {
 public:
-  DecisionHistory() {
-    const StringMap<LinkFact> *Facts = linkFacts();
-    if (!Facts)
-      return;
-    Least = 0;
-    for (const auto &Fact : *Facts) {
-      Named &Function = Known[Fact.getKey()];
-      Function.Copies = Fact.second.Copies;
-      Function.References = Fact.second.References;
-    }
-  }
-
   void enterComponent(const LazyCallGraph::SCC &Component) {
     // The names as clang prints them: of more than ten functions it prints some.
     std::string Text = Component.getName();
@@ -51,10 +39,6 @@ public:
     llvm::sort(Names);
     for (LazyCallGraph::Node &Node : Component)
       inspect(Node.getFunction());
-    if (Least == 0) {
-      StringRef Source = Component.begin()->getFunction().getParent()->getSourceFileName();
-      Least = -(Known.lookup(sys::path::filename(Source)).Copies == 0);
-    }
     Caller = Known.lookup(Names.front()).Linkage;
     Others = Names.size() - 1;
     Context = &Known[llvm::join(Names, ", ")];
@@ -63,7 +47,9 @@ public:
   }
 
   void startDecision(const Function &Called) {
-    Callee = &Known[Called.getName()];
+    if (!Least)
+      Least = Facts && !Facts->covers(Called.getParent()->getSourceFileName()) ? 0 : -1;
+    Callee = &named(Called);
     ++Position;
   }
 
@@ -78,8 +64,8 @@ public:
         double(Position),        double(Kept),               double(Callee->Called[1]), Users - Kept,
         double(Uses <= 1),       double(Context->Within[1]), double(Context->Within[0]), double(Pair[1]),
         double(Pair[0]),         double(Callee->Within[1]),  double(Callee->Within[0]), double(Made),
-        Made / std::max(1.0, Functions), double(std::max(Callee->Copies, Least)),
-        double(std::max(Callee->References, Least))};
+        Made / std::max(1.0, Functions), double(std::max(Callee->Copies, *Least)),
+        double(std::max(Callee->References, *Least))};
     static_assert(std::size(Seen) == @COUNT@);
     std::copy(std::begin(Seen), std::end(Seen), Values);
   }
@@ -96,8 +82,15 @@ private:
     int Count[2] = {};
   };
 
+  Named &named(const Function &F) {
+    auto [Entry, IsNew] = Known.try_emplace(F.getName());
+    if (auto Fact = IsNew && Facts ? Facts->find(F.getName()) : std::nullopt)
+      std::tie(Entry->second.Copies, Entry->second.References) = std::tie(Fact->Copies, Fact->References);
+    return Entry->second;
+  }
+
   void inspect(const Function &F) {
-    Named &Function = Known[F.getName()];
+    Named &Function = named(F);
     if (Function.Linkage >= 0 || F.isDeclaration())
       return;
     Function.Linkage = rankOfLinkage(F);
@@ -118,8 +111,9 @@ private:
   // A module inliner visits no component.
   Named Nowhere, *Context = &Nowhere, *Callee = &Nowhere;
   int Caller = -1, Others = 0, Visit = 0, Position = -1, Made = 0;
+  const LinkFacts *Facts = LinkFacts::read();
   // Link facts of a function that they do not contain: 0, or -1 if they cover the module, and without facts.
-  int Least = -1;
+  std::optional<int> Least;
 };
 
 class CalleeRunner final : public PolicyRunner {
