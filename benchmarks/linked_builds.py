@@ -58,6 +58,7 @@ BUILDS = {
     "g++": Build(compiler="gcc"),
     "Os": Build(("-Os",)),
     "Os rule": Build(("-Os",), "last-call", "none"),
+    "Os recipes": Build(("-Os",), "last-call", "none", compiles=10),
     "O2": Build(("-O2",)),
     "O2 internal": Build(("-O2",), "default", "none"),
     "thin": Build(("-Oz", "-flto=thin")),
@@ -101,7 +102,7 @@ RANDOM = """static int mlgo_yes(const float *features) {
 }"""
 """Decisions by a hash of features."""
 
-CHECKED = (PLAIN, "internal", "rule", "Os rule", "O2", "O2 internal", OLDER)
+CHECKED = (PLAIN, "internal", "rule", "Os rule", "Os recipes", "O2", "O2 internal", OLDER)
 """Builds whose programs and tests run."""
 
 

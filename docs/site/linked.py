@@ -143,6 +143,7 @@ LEVELS = {
     ("rule", "Oz"): "-Oz, facts, `last-call`",
     ("Os", "Oz"): "plain -Os",
     ("Os rule", "Oz"): "-Os, facts, `last-call`",
+    ("Os recipes", "Oz"): "-Os, facts, recipes",
     ("Os rule", "Os"): "-Os, facts, `last-call`",
     ("O2", "Oz"): "plain -O2",
     ("O2 internal", "O2"): "-O2, facts, clang's own choices",
