@@ -2,8 +2,8 @@
 
 A module cannot see what the linker does with its `linkonce_odr` functions, the inline functions and templates of C++.
 In the view, those that one module alone defines and calls are `internal`, as `mlgo-clang` makes them with the same
-facts. Of those that the objects of several modules define, the first module of a program owns the function
-(`weak_odr`): it always emits it. The others may inline it, and never emit it (`available_externally`). If the program
+facts. Of those that the objects of several modules define, the first module of the link owns the function (`weak_odr`):
+it always emits it. The others may inline it, and never emit it (`available_externally`). If the program
 refers to the function once, the owner emits it only while it calls it (`linkonce_odr`, as before the link). No module
 emits a function that the linker drops, or merges with another one.
 """
@@ -31,7 +31,7 @@ from mlgo_gym.llvm.linker import Folding, Link, Place
 from mlgo_gym.llvm.object_file import SymbolTable, read_elf, read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 
-_REVISION = 4
+_REVISION = 5
 _bitcode, _facts, _linked = FileCache("link-view", ".bc"), FileCache("link-facts"), JsonCache("link-view-linked")
 
 
@@ -155,23 +155,28 @@ class LinkView:
         return {"owners": owners, "not_emitted": {module: sorted(names) for module, names in missing.items() if names}}
 
     def _find_owners(self) -> dict[str, dict[str, str]]:
-        """Return, by module, the owner of each function that several modules of the same programs share."""
-        facts = self._read_facts
+        """Return, by module, the owner of each function that several modules of the same programs share.
+
+        The linker keeps the function of the first object, in the order of the link, that has it.
+        """
+        facts, linked = self._read_facts, dict.fromkeys(name for link in self._links for name in link.modules)
         shared = {name for name, (copies, _) in facts.counts.items() if copies - facts.twins.get(name, 0) > 1}
-        definers: dict[tuple[tuple[str, ...], str], list[str]] = {}
-        for module in self._modules:
+        emitted, definers = dict[str, set[str]](), dict[tuple[tuple[str, ...], str], list[str]]()
+        modules = {module.name: module for module in self._modules}
+        for module in map(modules.__getitem__, linked or modules):
             programs = tuple(link.output for link in self._links if module.name in link.modules)
-            if self._links and not programs:
-                continue
             with _errors_name(module):
                 functions = changeable_functions(module.bitcode.read_bytes())
+            for table in _tables([self._plain_objects[module.name]] if linked else []):
+                emitted[module.name] = set(table.names(table.symbols[table.functions]))
             for function in functions:
                 name = function.decode(errors="surrogateescape")
                 if name in shared:
                     definers.setdefault((programs, name), []).append(module.name)
         owners: dict[str, dict[str, str]] = {}
-        for (_, name), (owner, *others) in definers.items():
-            for member in (owner, *others) if others else ():
+        for (_, name), members in definers.items():
+            owner = next((member for member in members if name in emitted.get(member, ())), members[0])
+            for member in members if len(members) > 1 else ():
                 owners.setdefault(member, {})[name] = owner
         return owners
 
