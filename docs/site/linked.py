@@ -194,15 +194,22 @@ def recipes() -> Iterator[Sequence[str]]:
 def in_view() -> Iterator[Sequence[str]]:
     """Yield for each policy how far the sum of a program's objects in the link view is from its linked file."""
     every = programs(*GROUPS["15 in C++"], "C").values()
-    titles = (f"{link}{title}" for link in ("", "folding: ") for title in ("within 0.6 %", "smallest", "largest"))
-    yield ["policy", "programs", *titles]
+    words = ("within 0.6 %", "smallest", "largest", "builds")
+    yield ["policy", "programs", *(f"{link}{title}" for link in ("", "folding: ") for title in words)]
     for policy in ("clang", "last-call", "never", "always", "random"):
-        cells = list[str]()
-        for view in ("view", "view, folding"):
-            found = [row[view][policy][0] / row[view][policy][1] - 1 for row in every if view in row]
-            exact = sum(abs(change) <= 0.006 for change in found)
-            cells += [str(exact), percent(min(found)), percent(max(found))]
+        cells, step = list[str](), {"clang": "internal", "last-call": "rule"}.get(policy)
+        for view, link in (("view", "gc"), ("view, folding", "icf")):
+            rows = [row for row in every if view in row]
+            found = [row[view][policy][0] / row[view][policy][1] - 1 for row in rows]
+            cells += [str(_exact(found)), percent(min(found)), percent(max(found))]
+            builds = [row["builds"][build_of(step, link)][link][0] for row in rows] if step else []
+            pairs = zip(rows, builds, strict=False)
+            cells.append(str(_exact([row[view][policy][0] / size - 1 for row, size in pairs])) if step else "")
         yield [policy if policy in ("clang", "random") else f"`{policy}`", str(len(found)), *cells]
+
+
+def _exact(found: Sequence[float]) -> int:
+    return sum(abs(change) <= 0.006 for change in found)
 
 
 def rewards() -> Iterator[Sequence[str]]:
