@@ -32,7 +32,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -329,10 +329,10 @@ def _version(compiler: str) -> str:
     return subprocess.run([COMPILERS[compiler][1], "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+@cache
 def _plugin(policy: str, work: Path) -> Path:
     features = ("cost_estimate", "callee_basic_block_count", "caller_basic_block_count")
-    is_random = policy == "random"
-    code = DecisionCode(policy, features, RANDOM) if is_random else decision_code(policy, callee_features=True)
+    code = decision_code(policy, callee_features=True) if policy != "random" else DecisionCode(policy, features, RANDOM)
     llvm = installed_llvm("llvm-config-22")
     path = work / f"{policy.replace('/', '-')}-{key_of(plugin_code(code, llvm))}.so"
     if not path.exists():

@@ -201,10 +201,8 @@ def in_view() -> Iterator[Sequence[str]]:
         for view, link in (("view", "gc"), ("view, folding", "icf")):
             rows = [row for row in every if view in row]
             found = [row[view][policy][0] / row[view][policy][1] - 1 for row in rows]
-            cells += [str(_exact(found)), percent(min(found)), percent(max(found))]
-            builds = [row["builds"][build_of(step, link)][link][0] for row in rows] if step else []
-            pairs = zip(rows, builds, strict=False)
-            cells.append(str(_exact([row[view][policy][0] / size - 1 for row, size in pairs])) if step else "")
+            builds = [row[view][policy][0] / row["builds"][build_of(step, link)][link][0] - 1 for row in rows if step]
+            cells += [str(_exact(found)), percent(min(found)), percent(max(found)), str(_exact(builds)) if step else ""]
         yield [policy if policy in ("clang", "random") else f"`{policy}`", str(len(found)), *cells]
 
 
